@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The boot block: contract between whoever starts a monitor (krun/kvm/boot.py for the first program
+ * of a container or of an exec; vmm/exec.c for every execve of the payload) and the monitor.
+ *
+ * Layout, little endian, in a memfd:
+ *   struct kr_boot_header, then records { struct kr_boot_record, `len` bytes, zero padding to 8 }.
+ * The block is written by trusted code only; the parser checks bounds all the same.
+ * docs/architecture.md, "Boot block". A change of any number here bumps KR_BOOT_VERSION.
+ */
+#ifndef KR_ABI_BOOT_H
+#define KR_ABI_BOOT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KR_BOOT_MAGIC 0x544f4f424e55524bULL /* "KRUNBOOT" */
+#define KR_BOOT_VERSION 1
+
+/* Name of the last environment entry of the monitor's execve: KRUN_BOOT=<decimal fd>. */
+#define KR_BOOT_ENV "KRUN_BOOT="
+
+struct kr_boot_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t size; /* bytes of the whole block, header included */
+};
+
+struct kr_boot_record {
+    uint16_t tag;   /* enum kr_boot_tag */
+    uint16_t flags; /* 0 */
+    uint32_t len;   /* bytes that follow, without the padding */
+};
+
+enum kr_boot_tag {
+    KR_BOOT_END = 0,
+    /* Bytes, no terminating NUL. */
+    KR_BOOT_EXE_PATH = 1,   /* the program, as resolved in the container; becomes AT_EXECFN for a plain ELF */
+    KR_BOOT_STATE_JSON = 2, /* OCI state for startContainer hooks' stdin */
+    KR_BOOT_SECCOMP = 3,    /* struct sock_filter[]; may stand several times, evaluated newest first */
+    KR_BOOT_HOOK = 4,       /* startContainer hook: u32 timeout in s (0: none), u32 argc, u32 envc, u32 has_env, then
+                               path\0, argc args\0..., envc env\0... */
+    /* One int32_t each: descriptors, open in the new process. */
+    KR_BOOT_FD_KVM = 16,    /* /dev/kvm, O_RDWR */
+    KR_BOOT_FD_EXE = 17,    /* the monitor's own executable, read-only clone or sealed memfd */
+    KR_BOOT_FD_PROC = 18,   /* root of a procfs of the container's pid namespace (detached mount) */
+    KR_BOOT_FD_SYNC = 19,   /* SOCK_SEQPACKET to `krun create`/`exec`/`run`; absent after an execve */
+    KR_BOOT_FD_START = 20,  /* start.fifo, O_RDWR; absent: run at once */
+    KR_BOOT_FD_RESULT = 21, /* result.fifo, O_RDWR */
+    KR_BOOT_FD_TARGET = 22, /* the program, already opened by execve; absent: open EXE_PATH */
+    KR_BOOT_FD_LOG = 23,    /* where trace and warnings of the monitor go; absent: nowhere */
+    /* One uint64_t each. */
+    KR_BOOT_FLAGS = 32,        /* KR_BOOTF_* */
+    KR_BOOT_RLIMIT_STACK = 33, /* soft limit to restore after the exec (RLIM_INFINITY cannot stand during it: it would
+                                  put the monitor into the guest's window, mm/util.c mmap_is_legacy) */
+    KR_BOOT_T0 = 34,           /* CLOCK_MONOTONIC ns when krun began, for stage times; 0: unknown */
+    KR_BOOT_VM_TYPE = 35,      /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
+};
+
+#define KR_BOOTF_TRACE 1u      /* strace-like trace to FD_LOG */
+#define KR_BOOTF_COUNT 2u      /* per-call counts and times to FD_LOG at exit */
+#define KR_BOOTF_FIRST 4u      /* first program of a container or exec (not an execve of the payload) */
+
+_Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
+_Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");
+
+#endif
