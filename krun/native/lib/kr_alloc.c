@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * State: one free list per size class, one bump region. Lock: heap_lock, innermost of all. */
+#include "kr_alloc.h"
+#include "kr_lib.h"
+#include "kr_lock.h"
+#include <asm/mman.h>
+
+#define SMALLEST 5 /* 32 bytes */
+#define LARGEST 15 /* 32 KiB; more is a mapping of its own */
+#define REGION (64u << 10)
+
+static struct kr_lock heap_lock;
+static void *free_list[LARGEST + 1];
+static u8 *region, *region_end;
+
+static unsigned class_of(size_t size)
+{
+    unsigned c = SMALLEST;
+    while (((size_t)1 << c) < size)
+        c++;
+    return c;
+}
+
+static void *map(size_t size)
+{
+    long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (u64)-1, 0);
+    return p < 0 ? NULL : (void *)p;
+}
+
+void *kr_alloc(size_t size)
+{
+    if (size > (1u << LARGEST))
+        return map(KR_PAGE_UP(size));
+    unsigned c = class_of(size);
+    size_t n = (size_t)1 << c;
+    kr_lock(&heap_lock);
+    u8 *p = free_list[c];
+    if (p) {
+        memcpy(&free_list[c], p, sizeof(void *));
+    } else {
+        if ((size_t)(region_end - region) < n) {
+            u8 *r = map(REGION); /* the rest of the old region stays unused: at most one object */
+            if (!r) {
+                kr_unlock(&heap_lock);
+                return NULL;
+            }
+            region = r;
+            region_end = r + REGION;
+        }
+        p = region;
+        region += n;
+        kr_unlock(&heap_lock);
+        return p; /* fresh pages are zero */
+    }
+    kr_unlock(&heap_lock);
+    memset(p, 0, n);
+    return p;
+}
+
+void kr_free(void *p, size_t size)
+{
+    if (!p)
+        return;
+    if (size > (1u << LARGEST)) {
+        kr_sys2(__NR_munmap, p, KR_PAGE_UP(size));
+        return;
+    }
+    unsigned c = class_of(size);
+    kr_lock(&heap_lock);
+    memcpy(p, &free_list[c], sizeof(void *));
+    free_list[c] = p;
+    kr_unlock(&heap_lock);
+}
+
+void *kr_realloc(void *p, size_t old_size, size_t new_size)
+{
+    if (p && old_size <= (1u << LARGEST) && new_size <= (1u << LARGEST) && class_of(old_size) == class_of(new_size))
+        return p;
+    void *q = kr_alloc(new_size);
+    if (!q)
+        return NULL;
+    memcpy(q, p, KR_MIN(old_size, new_size));
+    kr_free(p, old_size);
+    return q;
+}
+
+void kr_alloc_before_fork(void) { kr_lock(&heap_lock); }
+
+void kr_alloc_after_fork(void) { kr_lock_init(&heap_lock); }

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kr_call_intr and the guest-memory copy routines: code whose instruction addresses matter to the
+ * host signal handler (vmm/hostsig.c).
+ */
+#include "../vmm/offsets.h"
+
+    .text
+/*
+ * long kr_call_intr(nr, a, b, c, d, e, f)
+ *
+ * A signal that is caught between kr_intr_begin and the SYSCALL instruction (inclusive: the kernel
+ * rewinds a call that it wants restarted) sends the thread to kr_intr_restart. So a signal is either seen by the test,
+ * or interrupts the call, or comes after it: none is lost before a call that blocks.
+ */
+    .globl kr_call_intr, kr_intr_begin, kr_intr_syscall, kr_intr_restart
+    .type kr_call_intr, @function
+kr_call_intr:
+    mov %rdi, %rax
+    mov %rsi, %rdi
+    mov %rdx, %rsi
+    mov %rcx, %rdx
+    mov %r8, %r10
+    mov %r9, %r8
+    mov 8(%rsp), %r9
+kr_intr_begin:
+    cmpl $0, %fs:KR_TASK_SIG_CAUGHT
+    jne kr_intr_restart
+kr_intr_syscall:
+    syscall
+    ret
+kr_intr_restart:
+    mov $-512, %rax
+    ret
+    .size kr_call_intr, . - kr_call_intr
+
+/*
+ * long kr_copy_raw(void *dst, const void *src, size_t n)
+ * Returns 0, or -EFAULT when a byte could not be read or written: a SIGSEGV or SIGBUS with the instruction pointer
+ * in [kr_copy_begin, kr_copy_end) makes the handler go on at kr_copy_fault.
+ */
+    .globl kr_copy_raw, kr_copy_begin, kr_copy_end, kr_copy_fault
+    .type kr_copy_raw, @function
+kr_copy_raw:
+    mov %rdx, %rcx
+    xor %eax, %eax
+kr_copy_begin:
+    rep movsb
+kr_copy_end:
+    ret
+kr_copy_fault:
+    mov $-14, %rax
+    ret
+    .size kr_copy_raw, . - kr_copy_raw
+
+/*
+ * long kr_copy_str_raw(char *dst, const char *src, size_t max)
+ * Length without NUL; max when there was none in the first max bytes; -EFAULT.
+ */
+    .globl kr_copy_str_raw, kr_str_begin, kr_str_end
+    .type kr_copy_str_raw, @function
+kr_copy_str_raw:
+    xor %eax, %eax
+1:  cmp %rdx, %rax
+    je 2f
+kr_str_begin:
+    movb (%rsi,%rax), %cl
+kr_str_end:
+    movb %cl, (%rdi,%rax)
+    test %cl, %cl
+    je 2f
+    inc %rax
+    jmp 1b
+2:  ret
+    .size kr_copy_str_raw, . - kr_copy_str_raw
+
+/*
+ * long kr_cas32_raw(u32 *p, u32 old, u32 new, u32 *seen) / long kr_load32_raw(const u32 *p, u32 *out)
+ * Atomic access to guest words; 0 or -EFAULT.
+ */
+    .globl kr_cas32_raw, kr_cas_begin, kr_cas_end
+    .type kr_cas32_raw, @function
+kr_cas32_raw:
+    mov %esi, %eax
+    mov %rcx, %r8
+kr_cas_begin:
+    lock cmpxchgl %edx, (%rdi)
+kr_cas_end:
+    movl %eax, (%r8)
+    xor %eax, %eax
+    ret
+    .size kr_cas32_raw, . - kr_cas32_raw
+
+    .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The monitor's own descriptors among the payload's: moved to high numbers, invisible and untouchable.
+ * Own lock (innermost but heap_lock). A vfork child has its own descriptor table in the kernel but the same numbers here: it
+ * never creates or moves one.
+ */
+#ifndef KR_FDTAB_H
+#define KR_FDTAB_H
+
+#include "vmm.h"
+
+/* Moves fd out of the payload's usual range, records it as the monitor's, and closes the old number. cloexec: whether an execve drops it.
+ * The number of a hidden descriptor may change later (kr_fd_evict): holders pass the address of their variable, which is updated.
+ * Returns the new number (also stored in *holder), or -errno (then fd is closed, *holder is -1). */
+int kr_fd_hide(int fd, int cloexec, int *holder);
+
+/* Forgets and closes a hidden descriptor; *holder becomes -1. */
+void kr_fd_drop(int *holder);
+
+/* True if the payload must not see fd (answer EBADF). Fast: one compare for usual numbers. */
+int kr_fd_hidden(u64 fd);
+
+/* The payload wants to use this very number (dup2, dup3): moves ours away. 0 or -errno. */
+int kr_fd_evict(int fd);
+
+/* close_range(2) around ours. */
+long kr_fd_close_range(u64 first, u64 last, u64 flags);
+
+/* Writes the hidden numbers, ascending, into out[max]; returns how many there are. For /proc/self/fd listings. */
+int kr_fd_list(int *out, int max);
+
+/* In a fork child: closes the hidden descriptors that were made cloexec (the parent's VM and vCPUs), keeps the others. */
+void kr_fd_after_fork(void);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Processes and threads: clone, fork, vfork, execve, exit. Bodies of the calls; sys/proc.c is their face. */
+#ifndef KR_PROCESS_H
+#define KR_PROCESS_H
+
+#include "vmm.h"
+
+/* struct clone_args of clone3(2), version 2. */
+struct kr_clone_args {
+    u64 flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
+/* clone, clone3, fork, vfork. The caller has copied and checked the arguments. Returns the child's id or -errno; the child
+ * does not return. */
+long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
+
+/* execve, execveat. path is a private copy. Returns -errno only. */
+long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags);
+
+/* Runs the calling thread's guest code until it exits. */
+void kr_run(struct kr_task *t) __noreturn;
+
+/* What kind of program an open file is: 0 an ELF we run; 1 a script; -ENOEXEC, -ELIBBAD, ... with the reason in *why. */
+int kr_elf_classify(int fd, const char **why);
+
+/* Publishes arguments, environment, auxv, heap and stack bounds to the kernel (PR_SET_MM_MAP), so that /proc/PID/{cmdline,environ,auxv}
+ * show the payload's. Best effort. */
+void kr_publish_mm(struct kr_mm *mm);
+
+#endif

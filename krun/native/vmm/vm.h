@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One KVM virtual machine: descriptor, memory slots, system area, page tables, vCPUs.
+ * Owned by struct kr_mm, under mm->lock, except where a function says otherwise.
+ */
+#ifndef KR_VM_H
+#define KR_VM_H
+
+#include "vmm.h"
+
+/* How SYSCALL enters the stub on this back end; found at the first exit (docs/architecture.md, "Entry kinds"). */
+enum kr_entry_kind {
+    KR_ENTRY_UNKNOWN = 0,
+    KR_ENTRY_RING0 = 1, /* VMX, SVM: the stub runs in ring 0; the I/O bitmap stays closed */
+    KR_ENTRY_RING3 = 2, /* PVM: the stub runs in ring 3; its OUT needs an open bitmap */
+};
+
+struct kr_vcpu {
+    struct kr_vcpu *next;  /* all vCPUs of the VM */
+    struct kr_vcpu *free_next;
+    struct kvm_run *run;
+    int fd;                /* hidden descriptor; -1 when gone */
+    u32 idx;
+    u64 stub;              /* guest address of this vCPU's LSTAR stub */
+    u8 *tss;               /* host address of its TSS page */
+    u8 *ist;               /* host address of its exception stack page */
+    u8 *df;
+    struct kr_task *owner;
+};
+
+struct kr_vm {
+    int kvm_fd, fd;        /* hidden descriptors */
+    u32 entry;             /* enum kr_entry_kind */
+    u32 run_size;
+    u32 nslots;            /* next free slot number */
+    u32 next_chunk;        /* next free window chunk number in guest-physical space */
+    u32 next_vcpu;
+    u32 max_vcpus;
+    u8 *sys;               /* host address of the system area */
+    u8 *pt;                /* host address of the page-table pool (contiguous in host and guest-physical space) */
+    u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
+    u64 root_gpa;
+    struct kr_vcpu *vcpus, *free_vcpus;
+    u32 *chunk;            /* window chunk -> 1 + chunk number; 0: no slot yet */
+    u64 xcr0;
+    u32 xsave_size;        /* bytes of the XSAVE area for xcr0 */
+    u64 tsc_khz;
+};
+
+/* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh mm). 0 or -errno, with
+ * a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory; only KVM objects are made anew. */
+int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
+
+/* A vCPU that belongs to nobody: a parked one, else a new one. NULL when KVM gives no more. Its registers are in boot state:
+ * user segments, zero general registers, initial FPU. */
+struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
+void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
+
+/* Drops every translation KVM holds for this VM (adds and deletes a dummy slot: portability rule 8). */
+void kr_vm_flush(struct kr_vm *vm);
+
+/* Makes sure that a slot covers the chunk of addr. 0 or -errno. */
+int kr_vm_chunk(struct kr_vm *vm, u64 addr);
+
+/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. 0 or -ENOMEM. */
+int kr_pt_set(struct kr_vm *vm, u64 start, u64 end, u32 prot);
+/* System-area mapping: gva -> gpa, flags KR_PTE_*. */
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags);
+/* The leaf entry for gva, 0 if none. */
+u64 kr_pt_get(struct kr_vm *vm, u64 gva);
+
+#define KR_PTE_P (1ULL << 0)
+#define KR_PTE_W (1ULL << 1)
+#define KR_PTE_U (1ULL << 2)
+#define KR_PTE_A (1ULL << 5)
+#define KR_PTE_D (1ULL << 6)
+#define KR_PTE_PS (1ULL << 7)
+#define KR_PTE_NX (1ULL << 63)
+
+/* FPU and extended state of a vCPU in the standard XSAVE layout; size bytes = vm->xsave_size. 0 or -errno. */
+int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf);
+int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf);
+
+#endif
