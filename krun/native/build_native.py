@@ -1,0 +1,182 @@
+"""Builds what is compiled: the cffi module `_krun` and the freestanding executable `krun-monitor`.
+
+`python -m krun.native.build_native [module] [monitor] [--force] [--debug]` builds in place; `_backend.py` does the same
+for wheels and editable installs. Each object is rebuilt when its source, a header it included (gcc -MMD) or its command
+line is newer or other; two compilers run at a time. Outputs are replaced by rename: a running monitor keeps its file.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MODULE = HERE / "_krun.abi3.so"
+MONITOR = HERE / "krun-monitor"
+OBJECTS = Path(os.environ.get("KRUN_BUILD_DIR", HERE.parents[1] / "build" / "native"))
+CC = shlex.split(os.environ.get("CC", "gcc"))
+JOBS = 2
+
+# One declaration file per host/ file: cffi reads them, host.h includes them, so they cannot differ.
+CDEFS = ("mount", "ns", "path", "cred", "fdio", "tty")
+
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+MODULE_CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", *WARNINGS]
+
+# The monitor has no libc, no TLS, no stack protector (its canary lives in TLS) and no start-up code but its own.
+MONITOR_CFLAGS = [
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fcf-protection=none",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-fPIE",
+    "-fvisibility=hidden",
+    "-mno-red-zone",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
+MONITOR_LDFLAGS = ["-static-pie", "-nostdlib", "-Wl,-z,noexecstack", "-Wl,-z,relro,-z,now", "-Wl,--build-id"]
+MONITOR_FOLDERS = ("lib", "vmm", "sys", "guest")
+MONITOR_INCLUDES = [f"-I{HERE}"]
+
+
+def monitor_sources() -> list[Path]:
+    """Returns the monitor's sources: every .c and .S of its folders, sorted, so that a build is repeatable."""
+    return sorted(p for folder in MONITOR_FOLDERS for ext in ("*.c", "*.S") for p in (HERE / folder).glob(ext))
+
+
+def cdef() -> str:
+    """Returns the declarations of the module, in the order of CDEFS."""
+    return "\n".join((HERE / "cdef" / f"{name}.h").read_text() for name in CDEFS)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"krun: native build: {shlex.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def _prerequisites(depfile: Path) -> list[Path]:
+    """Returns the files named by a gcc -MMD file; empty if there is none."""
+    if not depfile.exists():
+        return []
+    text = depfile.read_text().replace("\\\n", " ")
+    return [Path(word) for word in text.partition(":")[2].split()]
+
+
+def _is_current(output: Path, inputs: list[Path], command: list[str]) -> bool:
+    """Tells whether `output` is newer than its inputs and was made by the same command."""
+    stamp = output.with_name(output.name + ".cmd")
+    if not output.exists() or not stamp.exists() or stamp.read_text() != shlex.join(command):
+        return False
+    made = output.stat().st_mtime_ns
+    return all(path.exists() and path.stat().st_mtime_ns <= made for path in inputs)
+
+
+def _stamp(output: Path, command: list[str]) -> None:
+    output.with_name(output.name + ".cmd").write_text(shlex.join(command))
+
+
+def _compile(source: Path, folder: Path, flags: list[str], force: bool) -> Path:
+    """Compiles one file into `folder` if needed and returns the object."""
+    name = f"{source.parent.name}_{source.name}.o"
+    output = folder / name
+    depfile = output.with_suffix(".d")
+    command = [*CC, *flags, "-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(output)]
+    if force or not _is_current(output, [source, *_prerequisites(depfile)], command):
+        _run(command)
+        _stamp(output, command)
+    return output
+
+
+def _compile_all(sources: list[Path], folder: Path, flags: list[str], force: bool) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(JOBS) as pool:
+        return list(pool.map(lambda source: _compile(source, folder, flags, force), sources))
+
+
+def _link(objects: list[Path], output: Path, folder: Path, flags: list[str], force: bool) -> None:
+    """Links beside the output and renames, so that a reader never sees half a file."""
+    work = folder / output.name
+    command = [*CC, "-o", str(work), *map(str, objects), *flags]
+    if force or not output.exists() or not _is_current(work, objects, command):
+        _run(command)
+        _stamp(work, command)
+        fresh = output.with_name(f".{output.name}.new")
+        fresh.write_bytes(work.read_bytes())
+        fresh.chmod(0o755)
+        fresh.replace(output)
+
+
+def build_module(force: bool = False) -> Path:
+    """Builds `krun/native/_krun.abi3.so` (cffi, API mode, limited API: one file for every Python from 3.11 on).
+
+    Returns its path. Raises SystemExit with the compiler's words.
+    """
+    import cffi
+
+    folder = OBJECTS / "module"
+    folder.mkdir(parents=True, exist_ok=True)
+    builder = cffi.FFI()
+    builder.cdef(cdef())
+    builder.set_source("krun.native._krun", '#include "host/host.h"\n', py_limited_api=True)
+    glue = folder / "_krun.c"
+    # Keeps the old file (and its time) if the text is the same.
+    builder.emit_c_code(str(glue))
+    include = sysconfig.get_path("include")
+    # The glue is cffi's text, not ours: its warnings are not errors.
+    glue_flags = ["-O2", "-g0", "-fPIC", "-w", f"-I{HERE}", f"-I{include}", f"-I{sysconfig.get_path('platinclude')}"]
+    objects = _compile_all(sorted((HERE / "host").glob("*.c")), folder, [*MODULE_CFLAGS, f"-I{HERE}"], force)
+    objects.append(_compile(glue, folder, glue_flags, force))
+    _link(objects, MODULE, folder, ["-shared", "-Wl,-z,relro,-z,now"], force)
+    return MODULE
+
+
+def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
+    """Builds `krun/native/krun-monitor`, a static PIE without libc.
+
+    Returns its path, or None if the tree has no monitor sources. Raises SystemExit with the compiler's words.
+    """
+    sources = monitor_sources()
+    if not sources:
+        return None
+    folder = OBJECTS / ("monitor-debug" if debug else "monitor")
+    flags = [*MONITOR_CFLAGS, *MONITOR_INCLUDES]
+    if debug:
+        flags = ["-O0" if flag == "-O2" else flag for flag in flags] + ["-DKR_DEBUG=1"]
+    objects = _compile_all(sources, folder, flags, force)
+    _link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force)
+    return MONITOR
+
+
+def build(force: bool = False) -> list[Path]:
+    """Builds everything; returns the files made (or found current)."""
+    made = [build_module(force), build_monitor(force)]
+    return [path for path in made if path is not None]
+
+
+def main(argv: list[str]) -> int:
+    """Command line: names of parts (all if none), --force, --debug. Returns the exit code."""
+    force, debug = "--force" in argv, "--debug" in argv
+    parts = [arg for arg in argv if not arg.startswith("--")] or ["module", "monitor"]
+    for part in parts:
+        if part not in ("module", "monitor"):
+            print(f"krun: native build: unknown part {part}", file=sys.stderr)
+            return 1
+        path = build_module(force) if part == "module" else build_monitor(force, debug)
+        print(f"{part}: {path}" if path else f"{part}: no sources")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,14 @@
+int kr_close_range(unsigned int first, unsigned int last, unsigned int flags);
+int kr_set_cloexec(int fd, int on);
+int kr_socketpair(int *fds);
+int kr_unix_connect(const char *path);
+int kr_send_fd(int sock, const char *payload, size_t len, int fd);
+int kr_recv_fd(int sock, char *payload, size_t len, int *fd);
+int kr_pidfd_open(int pid, unsigned int flags);
+int kr_pidfd_send_signal(int pidfd, int signo);
+int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags);
+int kr_poll(const int *fds, int count, int timeout_ms, int *ready);
+int kr_signalfd_all(void);
+int kr_signalfd_read(int fd, uint32_t *pid, int32_t *status);
+int kr_sigmask_clear(void);
+int kr_sigactions_default(void);

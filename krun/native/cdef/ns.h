@@ -1,0 +1,7 @@
+int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd);
+int kr_unshare(unsigned long flags);
+int kr_setns(int fd, int nstype);
+int kr_sethostname(const char *name, size_t len);
+int kr_setdomainname(const char *name, size_t len);
+int kr_loopback_up(void);
+int kr_nstype(int fd);
