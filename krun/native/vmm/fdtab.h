@@ -29,7 +29,17 @@ long kr_fd_close_range(u64 first, u64 last, u64 flags);
 /* Writes the hidden numbers, ascending, into out[max]; returns how many there are. For /proc/self/fd listings. */
 int kr_fd_list(int *out, int max);
 
-/* In a fork child: closes the hidden descriptors that were made cloexec (the parent's VM and vCPUs), keeps the others. */
+/* Around the life of a task that runs on this mm with a descriptor table of its own (vfork, clone(CLONE_VM) without CLONE_FILES). Begin
+ * is called before the clone, end when the child is gone from the mm. Meanwhile numbers are neither moved (kr_fd_evict: -EBUSY)
+ * nor given back, for the copy still holds our files under them. */
+void kr_fd_copy_begin(void);
+void kr_fd_copy_end(void);
+
+/* Around fork: the lock is held over it. The parent calls kr_fd_fork_parent afterwards, the child kr_fd_after_fork. */
+void kr_fd_before_fork(void);
+void kr_fd_fork_parent(void);
+
+/* In a fork child (resets the lock): closes the hidden descriptors that were made cloexec (the parent's VM and vCPUs), keeps the others. */
 void kr_fd_after_fork(void);
 
 #endif
