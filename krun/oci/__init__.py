@@ -1,0 +1,1 @@
+"""The OCI side: configuration, plan, launch, and one file per verb."""

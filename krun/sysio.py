@@ -1,0 +1,512 @@
+"""Python faces of the host calls in `krun.native._krun`; every failure is a SysError(op, path, errno).
+
+Thin wrapper = the system call's own name. What `os` has already is used from there, through `syscall errors` of
+`guard` where a path makes a better message. Nothing here imports more than os: it is on every hot path.
+"""
+
+import os
+
+from krun.errors import SysError
+from krun.native import _krun
+
+ffi = _krun.ffi
+lib = _krun.lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+AT_FDCWD = -100
+AT_SYMLINK_NOFOLLOW = 0x100
+AT_RECURSIVE = 0x8000
+AT_EMPTY_PATH = 0x1000
+AT_NO_AUTOMOUNT = 0x800
+
+# mount(2)
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_MOVE = 8192
+MS_REC = 16384
+MS_UNBINDABLE = 1 << 17
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MS_SHARED = 1 << 20
+MNT_DETACH = 2
+UMOUNT_NOFOLLOW = 8
+
+# open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)
+OPEN_TREE_CLONE = 1
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 0x04
+MOVE_MOUNT_T_EMPTY_PATH = 0x40
+MOUNT_ATTR_RDONLY = 0x01
+MOUNT_ATTR_NOSUID = 0x02
+MOUNT_ATTR_NODEV = 0x04
+MOUNT_ATTR_NOEXEC = 0x08
+MOUNT_ATTR_ATIME = 0x70
+MOUNT_ATTR_RELATIME = 0x00
+MOUNT_ATTR_NOATIME = 0x10
+MOUNT_ATTR_STRICTATIME = 0x20
+MOUNT_ATTR_NODIRATIME = 0x80
+MOUNT_ATTR_IDMAP = 0x00100000
+MOUNT_ATTR_NOSYMFOLLOW = 0x00200000
+FSOPEN_CLOEXEC = 1
+FSMOUNT_CLOEXEC = 1
+FSCONFIG_SET_FLAG = 0
+FSCONFIG_SET_STRING = 1
+FSCONFIG_CMD_CREATE = 6
+
+# openat2(2)
+RESOLVE_NO_XDEV = 0x01
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
+
+# clone(2), namespaces(7)
+CLONE_NEWTIME = 0x00000080
+CLONE_PARENT = 0x00008000
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+CLOSE_RANGE_CLOEXEC = 4
+SIGCHLD = 17
+SIGKILL = 9
+MAX_FD = 0xFFFFFFFF
+
+# memfd_create(2)
+MFD_CLOEXEC = 1
+MFD_ALLOW_SEALING = 2
+F_SEAL_ALL = 0x0F  # SEAL | SHRINK | GROW | WRITE
+
+# prctl(2)
+PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# File system magic numbers (statfs(2))
+PROC_SUPER_MAGIC = 0x9FA0
+DEVPTS_SUPER_MAGIC = 0x1CD1
+TMPFS_MAGIC = 0x01021994
+CGROUP2_SUPER_MAGIC = 0x63677270
+SYSFS_MAGIC = 0x62656572
+
+EPERM = 1
+ENOENT = 2
+EINTR = 4
+EBADF = 9
+EAGAIN = 11
+EACCES = 13
+EBUSY = 16
+EEXIST = 17
+ENOTDIR = 20
+EISDIR = 21
+EINVAL = 22
+ENOTTY = 25
+ELOOP = 40
+ENOSYS = 38
+EOPNOTSUPP = 95
+ESRCH = 3
+
+
+def check(result: int, op: str, path: str = "", text: str = "") -> int:
+    """Returns `result` of a native call, or raises SysError if it is a negative errno."""
+    if result < 0:
+        raise SysError(op, path, -result, text)
+    return result
+
+
+def raise_os(op: str, path: str, error: OSError, text: str = "") -> "SysError":
+    """Returns the SysError for an OSError of `os`, to be raised by the caller."""
+    return SysError(op, path, error.errno or 0, text)
+
+
+def enc(path: "str | bytes") -> bytes:
+    """Returns a path or word as the bytes that the kernel gets (surrogateescape, as os.fsencode)."""
+    return path if type(path) is bytes else path.encode("utf-8", "surrogateescape")
+
+
+# --- mounts ---------------------------------------------------------------------------------------------------------
+
+
+def mount(source: "str | None", target: str, fstype: "str | None", flags: int, data: "str | None" = None) -> None:
+    """mount(2)."""
+    null = ffi.NULL
+    check(
+        lib.kr_mount(
+            null if source is None else enc(source),
+            enc(target),
+            null if fstype is None else enc(fstype),
+            flags,
+            null if data is None else enc(data),
+        ),
+        "mount",
+        target,
+    )
+
+
+def umount2(target: str, flags: int) -> None:
+    """umount2(2)."""
+    check(lib.kr_umount2(enc(target), flags), "unmount", target)
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    """pivot_root(2)."""
+    check(lib.kr_pivot_root(enc(new_root), enc(put_old)), "pivot_root", new_root)
+
+
+def open_tree(dirfd: int, path: str, flags: int, name: str = "") -> int:
+    """open_tree(2) with OPEN_TREE_CLOEXEC. Returns a descriptor; `name` is what errors call the object."""
+    return check(lib.kr_open_tree(dirfd, enc(path), flags | OPEN_TREE_CLOEXEC), "open_tree", name or path)
+
+
+def move_mount(from_fd: int, to_fd: int, name: str) -> None:
+    """Attaches the mount `from_fd` at the place `to_fd`, neither of them named by a path (move_mount(2))."""
+    flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+    check(lib.kr_move_mount(from_fd, b"", to_fd, b"", flags), "mount onto", name)
+
+
+def mount_setattr(
+    fd: int, set_: int, clear: int = 0, propagation: int = 0, userns_fd: int = -1, recursive: bool = False, name: str = ""
+) -> None:
+    """mount_setattr(2) on the mount that `fd` is the root of."""
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    check(lib.kr_mount_setattr(fd, b"", flags, set_, clear, propagation, userns_fd), "mount_setattr", name)
+
+
+def new_mount(fstype: str, options: "Iterable[tuple[str, str | None]]", attrs: int, name: str) -> int:
+    """A new, detached mount (fsopen(2), fsconfig(2), fsmount(2)).
+
+    Arguments: options, pairs (key, value; None for a flag); attrs, MOUNT_ATTR_*; name, the destination, for errors.
+    Returns the mount's descriptor. Raises SysError with the file system's own message where it leaves one.
+    """
+    fs = check(lib.kr_fsopen(enc(fstype), FSOPEN_CLOEXEC), f"mount {fstype} on", name)
+    try:
+        for key, value in options:
+            if value is None:
+                result = lib.kr_fsconfig(fs, FSCONFIG_SET_FLAG, enc(key), ffi.NULL, 0)
+            else:
+                result = lib.kr_fsconfig(fs, FSCONFIG_SET_STRING, enc(key), enc(value), 0)
+            if result < 0:
+                option = key if value is None else f"{key}={value}"
+                raise SysError(f"mount {fstype} on", name, -result, _fs_message(fs) or f"option {option}")
+        result = lib.kr_fsconfig(fs, FSCONFIG_CMD_CREATE, ffi.NULL, ffi.NULL, 0)
+        if result < 0:
+            raise SysError(f"mount {fstype} on", name, -result, _fs_message(fs))
+        result = lib.kr_fsmount(fs, FSMOUNT_CLOEXEC, attrs)
+        if result < 0:
+            raise SysError(f"mount {fstype} on", name, -result, _fs_message(fs))
+        return int(result)
+    finally:
+        os.close(fs)
+
+
+def _fs_message(fs: int) -> str:
+    """The last message in a file system context's log ("e tmpfs: Bad value for 'size'"), or ""."""
+    text = ""
+    try:
+        while True:
+            text = os.read(fs, 1024).decode("utf-8", "replace").strip()
+    except OSError:
+        pass
+    return text[2:] if text[1:2] == " " else text
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
+
+
+def openat2(dirfd: int, path: str, flags: int, resolve: int, mode: int = 0, name: str = "") -> int:
+    """openat2(2), close-on-exec. Returns a descriptor; raises SysError naming `name` or the path."""
+    while True:
+        result = lib.kr_openat2(dirfd, enc(path), flags | os.O_CLOEXEC, mode, resolve)
+        # RESOLVE_IN_ROOT answers EAGAIN when a rename races with "..": openat2(2) says to try again.
+        if result != -EAGAIN and result != -EINTR:
+            return check(result, "open", name or path)
+
+
+def try_openat2(dirfd: int, path: str, flags: int, resolve: int) -> int:
+    """openat2(2) whose failure is the negative errno returned."""
+    while True:
+        result = lib.kr_openat2(dirfd, enc(path), flags | os.O_CLOEXEC, 0, resolve)
+        if result != -EAGAIN and result != -EINTR:
+            return int(result)
+
+
+def mknodat(dirfd: int, name: str, mode: int, major: int, minor: int) -> None:
+    """mknodat(2)."""
+    check(lib.kr_mknodat(dirfd, enc(name), mode, major, minor), "mknod", name)
+
+
+def fs_magic(fd: int, name: str = "") -> int:
+    """Returns the f_type of the file system that `fd` lies on (fstatfs(2))."""
+    magic = ffi.new("uint64_t *")
+    check(lib.kr_fstype(fd, magic), "fstatfs", name)
+    return int(magic[0])
+
+
+def memfd(name: str, content: bytes, seal: bool, mode: int = 0o700) -> int:
+    """A close-on-exec memory file with this content, at offset 0, sealed against any change if asked."""
+    fd = check(lib.kr_memfd_create(enc(name), MFD_CLOEXEC | (MFD_ALLOW_SEALING if seal else 0)), "memfd_create", name)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    if seal:
+        check(lib.kr_seal(fd, F_SEAL_ALL), "seal", name)
+    return fd
+
+
+def sealed_copy(source_fd: int, name: str) -> int:
+    """A sealed, executable memory file with the content of `source_fd`."""
+    fd = check(lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create", name)
+    os.lseek(source_fd, 0, os.SEEK_SET)
+    check(lib.kr_copy_file(source_fd, fd), "copy", name)
+    os.fchmod(fd, 0o555)
+    check(lib.kr_seal(fd, F_SEAL_ALL), "seal", name)
+    return fd
+
+
+def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
+    """Writes `text` with one write(2) into an existing file, as /proc and /sys want it. Raises SysError."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=dirfd)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+    try:
+        os.write(fd, text.encode())
+    except OSError as e:
+        raise SysError("write", path, e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
+def read_file(path: str, limit: int = 1 << 26) -> bytes:
+    """Returns the content of a file, at most `limit` bytes. Raises SysError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+    try:
+        parts = []
+        while limit > 0:
+            part = os.read(fd, min(limit, 1 << 20))
+            if not part:
+                break
+            parts.append(part)
+            limit -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except OSError as e:
+        raise SysError("read", path, e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
+# --- processes and namespaces ---------------------------------------------------------------------------------------
+
+
+def clone3(flags: int, exit_signal: int = SIGCHLD, cgroup_fd: int = -1) -> "tuple[int, int]":
+    """clone3(2) of the (single-threaded) caller. Returns (0, -1) in the child, (pid, pidfd) in the parent."""
+    pidfd = ffi.new("int *", -1)
+    pid = check(lib.kr_clone3(flags, exit_signal, cgroup_fd, pidfd), "clone3", "", f"flags {flags:#x}")
+    return pid, (pidfd[0] if pid else -1)
+
+
+def unshare(flags: int, name: str = "") -> None:
+    """unshare(2)."""
+    check(lib.kr_unshare(flags), "unshare", name)
+
+
+def setns(fd: int, nstype: int, name: str = "") -> None:
+    """setns(2) by a namespace's descriptor or a pidfd."""
+    check(lib.kr_setns(fd, nstype), "setns", name)
+
+
+def pidfd_open(pid: int) -> int:
+    """pidfd_open(2), close-on-exec by its nature."""
+    return check(lib.kr_pidfd_open(pid, 0), "pidfd_open", str(pid))
+
+
+def pidfd_send_signal(pidfd: int, signo: int) -> None:
+    """pidfd_send_signal(2)."""
+    check(lib.kr_pidfd_send_signal(pidfd, signo), "send signal", str(signo))
+
+
+def prctl(op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0, name: str = "") -> int:
+    """prctl(2). Returns its result."""
+    return check(lib.kr_prctl(op, a, b, c, d), "prctl", name or str(op))
+
+
+def wait_exit(pid: int) -> int:
+    """Waits for a child; returns its exit code, or 128 + the signal it died of (runc's and the shell's convention)."""
+    while True:
+        try:
+            _, status = os.waitpid(pid, 0)
+        except InterruptedError:
+            continue
+        return exit_code(status)
+
+
+def exit_code(status: int) -> int:
+    """Returns the exit code for a wait status: the code, or 128 + signal."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def execveat(fd: int, argv: "Sequence[bytes]", envp: "Sequence[bytes]") -> int:
+    """execveat(fd, "", AT_EMPTY_PATH). Returns the errno if it comes back."""
+    keep = [ffi.new("char[]", word) for word in argv]
+    keep_env = [ffi.new("char[]", word) for word in envp]
+    args = ffi.new("char *[]", keep + [ffi.NULL])
+    env = ffi.new("char *[]", keep_env + [ffi.NULL])
+    return -int(lib.kr_execveat(fd, b"", args, env, AT_EMPTY_PATH))
+
+
+# --- descriptors ----------------------------------------------------------------------------------------------------
+
+
+def close_range(first: int, last: int = MAX_FD, flags: int = 0) -> None:
+    """close_range(2)."""
+    check(lib.kr_close_range(first, last, flags), "close_range", str(first))
+
+
+def keep_over_exec(fd: int) -> None:
+    """Clears close-on-exec of one descriptor."""
+    check(lib.kr_set_cloexec(fd, 0), "fcntl", f"descriptor {fd}")
+
+
+def socketpair() -> "tuple[int, int]":
+    """A SOCK_SEQPACKET pair, close-on-exec."""
+    pair = ffi.new("int[2]")
+    check(lib.kr_socketpair(pair), "socketpair")
+    return pair[0], pair[1]
+
+
+def unix_connect(path: str) -> int:
+    """A stream socket connected to a path socket, whatever the length of the path.
+
+    sockaddr_un holds 107 bytes (unix(7)); a longer path is reached through /proc/self/fd of its directory.
+    """
+    result = lib.kr_unix_connect(enc(path))
+    if result == -36:  # ENAMETOOLONG
+        try:
+            folder = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+        except OSError as e:
+            raise SysError("open", path, e.errno or 0) from None
+        result = lib.kr_unix_connect(enc(f"/proc/self/fd/{folder}/{os.path.basename(path)}"))
+        os.close(folder)
+    return check(result, "connect to", path)
+
+
+def send_fd(sock: int, payload: bytes, fd: int) -> None:
+    """Sends one descriptor with a payload (SCM_RIGHTS)."""
+    check(lib.kr_send_fd(sock, payload, len(payload), fd), "send descriptor")
+
+
+def recv_fd(sock: int, limit: int = 4096) -> "tuple[bytes, int]":
+    """Receives (payload, descriptor or -1)."""
+    buffer = ffi.new("char[]", limit)
+    fd = ffi.new("int *", -1)
+    count = check(lib.kr_recv_fd(sock, buffer, limit, fd), "receive descriptor")
+    return ffi.buffer(buffer, count)[:], fd[0]
+
+
+def poll(fds: "Sequence[int]", timeout_ms: int = -1) -> "list[bool]":
+    """Waits for input or hang-up on any of at most 16 descriptors. Returns one flag each; all False on timeout."""
+    ready = ffi.new("int[]", len(fds))
+    while True:
+        result = lib.kr_poll(ffi.new("int[]", list(fds)), len(fds), timeout_ms, ready)
+        if result != -EINTR:
+            check(result, "poll")
+            return [bool(ready[i]) for i in range(len(fds))]
+
+
+def signalfd_all() -> int:
+    """Blocks all signals of this thread and returns a descriptor that reads them."""
+    return check(lib.kr_signalfd_all(), "signalfd")
+
+
+def signalfd_read(fd: int) -> "tuple[int, int]":
+    """Returns (number of the next pending signal or 0, pid of its sender)."""
+    pid = ffi.new("uint32_t *")
+    status = ffi.new("int32_t *")
+    return check(lib.kr_signalfd_read(fd, pid, status), "read signalfd"), pid[0]
+
+
+# --- credentials ----------------------------------------------------------------------------------------------------
+
+
+def capset(effective: int, permitted: int, inheritable: int) -> None:
+    """capset(2) of the calling thread; sets as bit masks."""
+    check(lib.kr_capset(effective, permitted, inheritable), "capset")
+
+
+def capget() -> "tuple[int, int, int]":
+    """Returns (effective, permitted, inheritable) of the calling thread."""
+    sets = ffi.new("uint64_t[3]")
+    check(lib.kr_capget(sets), "capget")
+    return sets[0], sets[1], sets[2]
+
+
+def setresuid(uid: int) -> None:
+    """setresuid(2), all three ids, by the raw call: one thread."""
+    check(lib.kr_setresuid(uid, uid, uid), "setresuid", str(uid))
+
+
+def setresgid(gid: int) -> None:
+    """setresgid(2), all three ids."""
+    check(lib.kr_setresgid(gid, gid, gid), "setresgid", str(gid))
+
+
+def setgroups(groups: "Sequence[int]") -> None:
+    """setgroups(2)."""
+    check(lib.kr_setgroups(len(groups), ffi.new("unsigned int[]", list(groups))), "setgroups")
+
+
+def setrlimit(resource: int, soft: int, hard: int, name: str) -> None:
+    """prlimit(2) of the caller; the largest 64-bit number is "unlimited"."""
+    check(lib.kr_prlimit(0, resource, ffi.new("uint64_t[2]", [soft, hard]), ffi.NULL), "set rlimit", name)
+
+
+def getrlimit(resource: int) -> "tuple[int, int]":
+    """Returns (soft, hard)."""
+    old = ffi.new("uint64_t[2]")
+    check(lib.kr_prlimit(0, resource, ffi.NULL, old), "get rlimit", str(resource))
+    return old[0], old[1]
+
+
+def cpu_mask(cpus: "Iterable[int]") -> bytes:
+    """Returns the mask of sched_setaffinity(2) for these processors, a multiple of 8 bytes long."""
+    number = 0
+    for cpu in cpus:
+        number |= 1 << cpu
+    return number.to_bytes((number.bit_length() + 63) // 64 * 8 or 8, "little")
+
+
+def sched_setaffinity(pid: int, cpus: "Iterable[int]") -> None:
+    """sched_setaffinity(2)."""
+    mask = cpu_mask(cpus)
+    check(lib.kr_sched_setaffinity(pid, len(mask), mask), "sched_setaffinity", str(pid))
+
+
+def retry(call: "Callable[[], int]") -> int:
+    """Runs a call of `os` again for as long as a signal interrupts it."""
+    while True:
+        try:
+            return call()
+        except InterruptedError:
+            continue
