@@ -1,0 +1,46 @@
+"""The guest corpus: every program natively, then under the monitor (directly), then in one container as a batch.
+
+Natively each program checks itself; in the VM it has to print and end exactly as it did natively.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "guest"))
+import build  # noqa: E402  pylint: disable=wrong-import-position
+import corpus  # noqa: E402  pylint: disable=wrong-import-position
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAMS = build.programs()
+PAIRS = [(program, variant) for program in PROGRAMS for variant in program.variants]
+IDS = [program.binary(variant).name for program, variant in PAIRS]
+MONITOR = ROOT / "krun/native/krun-monitor"
+ON_VM = os.access("/dev/kvm", os.R_OK | os.W_OK) and ("KRUN_DIRECT" in os.environ or MONITOR.exists())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    build.build(PROGRAMS)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_native(pair):
+    result = corpus.native(*pair)
+    assert corpus.native_problem(pair[0], result) is None, result.out.decode(errors="replace")
+
+
+@pytest.mark.skipif(not ON_VM, reason="needs /dev/kvm and the monitor")
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_direct(pair):
+    assert corpus.native(*pair).difference(corpus.direct(*pair)) == ""
+
+
+@pytest.mark.skipif(not ON_VM or not Path(corpus.RUNTIME[0]).exists(), reason="needs /dev/kvm and krun")
+def test_batch_in_one_container():
+    pairs = [(program, program.variants[0]) for program in PROGRAMS if not program.host]
+    truth, seen = corpus.batch(pairs, ["runc"]), corpus.batch(pairs, corpus.RUNTIME)
+    different = {name: truth[name].difference(seen[name]) for name in truth if truth[name] != seen[name]}
+    assert not different, "\n".join(f"{name}:\n{why}" for name, why in different.items())
