@@ -1,0 +1,1 @@
+"""The command line: one table, two readers (fast for engines, click for people)."""

@@ -1,0 +1,174 @@
+"""JSON without the json package (5 ms of imports, chiefly re): the C scanner behind it, and a small exact writer.
+
+`_json` is private to Python, so it is named in this file only, and every use has json itself to fall back on.
+"""
+
+from krun.errors import ConfigError, KrunError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_WHITE = " \t\n\r"  # RFC 8259 section 2: nothing else is white space between tokens
+
+
+class _Duplicate(ValueError):
+    """An object names a member twice (OCI config.md: names must be unique)."""
+
+
+def _pairs(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _Duplicate(f'name "{name}" stands twice in one object')
+            seen.add(name)
+    return members
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _Context:
+    """What the C scanner reads its settings from (attributes as of json.JSONDecoder)."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = staticmethod(_pairs)
+    parse_float = float
+    parse_int = int
+    parse_constant = staticmethod(_constant)
+    memo: "dict[str, str]" = {}
+
+
+def _no_scanner(text: str, index: int) -> "tuple[Any, int]":
+    raise ValueError("no C scanner")
+
+
+_scan: "Callable[[str, int], tuple[Any, int]]" = _no_scanner
+_quote: "Callable[[str], str] | None" = None
+try:
+    import _json
+
+    _scan = _json.make_scanner(_Context())
+    _quote = _json.encode_basestring_ascii
+except (ImportError, AttributeError, TypeError):  # another Python: slower, equally right
+    pass
+
+
+def loads(data: "bytes | str", name: str = "") -> "Any":
+    """Parse one JSON document.
+
+    Arguments: data, UTF-8 without a byte order mark (RFC 8259 section 8.1); name, what the document is called in errors.
+    Returns dict, list, str, int, float, bool or None. Errors: ConfigError with line and column for bad syntax, bad UTF-8,
+    a name that stands twice in one object, NaN or Infinity, and for nesting deeper than the interpreter's stack.
+    """
+    try:
+        text = data if isinstance(data, str) else str(data, "utf-8")
+        start = 0
+        size = len(text)
+        while start < size and text[start] in _WHITE:
+            start += 1
+        value, end = _scan(text, start)
+        if end != size and text[end:].strip(_WHITE):
+            raise ValueError("extra data")
+        return value
+    except RecursionError:
+        raise ConfigError("", _called(name, "nested too deeply")) from None
+    except (ValueError, StopIteration):
+        return _loads_again(data, name)
+
+
+def _called(name: str, text: str) -> str:
+    return f"{name}: {text}" if name else text
+
+
+def _loads_again(data: "bytes | str", name: str) -> "Any":
+    """Parse with json itself, for its good error texts or because there is no C scanner."""
+    import json
+
+    try:
+        text = data if isinstance(data, str) else str(data, "utf-8")
+        return json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise ConfigError("", _called(name, f"not UTF-8 at byte {error.start}")) from None
+    except json.JSONDecodeError as error:
+        words = error.msg[:1].lower() + error.msg[1:]
+        raise ConfigError(
+            "", _called(name, f"invalid JSON at line {error.lineno} column {error.colno}: {words}")
+        ) from None
+    except RecursionError:
+        raise ConfigError("", _called(name, "nested too deeply")) from None
+    except ValueError as error:
+        raise ConfigError("", _called(name, f"invalid JSON: {error}")) from None
+
+
+def _quote_string(text: str) -> str:
+    if _quote is not None:
+        return _quote(text)
+    import json
+
+    return json.dumps(text)
+
+
+def dumps(value: "Any", indent: int | None = None) -> str:
+    """Write `value` as JSON text, byte for byte as json.dumps does (without `indent`: separators "," and ":").
+
+    Only ASCII comes out, so that a name that is not UTF-8 (os.fsdecode's surrogates) survives a round trip.
+    Arguments: value, of dict with str names, list, tuple, str, int, float, bool, None; indent, blanks per level.
+    Errors: KrunError for any other type and for NaN or an infinity.
+    """
+    out: list[str] = []
+    _write(out.append, value, "" if indent is None else "\n", "" if indent is None else " " * indent)
+    return "".join(out)
+
+
+def _write(put: "Callable[[str], None]", value: "Any", line: str, step: str) -> None:
+    """Put `value` out in pieces; `line` is the line end and indentation of the enclosing level ("" = compact)."""
+    kind = type(value)
+    if kind is str:
+        put(_quote_string(value))
+    elif value is None:
+        put("null")
+    elif value is True:
+        put("true")
+    elif value is False:
+        put("false")
+    elif kind is int:
+        put(int.__repr__(value))
+    elif kind is float:
+        if value != value or value in (float("inf"), float("-inf")):
+            raise KrunError(f"write JSON: {value!r} has no JSON form")
+        put(float.__repr__(value))
+    elif kind is dict:
+        if not value:
+            put("{}")
+            return
+        inner = line + step if line else ""
+        separator = "{" + inner
+        colon = ": " if line else ":"
+        for name, member in value.items():
+            if type(name) is not str:
+                raise KrunError(f"write JSON: member name {name!r} is not a string")
+            put(separator)
+            put(_quote_string(name))
+            put(colon)
+            _write(put, member, inner, step)
+            separator = "," + inner
+        put(line + "}")
+    elif kind is list or kind is tuple:
+        if not value:
+            put("[]")
+            return
+        inner = line + step if line else ""
+        separator = "[" + inner
+        for member in value:
+            put(separator)
+            _write(put, member, inner, step)
+            separator = "," + inner
+        put(line + "]")
+    else:
+        raise KrunError(f"write JSON: {kind.__name__} has no JSON form")
