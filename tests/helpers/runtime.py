@@ -1,0 +1,253 @@
+"""Runtimes under test: runc first (a test that fails with it is not yet a test), then krun, both by their command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from helpers.bundle import Bundle
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KRUN = ROOT / "build" / "bin" / "krun"
+
+_numbers = itertools.count()
+
+
+def find(name: str) -> Path:
+    """The runtime's executable; its absence is a failure with the remedy, never a skip."""
+    if name == "krun":
+        if not KRUN.exists():
+            raise FileNotFoundError(f"{KRUN} is missing: run ./dev setup")
+        return KRUN
+    path = shutil.which(name, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    if path is None:
+        raise FileNotFoundError(f"{name} is missing: run ./dev test, which installs it")
+    return Path(path)
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
+    """Poll until `condition` gives something true; an AssertionError that says `what` did not come."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"after {seconds} s: {what}")
+        time.sleep(0.005)
+
+
+@dataclasses.dataclass
+class Result:
+    """A command that has ended."""
+
+    args: list[str]
+    status: int
+    out: str
+    err: str
+
+    def ok(self) -> Result:
+        assert self.status == 0, self
+        return self
+
+
+class Runtime:
+    """One runtime with a state directory of its own; remembers its containers and takes them away at the end."""
+
+    def __init__(self, name: str, work: Path) -> None:
+        self.name = name
+        self.path = find(name)
+        self.work = work
+        self.root = work / "state"
+        self.containers: list[Container] = []
+        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+    def call(self, *args: str | os.PathLike[str], input: str | None = None, timeout: float = 60) -> Result:
+        """Run the command line.  Output goes to files: a container may go on holding them after the command's end."""
+        argv = [str(self.path), "--root", str(self.root), *map(os.fspath, args)]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            stdin: Any = subprocess.DEVNULL
+            if input is not None:
+                stdin = tempfile.TemporaryFile()
+                stdin.write(input.encode())
+                stdin.seek(0)
+            process = subprocess.Popen(argv, stdin=stdin, stdout=out, stderr=err, env=self.environment)
+            try:
+                status = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                err.seek(0)
+                raise AssertionError(f"{argv} did not end within {timeout} s: {err.read()!r}") from None
+            finally:
+                if input is not None:
+                    stdin.close()
+            out.seek(0)
+            err.seek(0)
+            return Result(argv, status, out.read().decode(errors="replace"), err.read().decode(errors="replace"))
+
+    def new(self, bundle: Bundle) -> Container:
+        """A name for a container of `bundle`; nothing is created yet."""
+        container = Container(self, bundle, f"kt{os.getpid()}-{next(_numbers)}")
+        self.containers.append(container)
+        return container
+
+    def run(self, bundle: Bundle, *options: str, input: str | None = None, timeout: float = 60) -> Result:
+        """`run` in the foreground."""
+        container = self.new(bundle)
+        return self.call(
+            "run", *options, "--bundle", bundle.write(), container.id, input=input, timeout=timeout
+        )
+
+    def create(self, bundle: Bundle, *options: str) -> Container:
+        """A created container."""
+        container = self.new(bundle)
+        container.create(*options).ok()
+        return container
+
+    def start(self, bundle: Bundle, *options: str) -> Container:
+        """A running container."""
+        container = self.create(bundle, *options)
+        container.call("start").ok()
+        return container
+
+    def clean(self) -> None:
+        """Delete what is left; end by pid what the runtime did not end."""
+        for container in self.containers:
+            if (self.root / container.id).exists():
+                container.call("delete", "--force")
+            for pid in container.processes():
+                os.kill(pid, signal.SIGKILL)
+            container.reap()
+
+
+class Container:
+    """A container by its id."""
+
+    def __init__(self, runtime: Runtime, bundle: Bundle, id: str) -> None:
+        self.runtime, self.bundle, self.id = runtime, bundle, id
+        self.pid = 0
+        self.status: int | None = None
+
+    @property
+    def out_file(self) -> Path:
+        return self.runtime.work / f"{self.id}.out"
+
+    def out(self) -> str:
+        """What the payload has written to stdout and stderr so far."""
+        return self.out_file.read_text(errors="replace")
+
+    def create(self, *options: str) -> Result:
+        """`create` with stdio in files; the pid from --pid-file.  The result's `err` is the runtime's own words."""
+        pid_file = self.runtime.work / f"{self.id}.pid"
+        log = self.runtime.work / f"{self.id}.log"
+        argv = [str(self.runtime.path), "--root", str(self.runtime.root), "--log", str(log), "create"]
+        argv += ["--bundle", str(self.bundle.write()), "--pid-file", str(pid_file), *options, self.id]
+        with open(self.out_file, "wb") as out:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self.runtime.environment,
+                timeout=60,
+            )
+        if pid_file.exists():
+            self.pid = int(pid_file.read_text())
+        text = log.read_text() if log.exists() else ""
+        return Result(argv, done.returncode, self.out(), text + self.out())
+
+    def call(self, verb: str, *arguments: str, options: tuple[str, ...] = ()) -> Result:
+        return self.runtime.call(verb, *options, *_around(verb, self.id, arguments))
+
+    def exec(self, *args: str, options: tuple[str, ...] = (), input: str | None = None) -> Result:
+        return self.runtime.call("exec", *options, self.id, *args, input=input)
+
+    def state(self) -> dict[str, Any]:
+        return json.loads(self.runtime.call("state", self.id).ok().out)
+
+    def wait(self, seconds: float = 20) -> int:
+        """The init's exit status, 128+n for signal n: it is a child of this process, which is a subreaper."""
+        if self.status is None:
+
+            def ended() -> bool:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    self.status = code if code >= 0 else 128 - code
+                return bool(pid)
+
+            wait_for(ended, f"container {self.id} (pid {self.pid}) did not end", seconds)
+        assert self.status is not None
+        return self.status
+
+    def reap(self) -> None:
+        if self.pid and self.status is None:
+            try:
+                os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+
+    def processes(self) -> list[int]:
+        """The processes in a cgroup named after the container, or started with its id."""
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit() or int(entry) == os.getpid():
+                continue
+            try:
+                cgroup = Path("/proc", entry, "cgroup").read_text()
+                command = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace").split("\0")
+                state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if state not in "ZX" and (f"/{self.id}" in cgroup or self.id in command):
+                found.append(int(entry))
+        return found
+
+    def left(self) -> list[str]:
+        """What of the container is still on the host."""
+        left = [f"process {pid}" for pid in self.processes()]
+        left += [f"cgroup {p}" for p in cgroup_directories(self.id)]
+        mine = (str(self.bundle.path), f"/{self.id}")
+        with open("/proc/self/mountinfo") as f:
+            left += [f"mount {line.split()[4]}" for line in f if any(m in line.split()[4] for m in mine)]
+        if (self.runtime.root / self.id).exists():
+            left.append(f"state directory {self.runtime.root / self.id}")
+        return left
+
+
+def _around(verb: str, id: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags before the id (--force, -a), operands after it (a signal)."""
+    flags = tuple(a for a in arguments if a.startswith("-"))
+    return (*flags, id, *(a for a in arguments if not a.startswith("-")))
+
+
+def cgroup_directories(id: str) -> list[str]:
+    """Every cgroup whose name contains `id`, in every hierarchy."""
+    return [d for d, _, _ in os.walk("/sys/fs/cgroup") if id in os.path.basename(d)]
+
+
+def cgroup_v2() -> bool:
+    """Whether /sys/fs/cgroup itself is the unified hierarchy."""
+    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
+
+
+def cgroup_file(pid: int, controller: str, name: str) -> Path:
+    """The path of a control file of `pid`'s cgroup."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if cgroup_v2() and controllers == "":
+            return Path("/sys/fs/cgroup" + path, name)
+        if not cgroup_v2() and controller in controllers.split(","):
+            return Path("/sys/fs/cgroup", controllers, path.lstrip("/"), name)
+    raise AssertionError(f"process {pid} is in no cgroup of controller {controller}")
