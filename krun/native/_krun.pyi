@@ -1,0 +1,6 @@
+"""The compiled module as mypy sees it; what it declares is in krun/native/cdef."""
+
+from typing import Any
+
+ffi: Any
+lib: Any
