@@ -1,0 +1,16 @@
+// fork(2): two returns, new pid, parent's pid, copied state, exit status.
+// krun: static musl
+#include "guest.h"
+int main(int argc, char **argv) {
+    pid_t me = getpid();
+    pid_t c = CHILD({
+        EXPECT(getpid() != me && getppid() == me);
+        EXPECT(syscall(SYS_gettid) == getpid());
+        EXPECT(getpgrp() == getpgid(me) && getsid(0) == getsid(me));
+        _exit(7);
+    });
+    EXPECT(c > 0 && c != me);
+    reap("child", c);
+    TRY(waitpid(c, NULL, 0));
+    return wrong;
+}
