@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dispatch: from a number and six arguments to a result. Owns no state but constant tables made from syscalls.def; takes no locks. Any
+ * thread that serves a task may call.
+ */
+#include "table.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/seccomp.h"
+#include "../vmm/signal.h"
+#include "../vmm/trace.h"
+#include <linux/seccomp.h>
+#include <asm/signal.h>
+
+#ifndef SYS_SECCOMP
+#define SYS_SECCOMP 1
+#endif
+
+/* ---- the rows ---- */
+
+#define INT KR_ARG(KR_ARG_INT, 0, 4)
+#define UINT KR_ARG(KR_ARG_UINT, 0, 4)
+#define PID KR_ARG(KR_ARG_PID, 0, 4)
+#define ID KR_ARG(KR_ARG_ID, 0, 4)
+#define SIG KR_ARG(KR_ARG_SIG, 0, 4)
+#define CLK KR_ARG(KR_ARG_CLK, 0, 4)
+#define NEWFD KR_ARG(KR_ARG_NEWFD, 0, 4)
+#define FD KR_ARG(KR_ARG_FD, 0, 4)
+#define DFD KR_ARG(KR_ARG_DFD, 0, 4)
+#define LONG KR_ARG(KR_ARG_LONG, 0, 8)
+#define SIZE KR_ARG(KR_ARG_SIZE, 0, 8)
+#define HEX KR_ARG(KR_ARG_HEX, 0, 8)
+#define MODE KR_ARG(KR_ARG_MODE, 0, 8)
+#define ADDR KR_ARG(KR_ARG_ADDR, 0, 8)
+#define ARG KR_ARG(KR_ARG_ARG, 0, 8)
+#define PTR KR_ARG(KR_ARG_PTR, 0, 1)
+#define STR KR_ARG(KR_ARG_STR, 0, 1)
+#define PATH KR_ARG(KR_ARG_PATH, 0, 1)
+#define IN(n) KR_ARG(KR_ARG_IN, 0, n)
+#define OUT(n) KR_ARG(KR_ARG_OUT, 0, n)
+#define IO(n) KR_ARG(KR_ARG_IO, 0, n)
+#define INV(i, n) KR_ARG(KR_ARG_INV, (i) + 1, n)
+#define OUTV(i, n) KR_ARG(KR_ARG_OUTV, (i) + 1, n)
+#define IOVEC(i) KR_ARG(KR_ARG_IOVEC, (i) + 1, 16)
+#define MSGHDR KR_ARG(KR_ARG_MSGHDR, 0, 56)
+#define MMSG(i) KR_ARG(KR_ARG_MMSG, (i) + 1, 64)
+#define RANGE(i) KR_ARG(KR_ARG_RANGE, (i) + 1, 1)
+
+#define A(...) {__VA_ARGS__}, sizeof((u32[]){__VA_ARGS__}) / sizeof(u32)
+#define A0 {0}, 0
+#define THREAD KR_CALL_THREAD
+#define BLOCK KR_CALL_BLOCK
+#define BOTH (KR_CALL_THREAD | KR_CALL_BLOCK)
+
+#define SERVICE_FWD KR_SVC_FORWARD
+#define SERVICE_OWN KR_SVC_OWN
+#define SERVICE_NO(e) KR_SVC_REFUSE
+#define ERROR_FWD 0
+#define ERROR_OWN 0
+#define ERROR_NO(e) e
+
+#define SYS(nr, name, how, attr, args, note) [nr] = {args, SERVICE_##how, attr, ERROR_##how},
+static const struct kr_sys_row rows[] = {
+#include "syscalls.def"
+};
+#undef SYS
+
+#define SYS(nr, name, how, attr, args, note) [nr] = #name,
+static const char names[][24] = {
+#include "syscalls.def"
+};
+#undef SYS
+
+#define SYS(nr, name, how, attr, args, note) _Static_assert(sizeof(#name) <= sizeof names[0], "name of " #name);
+#include "syscalls.def"
+#undef SYS
+
+/* ---- the handlers ---- */
+
+#define SKIP(nr, name)
+#define DECLARE(nr, name) kr_sys_fn sys_##name;
+#define DECLARE_FWD SKIP
+#define DECLARE_OWN DECLARE
+#define DECLARE_NO(e) SKIP
+#define SYS(nr, name, how, attr, args, note) DECLARE_##how(nr, name)
+#include "syscalls.def"
+#undef SYS
+
+/* A switch and not a table of pointers: its jump table needs no relocation. */
+static long call_handler(u64 nr, struct kr_task *t, const u64 a[6])
+{
+#define CASE(nr, name)                                                                                                 \
+    case nr:                                                                                                           \
+        return sys_##name(t, a);
+#define CASE_FWD SKIP
+#define CASE_OWN CASE
+#define CASE_NO(e) SKIP
+    switch (nr) {
+#define SYS(nr, name, how, attr, args, note) CASE_##how(nr, name)
+#include "syscalls.def"
+#undef SYS
+    }
+    return -ENOSYS;
+}
+
+const struct kr_sys_row *kr_sys_row(u64 nr)
+{
+    return nr < KR_COUNT(rows) && rows[nr].service != KR_SVC_NONE ? &rows[nr] : NULL;
+}
+
+u32 kr_sys_count(void) { return KR_COUNT(rows); }
+
+const char *kr_syscall_name(u64 nr) { return kr_sys_row(nr) ? names[nr] : NULL; }
+
+int kr_guest_fd(u64 fd)
+{
+    return kr_fd_hidden((u32)fd) ? KR_BAD_FD : (int)fd;
+}
+
+/* Bytes that the argument i covers. */
+static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x)
+{
+    int len = KR_ARG_LEN(x);
+    if (len < 0)
+        return KR_ARG_BYTES(x);
+    u64 n = a[len], bytes;
+    if (KR_ARG_KIND(row->arg[len]) < KR_ARG_LONG)
+        n = (u32)n;
+    return __builtin_mul_overflow(n, (u64)KR_ARG_BYTES(x), &bytes) ? ~0ULL : bytes;
+}
+
+void kr_check_args(const struct kr_sys_row *row, u64 a[6])
+{
+    for (u32 i = 0; i < row->nargs; i++) {
+        u32 x = row->arg[i];
+        switch (KR_ARG_KIND(x)) {
+        case KR_ARG_FD:
+        case KR_ARG_DFD:
+            if (kr_fd_hidden((u32)a[i]))
+                a[i] = KR_BAD_FD;
+            break;
+        case KR_ARG_IOVEC: /* the count may be nonsense that the kernel answers with EINVAL: the copy decides */
+        case KR_ARG_MMSG:
+            a[i] = kr_guest_ptr(a[i], 1);
+            break;
+        default:
+            if (KR_ARG_KIND(x) >= KR_ARG_PTR)
+                a[i] = kr_guest_ptr(a[i], arg_bytes(row, a, x));
+            break;
+        }
+    }
+}
+
+/* ---- dispatch ---- */
+
+/* Whether the filters of the profile or of the payload end the call here; *ret is its result then. */
+static int filtered(struct kr_task *t, long *ret)
+{
+    u32 verdict = kr_seccomp_check(t), data = verdict & SECCOMP_RET_DATA;
+    switch (verdict & SECCOMP_RET_ACTION_FULL) {
+    case SECCOMP_RET_ALLOW:
+    case SECCOMP_RET_LOG:
+        return 0;
+    case SECCOMP_RET_ERRNO:
+        *ret = -(long)KR_MIN(data, 4095);
+        if (*ret == -KR_ERESTART) /* the kernel's own number for the same thing, which no program can mean */
+            *ret = -EINTR;
+        return 1;
+    case SECCOMP_RET_TRAP:
+        /* For SIGSYS, trapno and error carry si_syscall and si_errno. rax keeps the number (syscall_rollback() in the kernel). */
+        kr_signal_force(t, SIGSYS, SYS_SECCOMP, kr_regs(t)->rip, (int)t->nr, data);
+        *ret = (long)t->nr;
+        return 1;
+    case SECCOMP_RET_TRACE:
+    case SECCOMP_RET_USER_NOTIF: /* nobody listens */
+        *ret = -ENOSYS;
+        return 1;
+    case SECCOMP_RET_KILL_THREAD:
+        if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
+            kr_task_exit(t, SIGSYS);
+        kr_die_signal(t, SIGSYS);
+    default: /* SECCOMP_RET_KILL_PROCESS, and what the kernel treats like it */
+        kr_die_signal(t, SIGSYS);
+    }
+}
+
+static long serve(struct kr_task *t)
+{
+    u64 nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
+    long ret;
+    if (t->proc->seccomp && filtered(t, &ret))
+        return ret;
+    const struct kr_sys_row *row = kr_sys_row(nr);
+    if (!row) {
+        kr_count_unknown(nr);
+        return -ENOSYS;
+    }
+    if (row->service == KR_SVC_REFUSE)
+        return -(long)row->err;
+    u64 a[6];
+    memcpy(a, t->args, sizeof a);
+    kr_check_args(row, a);
+    return row->service == KR_SVC_FORWARD ? kr_forward((long)nr, a) : call_handler(nr, t, a);
+}
+
+long kr_syscall(struct kr_task *t)
+{
+    if (!kr_trace_on)
+        return serve(t);
+    u64 started = kr_trace_enter(t);
+    long ret = serve(t);
+    kr_trace_exit(t, ret, started);
+    return ret;
+}
