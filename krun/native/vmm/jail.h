@@ -6,4 +6,9 @@
 
 int kr_jail_install(void); /* 0 or -errno */
 
+/* no_new_privs as the payload sees it. The host's is always set once the jail stands (a monitor has no use for setuid programs); the payload's own
+ * is what the container's config or the payload itself asked for. Carried over execve as KR_BOOTF_NNP. */
+int kr_nnp_view(void);
+void kr_nnp_set(void); /* prctl(PR_SET_NO_NEW_PRIVS) */
+
 #endif

@@ -3,11 +3,18 @@
  * Opening files for the payload, and what /proc shows it.
  *
  * /proc in the container is the kernel's. Entries of the payload's own process that would show (or reach) the monitor are served
- * otherwise: exe, maps, smaps, fd, fdinfo, mem, map_files, task/*, stat, status... One table in procfs.c: entry -> how.
- * Recognised after resolution, by the opened inode (procfs magic) and its path below the monitor's own procfs handle: so by relative path, dirfd, symlink, thread-self,
- * own pid alike. Entries that give power over a process's memory (mem, map_files...) are refused for EVERY pid.
- * While other threads share the descriptor table no such descriptor may exist even for a moment: the file is first opened O_PATH, inspected, and re-opened
- * through the monitor's procfs.
+ * otherwise: exe, maps, smaps, fd, fdinfo, mem, map_files, status, ... One table in procfs.c: entry -> how.
+ *
+ * How they are recognised: never by the path that the payload gave. Every open forbids magic links (RESOLVE_NO_MAGICLINKS), so
+ * what it reaches is either an ordinary file or an entry of a procfs; the latter is told by the inode, and its name and process by the
+ * kernel's own path of the descriptor together with the mount it is on. So relative paths, dirfds, symlinks, thread-self, own pid,
+ * bind mounts and second procfs mounts come to the same. A path with a magic link (/proc/self/fd/3, /proc/self/exe) is walked here, component by
+ * component, and each magic link is judged before it is followed.
+ *
+ * While other threads share the descriptor table, no descriptor of a refused file may exist there even for a moment: the file is
+ * first opened O_PATH, inspected, and re-opened through the monitor's own procfs handle.
+ *
+ * No lock is held over host calls here; mm->lock only while the VMA array is copied.
  */
 #ifndef KR_PROCFS_H
 #define KR_PROCFS_H
@@ -16,10 +23,70 @@
 
 struct open_how;
 
-/* openat2(2) for the payload. path is a private copy. Descriptor or -errno. */
+/* openat2(2) for the payload. path is a private copy. Descriptor or -errno or -KR_ERESTART. */
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *how);
 
-/* readlinkat(2): own exe, cwd, fd/N. buf is monitor memory. Length or -errno. */
+/* The same as openat2 with O_PATH | flags (O_NOFOLLOW, O_DIRECTORY), cloexec: for handlers that act on the file that a path of the
+ * payload names and must not follow a magic link to a file of the monitor's. Close it afterwards. */
+long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
+
+/* readlinkat(2): own exe, fd/N. buf is monitor memory. Length or -errno. */
 long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size_t size);
+
+/* What a getdents on fd must leave out. */
+enum kr_dir_kind {
+    KR_DIR_PLAIN = 0,
+    KR_DIR_FDS = 1,   /* fd or fdinfo of this process: the hidden numbers */
+    KR_DIR_EMPTY = 2, /* map_files: everything */
+};
+int kr_dir_kind(struct kr_task *t, int fd);
+
+/* Whether other threads share the calling task's descriptor table. */
+static inline int kr_files_shared(struct kr_task *t)
+{
+    return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1;
+}
+
+/* An entry below the root of a procfs, taken apart. Pure; tests/native. */
+enum kr_proc_entry {
+    KR_PE_OTHER = 0, /* nothing that needs care */
+    KR_PE_EXE,
+    KR_PE_MAPS,
+    KR_PE_SMAPS,
+    KR_PE_SMAPS_ROLLUP,
+    KR_PE_NUMA_MAPS,
+    KR_PE_STATUS,
+    KR_PE_AUXV,
+    KR_PE_ENVIRON,
+    KR_PE_SYSCALL,
+    KR_PE_FD,      /* the directory */
+    KR_PE_FD_N,    /* fd/N */
+    KR_PE_FDINFO,
+    KR_PE_FDINFO_N,
+    KR_PE_MAP_FILES,
+    KR_PE_MAP_FILES_N,
+    KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: power over, or a view of, a process's memory */
+};
+struct kr_proc_name {
+    enum kr_proc_entry entry;
+    u64 pid; /* the directory's number; 0: none */
+    u64 tid; /* of task/TID, else 0 */
+    u64 n;   /* of fd/N, fdinfo/N */
+};
+/* rel: "12/maps", "12/task/13/fd/3"; no leading slash. */
+void kr_proc_parse(const char *rel, struct kr_proc_name *out);
+/* Whether a last path component can be one of the entries above (then its place has to be found out). */
+int kr_proc_suspect(const char *name);
+
+/* Contents in the payload's view (vmm/procview.c): a descriptor for reading, close-on-exec, or -errno. rel names the entry below
+ * the monitor's procfs handle, e.g. "thread-self/maps". */
+long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
+
+/* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on failure. *size is for kr_free. */
+char *kr_proc_slurp(const char *rel, size_t *size, size_t *len);
+
+/* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */
+int kr_proc_self_fd(char *buf, size_t size, int fd);
+int kr_proc_handle(char *buf, size_t size, const char *rel);
 
 #endif

@@ -16,6 +16,8 @@ long kr_seccomp_strict(struct kr_proc *p);
 u32 kr_seccomp_check(struct kr_task *t);
 /* 0 none, 1 strict, 2 filter: /proc/self/status and PR_GET_SECCOMP. */
 int kr_seccomp_mode(struct kr_proc *p);
+/* How many filters: /proc/self/status. */
+u32 kr_seccomp_count(struct kr_proc *p);
 /* For execve: writes all programs as KR_BOOT_SECCOMP records, oldest first, through emit(). */
 void kr_seccomp_save(struct kr_proc *p, void (*emit)(void *ctx, u16 tag, const void *data, u32 len), void *ctx);
 

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls that open, close, duplicate, list and look at files by name: where the payload could meet the
+ * monitor's descriptors or its procfs entries. The judging is in vmm/procfs.c, the numbers in vmm/fdtab.c.
+ *
+ * State: identity of the monitor's executable, found once. Locks: none. Called from dispatch.
+ */
+#include "sys.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/procfs.h"
+#include <linux/close_range.h>
+#include <linux/fcntl.h>
+#include <linux/openat2.h>
+#include <linux/resource.h>
+#include <linux/stat.h>
+
+#define PATH_ROOM 4096u
+#define FASYNC_FLAG 020000u
+
+#define OPEN_FLAGS                                                                                           \
+    (O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK | O_DSYNC | FASYNC_FLAG |     \
+     O_DIRECT | O_LARGEFILE | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC | __O_SYNC | O_PATH |         \
+     __O_TMPFILE)
+#define PATH_FLAGS (O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC)
+#define RESOLVE_FLAGS                                                                                        \
+    (RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_IN_ROOT |     \
+     RESOLVE_CACHED)
+
+/* A private copy of a path. Free it with put_path. */
+static long get_path(u64 ptr, char **path) {
+    char *p = kr_alloc(PATH_ROOM);
+    if (!p)
+        return -ENOMEM;
+    long n = kr_copy_str(p, ptr, PATH_ROOM);
+    if (n < 0) {
+        kr_free(p, PATH_ROOM);
+        return n;
+    }
+    *path = p;
+    return n;
+}
+
+static void put_path(char *path) { kr_free(path, PATH_ROOM); }
+
+static long open_with(struct kr_task *t, int dirfd, u64 ptr, const struct open_how *how) {
+    char *path;
+    long n = get_path(ptr, &path);
+    if (n < 0)
+        return n;
+    n = kr_open(t, dirfd, path, how);
+    put_path(path);
+    return n;
+}
+
+/* open(2) ignores what openat2(2) refuses: unknown flags, a mode without creation, flags beside O_PATH. */
+static long open_old(struct kr_task *t, int dirfd, u64 ptr, u32 flags, u32 mode) {
+    struct open_how how = {.flags = (flags & OPEN_FLAGS) | O_LARGEFILE};
+    if (flags & O_PATH)
+        how.flags = flags & PATH_FLAGS;
+    else if (flags & (O_CREAT | __O_TMPFILE))
+        how.mode = mode & 07777;
+    return open_with(t, dirfd, ptr, &how);
+}
+
+long sys_open(struct kr_task *t, const u64 a[6]) { return open_old(t, AT_FDCWD, a[0], (u32)a[1], (u32)a[2]); }
+
+long sys_creat(struct kr_task *t, const u64 a[6]) {
+    return open_old(t, AT_FDCWD, a[0], O_CREAT | O_WRONLY | O_TRUNC, (u32)a[1]);
+}
+
+long sys_openat(struct kr_task *t, const u64 a[6]) {
+    return open_old(t, (int)a[0], a[1], (u32)a[2], (u32)a[3]);
+}
+
+long sys_openat2(struct kr_task *t, const u64 a[6]) {
+    struct open_how how;
+    u64 size = a[3];
+    if (size < sizeof how)
+        return -EINVAL;
+    if (size > KR_PAGE)
+        return -E2BIG;
+    if (kr_copy_in(&how, a[2], sizeof how) < 0)
+        return -EFAULT;
+    for (u64 i = sizeof how; i < size; i++) { /* a later kernel's fields must be zero */
+        u8 b;
+        if (kr_copy_in(&b, a[2] + i, 1) < 0)
+            return -EFAULT;
+        if (b)
+            return -E2BIG;
+    }
+    int creates = (how.flags & (O_CREAT | __O_TMPFILE)) != 0;
+    if (how.flags & ~(u64)OPEN_FLAGS || how.resolve & ~(u64)RESOLVE_FLAGS ||
+        (creates ? how.mode & ~07777ULL : how.mode) || (how.flags & O_PATH && how.flags & ~(u64)PATH_FLAGS) ||
+        ((how.resolve & RESOLVE_BENEATH) && (how.resolve & RESOLVE_IN_ROOT)))
+        return -EINVAL;
+    if (!(how.flags & O_PATH))
+        how.flags |= O_LARGEFILE;
+    return open_with(t, (int)a[0], a[1], &how);
+}
+
+/* ---- Links ---- */
+
+static long read_link(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u64 len) {
+    s32 size = (s32)len;
+    if (size <= 0)
+        return -EINVAL;
+    char *path;
+    long n = get_path(ptr, &path);
+    if (n < 0)
+        return n;
+    char *out = kr_alloc(PATH_ROOM);
+    n = out ? kr_readlink(t, dirfd, path, out, KR_MIN((size_t)size, PATH_ROOM)) : -ENOMEM;
+    if (n > 0 && kr_copy_out(buf, out, (size_t)n) < 0)
+        n = -EFAULT;
+    kr_free(out, PATH_ROOM);
+    put_path(path);
+    return n;
+}
+
+long sys_readlink(struct kr_task *t, const u64 a[6]) { return read_link(t, AT_FDCWD, a[0], a[1], a[2]); }
+long sys_readlinkat(struct kr_task *t, const u64 a[6]) { return read_link(t, (int)a[0], a[1], a[2], a[3]); }
+
+/* ---- Directories ---- */
+
+#define DIRENT_ROOM 32768u
+
+struct dirent_head { /* common to linux_dirent and linux_dirent64 */
+    u64 ino, off;
+    u16 reclen;
+} __attribute__((packed));
+
+/* Drops entries from buf[n]; what is left. names start at name_at of an entry. */
+static long filter_entries(u8 *buf, long n, size_t name_at, int kind) {
+    long kept = 0;
+    for (long at = 0; at < n;) {
+        struct dirent_head h;
+        memcpy(&h, buf + at, sizeof h);
+        const char *name = (const char *)buf + at + name_at, *end;
+        u64 number = kr_strtou(name, &end);
+        int drop = kind == KR_DIR_EMPTY ? name[0] != '.' : end != name && !*end && kr_fd_hidden(number);
+        if (!drop) {
+            memmove(buf + kept, buf + at, h.reclen);
+            kept += h.reclen;
+        }
+        at += h.reclen;
+    }
+    return kept;
+}
+
+static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
+    int kind = kr_dir_kind(t, (int)a[0]);
+    if (kind == KR_DIR_PLAIN)
+        return kr_forward(nr, a);
+    u32 room = KR_MIN((u32)a[2], DIRENT_ROOM);
+    u8 *buf = kr_alloc(DIRENT_ROOM);
+    if (!buf)
+        return -ENOMEM;
+    long n;
+    do { /* until something is left to show, or the end */
+        n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
+        if (n <= 0)
+            break;
+        n = filter_entries(buf, n, name_at, kind);
+    } while (n == 0);
+    if (n > 0 && kr_copy_out(a[1], buf, (size_t)n) < 0)
+        n = -EFAULT;
+    kr_free(buf, DIRENT_ROOM);
+    return n;
+}
+
+long sys_getdents(struct kr_task *t, const u64 a[6]) { return list(t, __NR_getdents, a, 18); }
+long sys_getdents64(struct kr_task *t, const u64 a[6]) { return list(t, __NR_getdents64, a, 19); }
+
+/* ---- What a name stands for ---- */
+
+/* True if a file of this kind may be the monitor's, reached through a magic link: its executable, KVM's
+ * descriptors. */
+static int is_ours(u32 mode, u32 dev_major, u32 dev_minor, u64 ino, u32 rdev_major, u32 rdev_minor) {
+    static struct {
+        u64 ino;
+        u32 major, minor, known;
+    } exe;
+    if ((mode & 0170000) == 0)
+        return 1;
+    if ((mode & 0170000) == 0020000)
+        return rdev_major == 10 && rdev_minor == 232;
+    if (!__atomic_load_n(&exe.known, __ATOMIC_ACQUIRE)) {
+        struct statx sx;
+        if (kr_boot.fd_exe < 0 || kr_sys5(__NR_statx, kr_boot.fd_exe, "", AT_EMPTY_PATH, STATX_INO, &sx) < 0)
+            return 0;
+        exe.ino = sx.stx_ino; /* the same values whoever writes them */
+        exe.major = sx.stx_dev_major;
+        exe.minor = sx.stx_dev_minor;
+        __atomic_store_n(&exe.known, 1, __ATOMIC_RELEASE);
+    }
+    return ino == exe.ino && dev_major == exe.major && dev_minor == exe.minor;
+}
+
+static u32 dev_major(u64 dev) { return (u32)((dev >> 8) & 0xfff) | (u32)((dev >> 32) & ~0xfffULL); }
+static u32 dev_minor(u64 dev) { return (u32)(dev & 0xff) | (u32)((dev >> 12) & ~0xffULL); }
+
+/* The head of the kernel's struct stat. */
+struct stat_head {
+    u64 dev, ino, nlink;
+    u32 mode, uid, gid, pad;
+    u64 rdev;
+};
+
+/* Looks again, at a descriptor that kr_open_path judged. */
+static long stat_again(struct kr_task *t, int dirfd, u64 ptr, u32 flags, long nr, const u64 a[6]) {
+    char *path;
+    long n = get_path(ptr, &path);
+    if (n < 0)
+        return n;
+    long fd = *path ? kr_open_path(t, dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
+    put_path(path);
+    if (fd < 0)
+        return fd;
+    if (nr == __NR_statx)
+        n = kr_sys5(nr, fd, "", (flags | AT_EMPTY_PATH) & ~(u32)AT_SYMLINK_NOFOLLOW, a[3], a[4]);
+    else
+        n = kr_sys2(__NR_fstat, fd, a[nr == __NR_newfstatat ? 2 : 1]);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+/* The kernel's answer goes straight to the payload; only when it describes what may be the monitor's is it
+ * looked at again. */
+static long stat_checked(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 flags, long nr, const u64 a[6]) {
+    long n = kr_forward(nr, a);
+    struct stat_head h;
+    u8 first;
+    if (n < 0 || kr_copy_in(&h, buf, sizeof h) < 0)
+        return n;
+    if (!is_ours(h.mode, dev_major(h.dev), dev_minor(h.dev), h.ino, dev_major(h.rdev), dev_minor(h.rdev)))
+        return n;
+    if (flags & AT_EMPTY_PATH && (!ptr || (kr_copy_in(&first, ptr, 1) == 0 && !first)))
+        return n; /* a descriptor of the payload's own: dispatch has checked it */
+    return stat_again(t, dirfd, ptr, flags, nr, a);
+}
+
+long sys_stat(struct kr_task *t, const u64 a[6]) {
+    return stat_checked(t, AT_FDCWD, a[0], a[1], 0, __NR_stat, a);
+}
+
+long sys_lstat(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    return kr_forward(__NR_lstat, a);
+}
+
+long sys_fstat(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    return kr_forward(__NR_fstat, a);
+}
+
+long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
+    return stat_checked(t, (int)a[0], a[1], a[2], (u32)a[3], __NR_newfstatat, a);
+}
+
+long sys_statx(struct kr_task *t, const u64 a[6]) {
+    long n = kr_forward(__NR_statx, a);
+    struct statx sx;
+    u8 first;
+    if (n < 0 || kr_copy_in(&sx, a[4], offsetof(struct statx, stx_mnt_id)) < 0)
+        return n;
+    if (!is_ours(sx.stx_mode, sx.stx_dev_major, sx.stx_dev_minor, sx.stx_ino, sx.stx_rdev_major,
+                 sx.stx_rdev_minor))
+        return n;
+    if ((u32)a[2] & AT_EMPTY_PATH && (!a[1] || (kr_copy_in(&first, a[1], 1) == 0 && !first)))
+        return n;
+    return stat_again(t, (int)a[0], a[1], (u32)a[2], __NR_statx, a);
+}
+
+/* A test of permission says nothing about what it tested, so here the text of the path has to do: it only
+ * tells whether a number below fd/ exists. */
+static long access_checked(struct kr_task *t, int dirfd, u64 ptr, long nr, const u64 a[6]) {
+    char *path;
+    long n = get_path(ptr, &path);
+    if (n < 0)
+        return n;
+    int fd_dir = 0;
+    for (const char *p = path; (p = strchr(p, 'f')) && !fd_dir; p++)
+        fd_dir = strncmp(p, "fd/", 3) == 0 && p[3] >= '0' && p[3] <= '9';
+    if (fd_dir) {
+        n = kr_open_path(t, dirfd, path, 0);
+        if (n >= 0)
+            kr_sys1(__NR_close, n);
+        else if (n == -ENOENT || n == -EACCES) {
+            put_path(path);
+            return n;
+        }
+    }
+    put_path(path);
+    return kr_forward(nr, a);
+}
+
+long sys_access(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, AT_FDCWD, a[0], __NR_access, a);
+}
+long sys_faccessat(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, (int)a[0], a[1], __NR_faccessat, a);
+}
+long sys_faccessat2(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, (int)a[0], a[1], __NR_faccessat2, a);
+}
+
+/* ---- Where relative paths start ----
+ * The monitor's procfs handle is a directory without the masks and read-only mounts of the container's /proc:
+ * a path must not lead there. */
+
+long sys_chdir(struct kr_task *t, const u64 a[6]) {
+    char *path;
+    long n = get_path(a[0], &path);
+    if (n < 0)
+        return n;
+    long fd = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
+    put_path(path);
+    if (fd < 0)
+        return fd;
+    n = kr_sys1(__NR_fchdir, fd);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+long sys_chroot(struct kr_task *t, const u64 a[6]) {
+    char *path;
+    long n = get_path(a[0], &path);
+    if (n < 0)
+        return n;
+    long fd = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
+    put_path(path);
+    if (fd < 0)
+        return fd;
+    /* There is no fchroot: through the working directory, which comes back afterwards. */
+    long back = kr_sys3(__NR_open, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    n = back < 0 ? back : kr_sys1(__NR_fchdir, fd);
+    if (n == 0) {
+        n = kr_sys1(__NR_chroot, ".");
+        kr_sys1(__NR_fchdir, back);
+    }
+    if (back >= 0)
+        kr_sys1(__NR_close, back);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+/* ---- Numbers ---- */
+
+long sys_close(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    if (kr_fd_hidden(a[0]))
+        return -EBADF;
+    return kr_forward(__NR_close, a);
+}
+
+long sys_close_range(struct kr_task *t, const u64 a[6]) {
+    u64 flags = (u32)a[2];
+    if (flags & CLOSE_RANGE_UNSHARE) {
+        /* A thread with a descriptor table of its own would keep the monitor's files under numbers that are
+         * forgotten here. Alone, nothing has to be unshared. */
+        if (kr_files_shared(t))
+            return -EINVAL;
+        flags &= ~(u64)CLOSE_RANGE_UNSHARE;
+    }
+    return kr_fd_close_range(a[0], a[1], flags);
+}
+
+static long make_way(u64 to) {
+    u64 limit[2] = {~0ULL, ~0ULL};
+    if (!kr_fd_hidden(to))
+        return 0;
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, limit);
+    return (u32)to < limit[0] ? kr_fd_evict((int)to) : -EBADF;
+}
+
+long sys_dup2(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    if (kr_fd_hidden(a[0]))
+        return -EBADF;
+    long n = make_way(a[1]);
+    return n < 0 ? n : kr_forward(__NR_dup2, a);
+}
+
+long sys_dup3(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    if ((u32)a[2] & ~(u32)O_CLOEXEC || (u32)a[0] == (u32)a[1])
+        return -EINVAL;
+    if (kr_fd_hidden(a[0]))
+        return -EBADF;
+    long n = make_way(a[1]);
+    return n < 0 ? n : kr_forward(__NR_dup3, a);
+}
