@@ -3,7 +3,7 @@
 #include "kr_alloc.h"
 #include "kr_lib.h"
 #include "kr_lock.h"
-#include <asm/mman.h>
+#include <linux/mman.h>
 
 #define SMALLEST 5 /* 32 bytes */
 #define LARGEST 15 /* 32 KiB; more is a mapping of its own */

@@ -37,6 +37,7 @@ struct kr_mm {
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
     u32 auxv_size;
     u64 vdso;
+    u32 lock_future;          /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
     struct kr_task *tasks;    /* all threads that run on this mm */
 };
 
@@ -64,8 +65,15 @@ u64 kr_mm_find_free(struct kr_mm *mm, u64 len, u64 align);
 #define KR_FAULT_BUS (-1)
 int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
 
+/* After KVM_RUN = -EFAULT without an address: finds the guest address that the host refuses, by running on from an empty page table
+ * that is filled page by page (probe.c). 0: nothing is refused any more. */
+u64 kr_probe_fault(struct kr_task *t);
+
 /* Whether the whole range is mapped with at least prot. */
 int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
+
+/* In a fork child: drops the mappings that MADV_DONTFORK kept out of it. Locked by the caller. */
+void kr_mm_after_fork(struct kr_mm *mm);
 
 /* Random bits for address-space layout. */
 u64 kr_mm_random(u64 max);

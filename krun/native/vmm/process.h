@@ -14,6 +14,9 @@ struct kr_clone_args {
  * does not return. */
 long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
 
+/* Gives back what a task owns but its stack and itself (mm->lock held). */
+void kr_task_release(struct kr_task *t);
+
 /* execve, execveat. path is a private copy. Returns -errno only. */
 long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags);
 

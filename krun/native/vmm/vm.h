@@ -42,6 +42,7 @@ struct kr_vm {
     u64 root_gpa;
     struct kr_vcpu *vcpus, *free_vcpus;
     u32 *chunk;            /* window chunk -> 1 + chunk number; 0: no slot yet */
+    u32 *chunk_list;       /* chunk number -> window chunk */
     u64 xcr0;
     u32 xsave_size;        /* bytes of the XSAVE area for xcr0 */
     u64 tsc_khz;
@@ -56,14 +57,20 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
 
+/* Entry kind found to be ring 3: opens the exit port in every TSS. */
+void kr_vm_open_port(struct kr_vm *vm);
+
 /* Drops every translation KVM holds for this VM (adds and deletes a dummy slot: portability rule 8). */
 void kr_vm_flush(struct kr_vm *vm);
 
 /* Makes sure that a slot covers the chunk of addr. 0 or -errno. */
 int kr_vm_chunk(struct kr_vm *vm, u64 addr);
 
-/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. 0 or -ENOMEM. */
-int kr_pt_set(struct kr_vm *vm, u64 start, u64 end, u32 prot);
+/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. make: create missing tables (0 or -ENOMEM); otherwise only
+ * entries in existing tables change. The chunks' slots must exist where entries become present. */
+int kr_pt_init(struct kr_vm *vm);
+int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
+int kr_pt_slot(struct kr_vm *vm); /* registers one more slot of the pool: vm.c */
 /* System-area mapping: gva -> gpa, flags KR_PTE_*. */
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags);
 /* The leaf entry for gva, 0 if none. */
@@ -77,7 +84,8 @@ u64 kr_pt_get(struct kr_vm *vm, u64 gva);
 #define KR_PTE_PS (1ULL << 7)
 #define KR_PTE_NX (1ULL << 63)
 
-/* FPU and extended state of a vCPU in the standard XSAVE layout; size bytes = vm->xsave_size. 0 or -errno. */
+/* FPU and extended state of a vCPU in the standard XSAVE layout. buf: 4096 bytes (struct kvm_xsave), of which
+ * vm->xsave_size are used. 0 or -errno. */
 int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf);
 int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf);
 

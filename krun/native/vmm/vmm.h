@@ -89,6 +89,9 @@ struct kr_task {
     siginfo_t held_info[2];
     struct kr_altstack altstack;
 
+    u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */
+    u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
+
     /* The call being served. */
     u64 nr;                    /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
@@ -139,6 +142,11 @@ void kr_stage(const char *name);
 void kr_die(const char *fmt, ...) __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
 void kr_log(const char *fmt, ...) __printf(1, 2);            /* one line to FD_LOG, if any */
 u64 kr_now(void);                                            /* CLOCK_MONOTONIC, ns */
+
+/* A task with its canary and %fs self pointer; not yet in mm->tasks. NULL: no memory. */
+struct kr_task *kr_task_new(struct kr_proc *proc);
+/* Its 4096-byte XSAVE buffer; NULL: no memory. */
+u8 *kr_task_xsave(struct kr_task *t);
 
 /* vmm/task.c: ends the calling thread / the whole process with a code; ends the process as by `sig` (also as pid 1 of a pid
  * namespace, where the kernel ignores signals with default action). */

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clone(2) in its three kinds.
+ *
+ *   thread   CLONE_THREAD: host thread + vCPU of the same VM.
+ *   vfork    CLONE_VM without CLONE_THREAD: host process on the same mm + vCPU of the same VM (KVM asks only that the mm be the same).
+ *   fork     no CLONE_VM: host process with copied memory + a new VM over it, same slots, same (copied) page tables.
+ *
+ * The host's clone3 gets the payload's flags; ids are written and cleared by the kernel in guest memory, which lies at the same
+ * addresses.
+ */
+#include "mm.h"
+#include "fdtab.h"
+#include "hostsig.h"
+#include "process.h"
+#include "signal.h"
+#include "usercopy.h"
+#include "x86.h"
+#include <asm/signal.h>
+#include <linux/mman.h>
+#include <linux/sched.h>
+
+#define STACK_SIZE (64u << 10)
+#define GUARD KR_PAGE
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
+#define SET_TID_MAX 32
+
+/* clone3 whose child runs fn(arg) on its new stack; the parent gets the child's id. */
+long kr_clone3_call(struct kr_clone_args *ca, size_t size, void (*fn)(struct kr_task *), struct kr_task *arg);
+__asm__(".text\n"
+        "kr_clone3_call:\n"
+        "    mov %rdx, %r8\n"
+        "    mov %rcx, %r9\n"
+        "    mov $435, %eax\n"
+        "    syscall\n"
+        "    test %rax, %rax\n"
+        "    jnz 1f\n"
+        "    xor %ebp, %ebp\n"
+        "    mov %r9, %rdi\n"
+        "    call *%r8\n"
+        "    ud2\n"
+        "1:  ret\n");
+
+struct snapshot {
+    struct kvm_regs regs;
+    struct kvm_sregs sregs;
+};
+
+/* The child's first registers: the parent's, with result 0 and the new stack. */
+static void child_regs(struct kr_vcpu *v, const struct snapshot *s, const struct kr_clone_args *ca)
+{
+    v->run->s.regs.regs = s->regs;
+    v->run->s.regs.regs.rax = 0;
+    if (ca->stack)
+        v->run->s.regs.regs.rsp = ca->stack + ca->stack_size;
+    v->run->s.regs.sregs.fs = s->sregs.fs;
+    v->run->s.regs.sregs.gs = s->sregs.gs;
+    if (ca->flags & CLONE_SETTLS)
+        v->run->s.regs.sregs.fs.base = ca->tls;
+    v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+}
+
+static void clear_handlers(struct kr_task *t)
+{
+    for (int sig = 1; sig <= KR_NSIG; sig++) {
+        struct kr_sigaction dfl = {0};
+        if (t->proc->action[sig].handler > 1)
+            kr_sigaction_set(t, sig, &dfl, NULL);
+    }
+}
+
+/* First code of a host thread or vfork child, on its new stack, all signals blocked. */
+static void child_start(struct kr_task *t)
+{
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
+        clear_handlers(t);
+    kr_host_mask(t->sigmask);
+    kr_run(t);
+}
+
+static void *new_stack(void)
+{
+    long p = kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
+                     (u64)-1, 0);
+    if (p < 0)
+        return NULL;
+    if (kr_sys3(__NR_mprotect, p + GUARD, STACK_SIZE, PROT_READ | PROT_WRITE) < 0) {
+        kr_sys2(__NR_munmap, p, STACK_SIZE + GUARD);
+        return NULL;
+    }
+    return (void *)p;
+}
+
+static struct kr_proc *copy_proc(struct kr_proc *p)
+{
+    struct kr_proc *c = kr_alloc(sizeof *c);
+    if (c) {
+        kr_lock(&p->sig_lock);
+        *c = *p;
+        kr_unlock(&p->sig_lock);
+        kr_lock_init(&c->sig_lock);
+        c->refs = 1;
+    }
+    return c;
+}
+
+/* A thread or a vfork child. */
+static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host)
+{
+    int thread = (ca->flags & CLONE_THREAD) != 0;
+    struct kr_vm *vm = &t->mm->vm;
+    struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
+    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
+    struct kr_task *c = proc ? kr_task_new(proc) : NULL;
+    u8 *xsave = kr_task_xsave(t);
+    long r = -ENOMEM;
+    if (!c || !xsave || !(c->stack = new_stack()))
+        goto fail;
+    c->stack_size = STACK_SIZE + GUARD;
+    if (kr_vcpu_get_xsave(vm, t->vcpu, xsave) < 0)
+        goto fail;
+    kr_lock(&t->mm->lock);
+    c->vcpu = kr_vcpu_get(vm, c);
+    if (c->vcpu) {
+        c->run = c->vcpu->run;
+        c->next = t->mm->tasks;
+        t->mm->tasks = c;
+    }
+    kr_unlock(&t->mm->lock);
+    r = -EAGAIN; /* as when the limit of threads is reached */
+    if (!c->vcpu)
+        goto fail;
+    child_regs(c->vcpu, &snap, ca);
+    kr_vcpu_set_xsave(vm, c->vcpu, xsave);
+    c->sigmask = t->sigmask;
+    if (!thread || (ca->flags & CLONE_VFORK))
+        c->altstack = t->altstack; /* threads start without one (sas_ss_reset) */
+    if ((ca->flags & CLONE_VM) && !(ca->flags & CLONE_VFORK))
+        c->altstack = (struct kr_altstack){.flags = 2};
+    c->is_vfork = !thread;
+    c->scratch[0] = ca->flags;
+    if (thread)
+        __atomic_add_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
+    host->stack = (u64)c->stack + GUARD;
+    host->stack_size = STACK_SIZE;
+    host->flags |= CLONE_SETTLS;
+    host->tls = (u64)c;
+
+    kr_sigset old = kr_host_mask(~0ULL);
+    r = kr_clone3_call(host, sizeof *host, child_start, c);
+    if (!t->sig_caught)
+        kr_host_mask(old);
+    if (r > 0 && !(ca->flags & CLONE_VFORK))
+        return r;
+    /* Failed; or a vfork child that has left this address space (CLONE_VFORK returns only then): take its things back. */
+    if (r < 0 && thread)
+        __atomic_sub_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
+    if (r > 0 && thread)
+        return r; /* CLONE_VFORK of a thread: it cleaned up after itself */
+    kr_lock(&t->mm->lock);
+    kr_task_release(c);
+    kr_unlock(&t->mm->lock);
+fail:
+    if (c && c->stack)
+        kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD);
+    kr_free(c, sizeof *c);
+    if (!thread)
+        kr_free(proc, sizeof *proc);
+    return r;
+}
+
+/* In the child of fork: this thread is alone; the parent's VM is of no use; everything else was copied. */
+static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const struct snapshot *snap, const u8 *xsave)
+{
+    struct kr_mm *mm = t->mm;
+    struct kr_vm *vm = &mm->vm;
+    const char *why;
+    kr_alloc_after_fork();
+    kr_lock_init(&mm->lock);
+    kr_lock_init(&t->proc->sig_lock);
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    t->proc->refs = 1;
+    t->is_vfork = 0;
+    for (struct kr_task *o = mm->tasks, *next; o; o = next) {
+        next = o->next;
+        if (o != t && o->stack)
+            kr_sys2(__NR_munmap, o->stack, o->stack_size);
+        if (o != t)
+            kr_free(o, sizeof *o);
+    }
+    mm->tasks = t;
+    t->next = NULL;
+    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
+        next = v->next;
+        kr_sys2(__NR_munmap, v->run, vm->run_size);
+        v->fd = -1;
+    }
+    vm->fd = -1;
+    kr_fd_after_fork();
+    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
+        next = v->next;
+        kr_free(v, sizeof *v);
+    }
+    kr_mm_after_fork(mm);
+    int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
+    if (r < 0)
+        kr_die("fork: %s: errno %d", why, -r);
+    t->vcpu = kr_vcpu_get(vm, t);
+    if (!t->vcpu)
+        kr_die("fork: KVM_CREATE_VCPU failed");
+    t->run = t->vcpu->run;
+    child_regs(t->vcpu, snap, ca);
+    kr_vcpu_set_xsave(vm, t->vcpu, xsave);
+    if (ca->flags & CLONE_CLEAR_SIGHAND)
+        clear_handlers(t);
+    t->regs_replaced = 1;
+}
+
+static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host)
+{
+    struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
+    u8 *xsave = kr_task_xsave(t);
+    if (!xsave || kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, xsave) < 0)
+        return -ENOMEM;
+    host->stack = host->stack_size = 0;
+    host->flags &= ~(u64)CLONE_SETTLS;
+    kr_sigset old = kr_host_mask(~0ULL);
+    kr_lock(&t->proc->sig_lock);
+    kr_lock(&t->mm->lock);
+    kr_alloc_before_fork();
+    long r = kr_sys2(__NR_clone3, host, sizeof *host);
+    if (r == 0) {
+        fork_child(t, ca, &snap, xsave);
+    } else {
+        kr_alloc_after_fork();
+        kr_unlock(&t->mm->lock);
+        kr_unlock(&t->proc->sig_lock);
+    }
+    if (!t->sig_caught)
+        kr_host_mask(r == 0 ? t->sigmask : old);
+    return r;
+}
+
+long kr_clone(struct kr_task *t, const struct kr_clone_args *ca)
+{
+    u64 f = ca->flags;
+    s32 set_tid[SET_TID_MAX];
+    if (t->sig_caught)
+        return -KR_ERESTART; /* as copy_process(): a pending signal comes first */
+    if (((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) || ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
+        ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND)))
+        return -EINVAL;
+    if (!kr_span_ok(ca->child_tid, 4) || !kr_span_ok(ca->parent_tid, 4) || !kr_span_ok(ca->pidfd, 4))
+        return -EFAULT;
+    if (ca->stack_size ? !kr_span_ok(ca->stack, ca->stack_size) : !kr_span_ok(ca->stack, 0))
+        return -EINVAL;
+    if ((f & CLONE_SETTLS) && ca->tls >= KR_WINDOW_END)
+        return -EPERM;
+    struct kr_clone_args host = *ca;
+    host.flags &= ~((u64)CLONE_CLEAR_SIGHAND | CLONE_PTRACE | CLONE_UNTRACED);
+    if (ca->set_tid_size) {
+        if (ca->set_tid_size > SET_TID_MAX)
+            return -EINVAL;
+        if (kr_copy_in(set_tid, ca->set_tid, ca->set_tid_size * 4) < 0)
+            return -EFAULT;
+        host.set_tid = (u64)set_tid;
+    }
+    if (f & CLONE_VM)
+        return same_mm(t, ca, &host);
+    return fork_mm(t, ca, &host);
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding and loading programs, and execve(2): the monitor executes itself anew with the payload's argv and envp, so that close-on-exec,
+ * the end of other threads, signal resets and the kernel's limits on arguments are the kernel's own. What the new monitor must know
+ * travels in a boot block (abi/boot.h).
+ */
+#include "exec.h"
+#include "elf.h"
+#include "fdtab.h"
+#include "process.h"
+#include "procfs.h"
+#include "seccomp.h"
+#include "usercopy.h"
+#include "vdso.h"
+#include "../abi/boot.h"
+#include <linux/fcntl.h>
+#include <linux/openat2.h>
+#include <linux/mman.h>
+#include <linux/memfd.h>
+#include <linux/resource.h>
+#include <linux/stat.h>
+
+#define O_NOFOLLOW_ 0400000
+#define PATH_MAX_ 4096
+#define ARGS_MAX (1u << 20)
+
+static char *word(const char *s, size_t n)
+{
+    char *w = kr_alloc(PATH_MAX_);
+    if (w) {
+        n = KR_MIN(n, (size_t)PATH_MAX_ - 1);
+        memcpy(w, s, n);
+        w[n] = 0;
+    }
+    return w;
+}
+
+void kr_program_free(struct kr_program *p)
+{
+    if (p->fd >= 0)
+        kr_sys1(__NR_close, p->fd);
+    p->fd = -1;
+    kr_free(p->path, PATH_MAX_);
+    for (u32 i = 0; i < KR_COUNT(p->words); i++)
+        kr_free(p->words[i], PATH_MAX_);
+    memset(p->words, 0, sizeof p->words);
+    p->path = NULL;
+}
+
+static int may_execute(int fd, const char **why)
+{
+    struct statx st;
+    static const char empty[1] = "";
+    long r = kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH, STATX_TYPE | STATX_MODE, &st);
+    if (r < 0)
+        return (int)r;
+    if ((st.stx_mode & 0170000) != 0100000) {
+        *why = (st.stx_mode & 0170000) == 0040000 ? "is a directory" : "not a regular file";
+        return -EACCES;
+    }
+    struct {
+        s64 type, bsize, blocks, bfree, bavail, files, ffree;
+        s32 fsid[2];
+        s64 namelen, frsize, flags, spare[4];
+    } fs;
+    r = kr_sys2(__NR_fstatfs, fd, &fs);
+    if (r == 0 && (fs.flags & 8 /* ST_NOEXEC */)) {
+        *why = "on a file system mounted noexec";
+        return -EACCES;
+    }
+    r = kr_sys4(439 /* faccessat2 */, fd, empty, 1 /* X_OK */, AT_EMPTY_PATH | AT_EACCESS);
+    if (r < 0) {
+        *why = "not executable";
+        return (int)r;
+    }
+    return 0;
+}
+
+/* The interpreter of an ELF file must exist, or execve fails while the caller can still be told. */
+static long check_interp(struct kr_task *t, int fd, const char **why)
+{
+    struct kr_elf e;
+    long r = kr_elf_read(fd, &e, why);
+    if (r < 0 || !e.interp_len)
+        return r;
+    char *path = kr_alloc(PATH_MAX_);
+    if (!path)
+        return -ENOMEM;
+    r = kr_sys4(__NR_pread64, fd, path, e.interp_len, e.interp_off);
+    if (r != (long)e.interp_len || path[r - 1]) {
+        *why = "an ELF file with an unusable interpreter path";
+        r = -ENOEXEC;
+    } else {
+        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
+        r = kr_open(t, AT_FDCWD, path, &how);
+        if (r < 0) {
+            *why = "opening the program's ELF interpreter";
+        } else {
+            int ifd = (int)r;
+            r = kr_elf_read(ifd, &e, why);
+            if (r < 0) {
+                *why = "the program's ELF interpreter is not usable";
+                r = -ELIBBAD;
+            }
+            kr_sys1(__NR_close, ifd);
+        }
+    }
+    kr_free(path, PATH_MAX_);
+    return r < 0 ? r : 0;
+}
+
+/* "#! interpreter [one argument]" in line[n]. Cuts the words out in place; 0 or -ENOEXEC (binfmt_script.c). */
+static int parse_script(char *line, size_t n, char **interp, char **arg)
+{
+    line[KR_MIN(n, (size_t)KR_SCRIPT_LINE - 1)] = 0;
+    char *end = strchr(line, '\n');
+    if (!end) {
+        end = line + strlen(line);
+        if (n >= KR_SCRIPT_LINE) { /* cut off: fine only if the interpreter's own name is whole */
+            char *p = line + 2;
+            while (*p == ' ' || *p == '\t')
+                p++;
+            while (*p && *p != ' ' && *p != '\t')
+                p++;
+            if (!*p)
+                return -ENOEXEC;
+        }
+    }
+    *end = 0;
+    while (end > line + 2 && (end[-1] == ' ' || end[-1] == '\t'))
+        *--end = 0;
+    char *p = line + 2;
+    while (*p == ' ' || *p == '\t')
+        p++;
+    if (!*p)
+        return -ENOEXEC;
+    *interp = p;
+    while (*p && *p != ' ' && *p != '\t')
+        p++;
+    *arg = NULL;
+    if (*p) {
+        *p++ = 0;
+        while (*p == ' ' || *p == '\t')
+            p++;
+        if (*p)
+            *arg = p;
+    }
+    return 0;
+}
+
+/* A readable descriptor of an O_PATH one, or of any: through the monitor's own procfs. */
+static long reopen(int fd)
+{
+    char name[32];
+    kr_snprintf(name, sizeof name, "self/fd/%d", fd);
+    return kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0);
+}
+
+long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p, const char **why)
+{
+    memset(p, 0, sizeof *p);
+    p->fd = -1;
+    *why = "opening the program";
+    char *line = kr_alloc(KR_SCRIPT_LINE + 1);
+    p->path = word(path, strlen(path));
+    long r = line && p->path ? 0 : -ENOMEM;
+    for (u32 depth = 0; !r; depth++) {
+        long fd;
+        if (!p->path[0] && depth == 0) {
+            fd = flags & AT_EMPTY_PATH ? reopen(dirfd) : -ENOENT;
+            kr_snprintf(p->path, PATH_MAX_, "/dev/fd/%d", dirfd);
+        } else {
+            struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | 04000 /* O_NONBLOCK: a FIFO must not hold us */};
+            if (flags & AT_SYMLINK_NOFOLLOW)
+                how.flags |= O_NOFOLLOW_;
+            fd = kr_open(t, depth ? AT_FDCWD : dirfd, p->path, &how);
+            if (fd == -ENXIO) /* a socket or such */
+                fd = -EACCES;
+        }
+        if (fd < 0) {
+            r = fd;
+            break;
+        }
+        if (p->fd >= 0)
+            kr_sys1(__NR_close, p->fd);
+        p->fd = (int)fd;
+        r = may_execute(p->fd, why);
+        if (r < 0)
+            break;
+        long n = kr_sys4(__NR_pread64, p->fd, line, KR_SCRIPT_LINE, 0);
+        if (n < 2 || line[0] != '#' || line[1] != '!') {
+            r = n < 0 ? n : check_interp(t, p->fd, why);
+            break;
+        }
+        *why = "a script with too many levels of interpreters";
+        if (depth == KR_SCRIPT_DEPTH) {
+            r = -ELOOP;
+            break;
+        }
+        *why = "a script without an interpreter in its first line";
+        char *interp, *arg;
+        r = parse_script(line, (size_t)n, &interp, &arg);
+        if (r < 0)
+            break;
+        /* words = interp [arg] script, in front of what earlier levels made: [interp2 [arg2]] interp... */
+        if (depth == 0) {
+            p->words[0] = word(path[0] ? path : p->path, path[0] ? strlen(path) : strlen(p->path));
+            if (path[0] && path[0] != '/' && dirfd != AT_FDCWD && p->words[0])
+                kr_snprintf(p->words[0], PATH_MAX_, "/dev/fd/%d/%s", dirfd, path);
+            p->nwords = 1;
+        }
+        u32 more = arg ? 2 : 1;
+        memmove(&p->words[more], &p->words[0], p->nwords * sizeof(char *));
+        p->words[0] = word(interp, strlen(interp));
+        if (arg)
+            p->words[1] = word(arg, strlen(arg));
+        p->nwords += more;
+        kr_free(p->path, PATH_MAX_);
+        p->path = word(interp, strlen(interp));
+        *why = "opening a script's interpreter";
+        for (u32 i = 0; i < p->nwords; i++)
+            if (!p->words[i])
+                r = -ENOMEM;
+        if (!p->path)
+            r = -ENOMEM;
+    }
+    kr_free(line, KR_SCRIPT_LINE + 1);
+    if (r < 0)
+        kr_program_free(p);
+    return r;
+}
+
+static void add_name(u64 *value, u64 v, int is_min)
+{
+    if (!*value || (is_min ? v < *value : v > *value))
+        *value = v;
+}
+
+long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **envp, const u64 *auxv,
+             struct kr_start *start, const char **why)
+{
+    struct kr_elf *e = kr_alloc(sizeof *e);
+    char *interp = kr_alloc(PATH_MAX_);
+    if (!e || !interp)
+        return -ENOMEM;
+    long r = kr_elf_read(p->fd, e, why);
+    if (r < 0)
+        goto out;
+    *why = "mapping the program";
+    u64 bias = 0;
+    if (e->type == ET_DYN) {
+        /* As in fs/binfmt_elf.c: the program low, what it maps high; a random start that keeps p_align. */
+        u64 base = 0x2aaa00000000ULL + KR_PAGE * kr_mm_random(1ULL << 28);
+        bias = (base & ~(e->align - 1)) - (e->min & ~(e->align - 1));
+    }
+    r = kr_elf_map(mm, p->fd, e, bias);
+    if (r < 0)
+        goto out;
+    for (u32 i = 0; i < e->nload; i++) {
+        const struct elf64_phdr *ph = &e->load[i];
+        u64 s = ph->p_vaddr + bias, end = s + ph->p_filesz;
+        if (ph->p_flags & PF_X) {
+            add_name(&mm->code_start, s, 1);
+            add_name(&mm->code_end, end, 0);
+        } else if (ph->p_flags & PF_W) {
+            add_name(&mm->data_start, s, 1);
+            add_name(&mm->data_end, end, 0);
+        }
+    }
+    mm->brk_start = mm->brk_end = KR_PAGE_UP(e->max + bias) + KR_PAGE * kr_mm_random(2048);
+    struct kr_stack_args sa = {.argv = argv, .envp = envp, .execfn = p->path, .host_auxv = auxv,
+                               .phdr = e->phdr_vaddr ? e->phdr_vaddr + bias : 0, .phnum = e->phnum,
+                               .entry = e->entry + bias, .exec = e->stack_exec};
+    if (p->nwords)
+        sa.execfn = p->words[p->nwords - 1];
+    start->entry = sa.entry;
+    if (e->interp_len) {
+        *why = "opening the program's ELF interpreter";
+        r = kr_sys4(__NR_pread64, p->fd, interp, e->interp_len, e->interp_off);
+        if (r != (long)e->interp_len) {
+            r = -ENOEXEC;
+            goto out;
+        }
+        long fd = kr_sys4(__NR_openat, AT_FDCWD, interp, O_RDONLY | O_CLOEXEC, 0);
+        r = fd < 0 ? fd : kr_elf_read((int)fd, e, why);
+        if (r >= 0) {
+            *why = "mapping the program's ELF interpreter";
+            kr_lock(&mm->lock);
+            u64 at = kr_mm_find_free(mm, e->max - e->min, e->align);
+            kr_unlock(&mm->lock);
+            u64 ibias = e->type == ET_DYN ? at - e->min : 0;
+            r = at ? kr_elf_map(mm, (int)fd, e, ibias) : -ENOMEM;
+            sa.base = e->min + ibias;
+            start->entry = e->entry + ibias;
+        }
+        if (fd >= 0)
+            kr_sys1(__NR_close, fd);
+        if (r < 0)
+            goto out;
+    }
+    mm->vdso = sa.vdso = kr_vdso_map(mm);
+    *why = "building the program's stack";
+    r = kr_stack_build(mm, &sa, &start->sp);
+out:
+    kr_free(interp, PATH_MAX_);
+    kr_free(e, sizeof *e);
+    return r;
+}
+
+/* ---- execve ---- */
+
+struct args {
+    char **v;
+    size_t room, n;
+};
+
+static int push(struct args *a, char *s)
+{
+    if (a->n + 1 >= a->room) {
+        size_t room = a->room ? a->room * 2 : 64;
+        char **v = kr_realloc(a->v, a->room * sizeof *v, room * sizeof *v);
+        if (!v)
+            return -ENOMEM;
+        a->v = v;
+        a->room = room;
+    }
+    a->v[a->n++] = s;
+    a->v[a->n] = NULL;
+    return 0;
+}
+
+/* Appends a guest vector of string pointers. The strings stay where they are: the kernel copies them from there. */
+static long push_guest(struct args *a, u64 vec, u32 skip)
+{
+    if (!vec)
+        return 0;
+    for (u64 i = 0;; i++, vec += 8) {
+        u64 s;
+        if (kr_copy_in(&s, vec, 8) < 0)
+            return -EFAULT;
+        if (!s)
+            return 0;
+        if (i >= ARGS_MAX)
+            return -E2BIG;
+        if (!kr_span_ok(s, 1))
+            return -EFAULT;
+        if (i >= skip && push(a, (char *)s) < 0)
+            return -ENOMEM;
+    }
+}
+
+struct block {
+    u8 *buf;
+    size_t size, room;
+    int failed;
+};
+
+static void emit(void *ctx, u16 tag, const void *data, u32 len)
+{
+    struct block *b = ctx;
+    size_t need = b->size + sizeof(struct kr_boot_record) + ((len + 7ULL) & ~7ULL);
+    if (need > b->room) {
+        size_t room = KR_MAX(need, b->room ? b->room * 2 : 1024);
+        u8 *p = kr_realloc(b->buf, b->room, room);
+        if (!p) {
+            b->failed = 1;
+            return;
+        }
+        b->buf = p;
+        b->room = room;
+    }
+    struct kr_boot_record r = {.tag = tag, .len = len};
+    memcpy(b->buf + b->size, &r, sizeof r);
+    memset(b->buf + need - ((len + 7ULL) & ~7ULL), 0, (len + 7ULL) & ~7ULL);
+    memcpy(b->buf + b->size + sizeof r, data, len);
+    b->size = need;
+}
+
+int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out)
+{
+    struct block b = {0};
+    struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
+    b.buf = kr_alloc(1024);
+    if (!b.buf)
+        return -ENOMEM;
+    b.room = 1024;
+    b.size = sizeof h;
+    emit(&b, KR_BOOT_EXE_PATH, path, (u32)strlen(path));
+    const struct {
+        u16 tag;
+        s32 fd;
+    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm}, {KR_BOOT_FD_EXE, kr_boot.fd_exe}, {KR_BOOT_FD_PROC, kr_boot.fd_proc},
+               {KR_BOOT_FD_LOG, kr_boot.fd_log}, {KR_BOOT_FD_TARGET, target}};
+    for (u32 i = 0; i < KR_COUNT(fds); i++)
+        if (fds[i].fd >= 0)
+            emit(&b, fds[i].tag, &fds[i].fd, 4);
+    u64 lim[2], type = t->mm->vm.entry;
+    emit(&b, KR_BOOT_FLAGS, &flags, 8);
+    emit(&b, KR_BOOT_VM_TYPE, &type, 8);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
+    if (lim[0] == ~0ULL)
+        emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
+    kr_seccomp_save(t->proc, emit, &b);
+    h.size = (u32)b.size;
+    memcpy(b.buf, &h, sizeof h);
+    long fd = b.failed ? -ENOMEM : kr_sys2(__NR_memfd_create, "krun-boot", 0);
+    if (fd >= 0) {
+        long n = kr_sys3(__NR_write, fd, b.buf, b.size);
+        if (n != (long)b.size) {
+            kr_sys1(__NR_close, fd);
+            fd = n < 0 ? n : -ENOSPC;
+        }
+    }
+    kr_free(b.buf, b.room);
+    *out = (int)fd;
+    return fd < 0 ? (int)fd : 0;
+}
+
+long kr_exec_self(struct kr_task *t, char **argv, char **envp)
+{
+    static const char empty[1] = "";
+    u64 lim[2] = {0, 0};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
+    int infinite = lim[0] == ~0ULL;
+    if (infinite) { /* see KR_BOOT_RLIMIT_STACK */
+        u64 finite[2] = {8ULL << 20, lim[1]};
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, finite, 0);
+    }
+    (void)t;
+    long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, (u64)empty, (u64)argv, (u64)envp, AT_EMPTY_PATH, 0);
+    if (infinite)
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
+    return r;
+}
+
+long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags)
+{
+    struct kr_program p;
+    const char *why;
+    if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+        return -EINVAL;
+    struct args a = {0}, e = {0};
+    int block = -1;
+    char boot_env[32];
+    long r = kr_program_find(t, dirfd, path, flags, &p, &why);
+    if (r < 0)
+        return r;
+    for (u32 i = 0; i < p.nwords && !r; i++)
+        r = push(&a, p.words[i]);
+    if (!r)
+        r = push_guest(&a, argv, p.nwords ? 1 : 0);
+    if (!r && !a.n) /* Linux since 5.18 makes it one empty string */
+        r = push(&a, (char *)"");
+    if (!r)
+        r = push_guest(&e, envp, 0);
+    if (!r) {
+        long target = kr_sys3(__NR_fcntl, p.fd, F_DUPFD, 3); /* without close-on-exec */
+        r = target < 0 ? target : kr_boot_block(t, p.nwords ? p.words[p.nwords - 1] : p.path, (int)target, t->proc->flags, &block);
+        if (!r) {
+            kr_snprintf(boot_env, sizeof boot_env, KR_BOOT_ENV "%d", block);
+            r = push(&e, boot_env);
+            if (!r)
+                r = kr_exec_self(t, a.v, e.v);
+            kr_sys1(__NR_close, block);
+        }
+        if (target >= 0)
+            kr_sys1(__NR_close, target);
+    }
+    kr_free(a.v, a.room * sizeof(char *));
+    kr_free(e.v, e.room * sizeof(char *));
+    kr_program_free(&p);
+    return r;
+}

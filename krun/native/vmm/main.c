@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The monitor from its first instruction to the payload's, in reading order.
+ *
+ *  1 relocate itself            6 VM and first vCPU
+ *  2 boot block                 7 say "R"; wait in the start FIFO            (first program of a container)
+ *  3 first task, %fs            8 startContainer hooks
+ *  4 hide descriptors           9 load the program
+ *  5 signals                   10 say "O"; own seccomp filter; run
+ *
+ * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
+ */
+#include "exec.h"
+#include "fdtab.h"
+#include "hook.h"
+#include "hostsig.h"
+#include "jail.h"
+#include "main.h"
+#include "process.h"
+#include "seccomp.h"
+#include "signal.h"
+#include "trace.h"
+#include "vdso.h"
+#include "../abi/boot.h"
+#include <linux/elf.h>
+#include <linux/fcntl.h>
+#include <linux/mman.h>
+#include <linux/prctl.h>
+#include <linux/resource.h>
+#include <asm/prctl.h>
+
+/* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
+extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+
+u64 kr_monitor_base(void) { return (u64)__ehdr_start; }
+
+static void relocate(void)
+{
+    u64 base = (u64)__ehdr_start, rela = 0, size = 0;
+    for (const Elf64_Dyn *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_RELA)
+            rela = d->d_un.d_ptr;
+        else if (d->d_tag == DT_RELASZ)
+            size = d->d_un.d_val;
+    }
+    Elf64_Rela *r = (Elf64_Rela *)(base + rela);
+    for (u64 i = 0; i < size / sizeof *r; i++)
+        if ((r[i].r_info & 0xffffffff) == 8) /* R_X86_64_RELATIVE */
+            *(u64 *)(base + r[i].r_offset) = base + (u64)r[i].r_addend;
+    /* RELRO: tables of function pointers are read-only from here on. */
+    const struct elf64_hdr *eh = (const void *)base;
+    const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);
+    for (u32 i = 0; i < eh->e_phnum; i++)
+        if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
+            kr_sys3(__NR_mprotect, KR_PAGE_DOWN(base + ph[i].p_vaddr),
+                    KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr), PROT_READ);
+}
+
+static struct kr_mm first_mm;
+static struct kr_proc first_proc;
+
+/* One message to whoever waits (docs/architecture.md, "Messages"); fd is closed. */
+static void say(int *fd, char type, const char *fields, size_t len)
+{
+    char msg[1024];
+    if (*fd < 0)
+        return;
+    msg[0] = type;
+    len = KR_MIN(len, sizeof msg - 1);
+    memcpy(msg + 1, fields, len);
+    kr_sys3(__NR_write, *fd, msg, len + 1);
+    kr_fd_drop(fd);
+}
+
+static void say_ok(int *fd, char type)
+{
+    char fields[1000];
+    say(fd, type, fields, kr_stage_fields(fields, sizeof fields));
+}
+
+/* A failure of set-up: to whoever waits, else (an execve'd program, past the point of no return) death by SIGKILL as on Linux. */
+__noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path, long err)
+{
+    char fields[1000];
+    int *fd = kr_boot.fd_result >= 0 && kr_boot.fd_sync < 0 ? &kr_boot.fd_result : &kr_boot.fd_sync;
+    int n = kr_snprintf(fields, sizeof fields, "%s%c%s%c%s%c%ld%c", step, 0, op, 0, path, 0, -err, 0);
+    kr_log("%s: %s %s: errno %ld", step, op, path, -err);
+    if (*fd >= 0) {
+        say(fd, 'E', fields, (size_t)KR_MIN(n, (int)sizeof fields - 1));
+        kr_sys1(__NR_exit_group, 1);
+    }
+    kr_die_signal(t, 9);
+}
+
+static int boot_fd(char **envp, u32 envc)
+{
+    size_t n = sizeof KR_BOOT_ENV - 1;
+    if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0)
+        return -1;
+    int fd = (int)kr_strtou(envp[envc - 1] + n, NULL);
+    envp[envc - 1] = NULL; /* not the payload's */
+    return fd;
+}
+
+static int map_block(int fd)
+{
+    long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
+    if (size < (long)sizeof(struct kr_boot_header) || size > (64 << 20))
+        return -EINVAL;
+    long p = kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0);
+    if (p < 0)
+        return (int)p;
+    kr_sys1(__NR_close, fd);
+    return kr_boot_parse(&kr_boot, (const u8 *)p, (size_t)size);
+}
+
+static void hide_all(void)
+{
+    const struct {
+        int *fd;
+        int cloexec;
+    } fds[] = {{&kr_boot.fd_kvm, 0},   {&kr_boot.fd_exe, 0},    {&kr_boot.fd_proc, 0},  {&kr_boot.fd_log, 0},
+               {&kr_boot.fd_sync, 1}, {&kr_boot.fd_start, 1}, {&kr_boot.fd_result, 1}};
+    for (u32 i = 0; i < KR_COUNT(fds); i++)
+        if (*fds[i].fd >= 0)
+            kr_fd_hide(*fds[i].fd, fds[i].cloexec, fds[i].fd);
+}
+
+static void make_vm(struct kr_task *t)
+{
+    const char *why = "";
+    int r = kr_vm_create(&t->mm->vm, kr_boot.fd_kvm, 0, &why);
+    if (r < 0)
+        give_up(t, "vm", why, "/dev/kvm", r);
+    kr_stage("vm");
+    t->vcpu = kr_vcpu_get(&t->mm->vm, t);
+    if (!t->vcpu)
+        give_up(t, "vm", "KVM_CREATE_VCPU", "/dev/kvm", -ENOMEM);
+    t->run = t->vcpu->run;
+    kr_stage("vcpu");
+}
+
+static void wait_for_start(struct kr_task *t)
+{
+    char c;
+    if (kr_boot.fd_start < 0)
+        return;
+    for (;;) {
+        long n = kr_sys3(__NR_read, kr_boot.fd_start, &c, 1);
+        if (n == 1)
+            break;
+        if (n != -EINTR)
+            give_up(t, "start", "read", "start.fifo", n < 0 ? n : -EIO);
+    }
+    kr_stage("started");
+    kr_fd_drop(&kr_boot.fd_start);
+}
+
+/* Finds the first program (a script included) and gives argv its final form. */
+static void find_first(struct kr_task *t, struct kr_program *p, char ***argv)
+{
+    const char *why;
+    long r = kr_program_find(t, AT_FDCWD, kr_boot.exe_path, 0, p, &why);
+    if (r < 0)
+        give_up(t, "exec", why, kr_boot.exe_path, r);
+    if (!p->nwords)
+        return;
+    u32 argc = 0;
+    while ((*argv)[argc])
+        argc++;
+    char **v = kr_alloc((argc + p->nwords + 2) * sizeof *v);
+    if (!v)
+        give_up(t, "exec", "memory for arguments", kr_boot.exe_path, -ENOMEM);
+    memcpy(v, p->words, p->nwords * sizeof *v);
+    if (argc)
+        memcpy(v + p->nwords, *argv + 1, (argc - 1) * sizeof *v);
+    *argv = v;
+}
+
+/* comm: the base name of the program, or of the script (begin_new_exec()). */
+static void set_comm(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
+}
+
+void kr_publish_mm(struct kr_mm *mm)
+{
+    struct prctl_mm_map m = {
+        .start_code = mm->code_start, .end_code = mm->code_end, .start_data = mm->data_start, .end_data = mm->data_end,
+        .start_brk = mm->brk_start, .brk = mm->brk_end, .start_stack = mm->stack_end - 8,
+        .arg_start = mm->arg_start, .arg_end = mm->arg_end, .env_start = mm->env_start, .env_end = mm->env_end,
+        .auxv = (void *)mm->auxv_addr, .auxv_size = mm->auxv_size, .exe_fd = (u32)-1};
+    if (!m.start_data || m.end_data < m.start_data) {
+        m.start_data = m.start_code;
+        m.end_data = m.end_code;
+    }
+    long r = kr_sys5(__NR_prctl, PR_SET_MM, PR_SET_MM_MAP, &m, sizeof m, 0);
+    if (r < 0)
+        kr_log("PR_SET_MM_MAP: errno %ld: /proc/PID/cmdline shows the monitor's copy", -r);
+}
+
+__attribute__((used, noreturn)) void kr_main(u64 *sp)
+{
+    relocate();
+    u64 argc = sp[0];
+    char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
+    u32 envc = 0;
+    while (envp[envc])
+        envc++;
+    const u64 *auxv = (const u64 *)(envp + envc + 1);
+
+    struct kr_task *t = kr_task_new(&first_proc);
+    if (!t)
+        kr_sys1(__NR_exit_group, 127);
+    first_proc.mm = t->mm = &first_mm;
+    first_proc.refs = 1;
+    first_proc.exe_fd = -1;
+    first_mm.tasks = t;
+    kr_sys2(__NR_arch_prctl, ARCH_SET_FS, t);
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+
+    int fd = boot_fd(envp, envc);
+    if (fd < 0 || map_block(fd) < 0)
+        kr_die("started without a boot block: this program is run by krun, not by hand");
+    first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
+    first_proc.t0 = kr_boot.t0;
+    kr_trace_on = first_proc.flags;
+    kr_stage("monitor");
+    if (kr_boot.has_rlimit_stack) {
+        u64 lim[2];
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
+        lim[0] = KR_MIN(kr_boot.rlimit_stack, lim[1]);
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
+    }
+    hide_all();
+    kr_signal_init(t);
+    size_t pos = 0;
+    u32 len;
+    const void *filter;
+    while ((filter = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
+        if (kr_seccomp_add(&first_proc, filter, len / 8, 0) < 0)
+            give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
+
+    const char *why = "";
+    int r = kr_vm_create(&first_mm.vm, -1, 1, &why);
+    if (r < 0)
+        give_up(t, "vm", why, "monitor", r);
+    first_mm.vm.entry = (u32)kr_boot.vm_type;
+    kr_mm_layout(&first_mm);
+
+    int first = (kr_boot.flags & KR_BOOTF_FIRST) != 0;
+    struct kr_program p = {.fd = kr_boot.fd_target, .path = (char *)kr_boot.exe_path};
+    if (first) {
+        kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* a slot that will be needed, before the vCPU */
+        make_vm(t);
+        say_ok(&kr_boot.fd_sync, 'R');
+        wait_for_start(t);
+        static char text[256];
+        long e = kr_hooks_run(t, text, sizeof text);
+        if (e < 0)
+            give_up(t, "startContainer hook", text, "", e);
+    }
+    if (p.fd < 0)
+        find_first(t, &p, &argv);
+    struct kr_start start;
+    long e = kr_load(&first_mm, &p, argv, envp, auxv, &start, &why);
+    if (e < 0)
+        give_up(t, "exec", why, p.path, e);
+    kr_stage("loaded");
+    kr_fd_hide(p.fd, 1, &first_proc.exe_fd);
+    first_proc.exe_path = p.path;
+    if (!first)
+        make_vm(t);
+    set_comm(p.nwords ? p.words[p.nwords - 1] : p.path);
+    kr_publish_mm(&first_mm);
+    kr_regs(t)->rip = start.entry;
+    kr_regs(t)->rsp = start.sp;
+    if (first) {
+        kr_stage("run");
+        say_ok(&kr_boot.fd_result, 'O');
+    }
+    r = kr_jail_install();
+    if (r < 0)
+        kr_log("own seccomp filter: errno %d", -r);
+    kr_run(t);
+}

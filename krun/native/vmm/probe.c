@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which page does the host refuse? KVM before 6.8 answers a failed host access with -EFAULT and no address. The probe gives this vCPU an empty
+ * root table of its own: every page the instruction needs then shows as a guest #PF with its address; it is tried from the host
+ * side, and either is the culprit or is entered into the probe tables. Takes mm->lock. Rare (a file truncated under a mapping), so
+ * slow is fine; the tables come from the pool once per VM and are reused.
+ */
+#include "mm.h"
+#include "usercopy.h"
+#include "x86.h"
+
+u64 kr_probe_fault(struct kr_task *t)
+{
+    /* One page of the pool as root per probe; the pool has room for a million. System-area entries are shared with the real root. */
+    struct kr_vm *vm = &t->mm->vm;
+    u64 culprit = 0, real = vm->root_gpa;
+    kr_lock(&t->mm->lock);
+    u32 used = vm->pt_used;
+    (void)used;
+    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
+        goto out;
+    u64 root = KR_PT_GPA + KR_PAGE * vm->pt_used++;
+    u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
+    memset(to, 0, KR_PAGE);
+    to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511];
+    vm->root_gpa = root; /* kr_pt_update works on the probe's tables; other vCPUs keep their CR3 and wait for the lock if they fault */
+    t->run->s.regs.sregs.cr3 = root;
+    t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
+    for (int tries = 0; tries < 64; tries++) {
+        struct kvm_regs before = *kr_regs(t);
+        long r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
+        struct kvm_regs *now = kr_regs(t);
+        u64 rip = now->rip, pf = KR_SYS_BASE + KR_SYS_EXC + VEC_PF * 16;
+        if (r == -EFAULT || rip < pf || rip > pf + 2)
+            break; /* it went on, or stopped for another reason: the run loop sees to it with the real root */
+        u64 f[6];
+        memcpy(f, t->vcpu->ist + KR_PAGE - sizeof f, sizeof f);
+        u64 addr = t->run->s.regs.sregs.cr2;
+        before.rip = f[1];
+        before.rsp = f[4];
+        before.rflags = (f[3] & KR_FLAGS_USER) | KR_FLAGS_FIXED;
+        struct kr_vma *v = kr_vma_find(t->mm, addr);
+        before.rax = now->rax; /* REP instructions make progress between faults */
+        before.rcx = now->rcx;
+        before.rsi = now->rsi;
+        before.rdi = now->rdi;
+        *now = before;
+        kr_x86_user_segments(&t->run->s.regs.sregs);
+        t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
+        if (!v || v->start > addr || !v->prot)
+            break; /* a true fault of the payload */
+        u8 b;
+        u32 seen;
+        long bad = kr_copy_raw(&b, (const void *)addr, 1);
+        if (!bad && (f[0] & 2))
+            bad = kr_cas32_raw((u32 *)(addr & ~3ULL), 0, 0, &seen);
+        if (bad < 0) {
+            culprit = addr;
+            break;
+        }
+        u64 page = KR_PAGE_DOWN(addr);
+        if (kr_vm_chunk(vm, page) < 0 || kr_pt_update(vm, page, page + KR_PAGE, v->prot, 1) < 0)
+            break;
+    }
+    vm->root_gpa = real;
+    t->run->s.regs.sregs.cr3 = real;
+    t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
+out:
+    kr_unlock(&t->mm->lock);
+    return culprit;
+}

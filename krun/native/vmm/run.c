@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run loop of a thread: enter the guest, find out why it came back, act.
+ *
+ * What an exit means is decided by RIP alone, never by the exit reason: in this vCPU's LSTAR stub it is a system call, in the exception
+ * stubs an exception, anywhere else an OUT is a forgery (#GP). This holds also when a signal stops the guest between SYSCALL and the
+ * stub's OUT.
+ */
+#include "mm.h"
+#include "process.h"
+#include "signal.h"
+#include "trace.h"
+#include "usercopy.h"
+#include "vdso.h"
+#include "x86.h"
+#include "../sys/sys.h"
+#include <asm/siginfo.h>
+#include <asm/signal.h>
+
+#ifndef KVM_EXIT_MEMORY_FAULT
+#define KVM_EXIT_MEMORY_FAULT 39
+#endif
+#define EXC_BASE (KR_SYS_BASE + KR_SYS_EXC)
+#define EXC_END (EXC_BASE + KR_VECTORS * 16)
+
+struct frame {
+    u64 error, rip, cs, rflags, rsp, ss;
+};
+
+static void to_user_mode(struct kr_task *t)
+{
+    struct kvm_sregs *s = &t->run->s.regs.sregs;
+    /* Without this the payload would go on in ring 0 on real hardware (portability rule 1). */
+    if (s->cs.selector != KR_USER_CS || s->cs.dpl != 3 || s->ss.dpl != 3 || s->ss.selector != KR_USER_SS || !s->cs.l) {
+        kr_x86_user_segments(s);
+        t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
+    }
+}
+
+static void system_call(struct kr_task *t)
+{
+    struct kvm_regs *r = kr_regs(t);
+    t->nr = r->rax;
+    t->args[0] = r->rdi;
+    t->args[1] = r->rsi;
+    t->args[2] = r->rdx;
+    t->args[3] = r->r10;
+    t->args[4] = r->r8;
+    t->args[5] = r->r9;
+    r->rip = r->rcx;
+    r->rflags = (r->r11 & KR_FLAGS_USER) | KR_FLAGS_FIXED;
+    t->regs_replaced = 0;
+    to_user_mode(t);
+    long ret = kr_syscall(t);
+    r = kr_regs(t); /* fork gives a new vCPU */
+    if (!t->regs_replaced) {
+        if (ret == -KR_ERESTART) {
+            r->rax = t->nr;
+            r->rip -= 2; /* SYSCALL is two bytes */
+        } else {
+            r->rax = (u64)ret;
+        }
+    }
+    t->nr = ~0ULL;
+}
+
+/* x87 and SSE exceptions: si_code from the status and control words (math_error() in arch/x86/kernel/traps.c). */
+static int fpe_code(struct kr_task *t, int simd)
+{
+    u8 *x = kr_task_xsave(t);
+    if (!x || kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, x) < 0)
+        return FPE_FLTINV;
+    u32 err;
+    if (simd) {
+        u32 mxcsr;
+        memcpy(&mxcsr, x + 24, 4);
+        err = ~(mxcsr >> 7) & mxcsr;
+    } else {
+        u16 cwd, swd;
+        memcpy(&cwd, x, 2);
+        memcpy(&swd, x + 2, 2);
+        err = swd & ~cwd;
+    }
+    return err & 1 ? FPE_FLTINV : err & 4 ? FPE_FLTDIV : err & 8 ? FPE_FLTOVF : err & 0x12 ? FPE_FLTUND : err & 0x20 ? FPE_FLTRES : 0;
+}
+
+static void page_fault(struct kr_task *t, u64 addr, u64 error)
+{
+    int code = kr_mm_fault(t->mm, addr, error);
+    if (code == 0)
+        return;
+    error |= 4; /* user */
+    t->cr2 = addr;
+    if (code == KR_FAULT_BUS)
+        kr_signal_force(t, SIGBUS, BUS_ADRERR, addr, VEC_PF, error);
+    else
+        kr_signal_force(t, SIGSEGV, code, addr, VEC_PF, error);
+}
+
+static void exception(struct kr_task *t, u32 vec, u64 error)
+{
+    struct kvm_regs *r = kr_regs(t);
+    switch (vec) {
+    case VEC_DE:
+        kr_signal_force(t, SIGFPE, FPE_INTDIV, r->rip, vec, 0);
+        return;
+    case VEC_DB: {
+        u64 dr6 = t->run->debug.arch.dr6;
+        (void)dr6;
+        kr_signal_force(t, SIGTRAP, TRAP_TRACE, r->rip, vec, 0);
+        return;
+    }
+    case VEC_BP:
+        kr_signal_force(t, SIGTRAP, SI_KERNEL, 0, vec, 0);
+        return;
+    case VEC_UD:
+        kr_signal_force(t, SIGILL, ILL_ILLOPN, r->rip, vec, 0);
+        return;
+    case VEC_PF:
+        page_fault(t, t->run->s.regs.sregs.cr2, error);
+        return;
+    case VEC_MF:
+    case VEC_XM:
+        kr_signal_force(t, SIGFPE, fpe_code(t, vec == VEC_XM), r->rip, vec, 0);
+        return;
+    case VEC_AC:
+        kr_signal_force(t, SIGBUS, BUS_ADRALN, 0, vec, error);
+        return;
+    case VEC_SS:
+        kr_signal_force(t, SIGBUS, SI_KERNEL, 0, vec, error);
+        return;
+    default: /* #GP, #OF, #BR, #NP, #TS and what a payload cannot cause */
+        kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, vec, error);
+        return;
+    }
+}
+
+/* An exception stub was reached: the frame lies on this vCPU's exception stack. */
+static void from_exception(struct kr_task *t, u32 vec)
+{
+    struct kvm_regs *r = kr_regs(t);
+    const u8 *top = (vec == VEC_DF ? t->vcpu->df : t->vcpu->ist) + KR_PAGE;
+    struct frame f;
+    memcpy(&f, top - sizeof f, sizeof f);
+    u64 error = KR_VECTORS_WITH_ERROR >> vec & 1 ? f.error : 0;
+    if (f.rip >= KR_SYS_BASE && f.rip == t->vcpu->stub && vec == VEC_GP && t->mm->vm.entry != KR_ENTRY_RING3) {
+        /* SYSCALL left us in ring 3 and the stub's OUT was refused: this back end is PVM. rcx, r11 and the rest are the call's. */
+        kr_lock(&t->mm->lock);
+        kr_vm_open_port(&t->mm->vm);
+        kr_unlock(&t->mm->lock);
+        r->rsp = f.rsp;
+        system_call(t);
+        return;
+    }
+    r->rip = f.rip;
+    r->rsp = f.rsp;
+    r->rflags = (f.rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED;
+    to_user_mode(t);
+    if (f.rip >= KR_WINDOW_END) {
+        /* The payload jumped into pages of ours, or faulted there: it sees what a jump to an unmapped address gives. */
+        if (vec == VEC_PF || vec == VEC_GP) {
+            t->cr2 = f.rip;
+            kr_signal_force(t, SIGSEGV, vec == VEC_PF ? SEGV_MAPERR : SI_KERNEL, vec == VEC_PF ? f.rip : 0, vec, error);
+            return;
+        }
+    }
+    exception(t, vec, error);
+}
+
+/* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a race with munmap). KVM names the
+ * page since Linux 6.8; before, it is found by running on from an empty page table (probe.c). */
+static void host_fault(struct kr_task *t)
+{
+    u64 addr;
+    if (t->run->exit_reason == KVM_EXIT_MEMORY_FAULT) {
+        struct {
+            u64 flags, gpa, size;
+        } mf;
+        memcpy(&mf, &t->run->hw, sizeof mf);
+        u64 n = (mf.gpa - KR_CHUNK_GPA) >> KR_CHUNK_SHIFT;
+        if (mf.gpa < KR_CHUNK_GPA || n >= t->mm->vm.next_chunk)
+            kr_die("host fault at guest-physical 0x%lx outside every chunk", (unsigned long)mf.gpa);
+        addr = ((u64)t->mm->vm.chunk_list[n] << KR_CHUNK_SHIFT) + (mf.gpa & (KR_CHUNK_SIZE - 1));
+    } else {
+        addr = kr_probe_fault(t);
+    }
+    if (!addr) /* nothing wrong any more */
+        return;
+    /* Is it wrong now? Under the lock no mapping changes. */
+    kr_lock(&t->mm->lock);
+    struct kr_vma *v = kr_vma_find(t->mm, addr);
+    int mapped = v && v->start <= addr;
+    u32 prot = mapped ? v->prot : 0;
+    long r = 0;
+    if (mapped && prot) {
+        u8 b;
+        u32 seen;
+        r = kr_copy_raw(&b, (const void *)addr, 1);
+        if (!r && (prot & 2))
+            r = kr_cas32_raw((u32 *)(addr & ~3ULL), 0, 0, &seen); /* writes what is there */
+    }
+    kr_unlock(&t->mm->lock);
+    if (r < 0) {
+        t->cr2 = addr;
+        kr_signal_force(t, SIGBUS, BUS_ADRERR, addr, VEC_PF, 4);
+    }
+}
+
+static void decode(struct kr_task *t, int is_out)
+{
+    struct kvm_regs *r = kr_regs(t);
+    u64 rip = r->rip;
+    if (rip < KR_WINDOW_END) {
+        if (is_out) { /* forged: ring 3 executed OUT itself where the bitmap is open. RIP stands behind it (port 0x7e) */
+            to_user_mode(t);
+            r->rip = rip - 2;
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
+        }
+        return;
+    }
+    if (rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2) {
+        if (t->mm->vm.entry == KR_ENTRY_UNKNOWN && (t->run->s.regs.sregs.cs.dpl == 0))
+            t->mm->vm.entry = KR_ENTRY_RING0;
+        system_call(t);
+    } else if (rip >= EXC_BASE && rip < EXC_END) {
+        from_exception(t, (u32)((rip - EXC_BASE) >> 4));
+    } else { /* beyond the window but not at our doors: as a jump to an unmapped address */
+        to_user_mode(t);
+        kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
+    }
+}
+
+static u32 internal_errors;
+
+void kr_run(struct kr_task *t)
+{
+    for (;;) {
+        if (t->sig_caught || t->held)
+            kr_signal_deliver(t);
+        t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
+        t->run->exit_reason = 0;
+        long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
+        if (r == -EINTR || r == -KR_ERESTART || r == -EAGAIN) {
+            if (kr_regs(t)->rip >= KR_WINDOW_END && r != -KR_ERESTART)
+                decode(t, 0);
+            continue;
+        }
+        if (r == -EFAULT) {
+            if (kr_regs(t)->rip >= KR_WINDOW_END)
+                decode(t, 0);
+            else
+                host_fault(t);
+            continue;
+        }
+        if (r < 0)
+            kr_die("KVM_RUN: errno %ld", -r);
+        kr_vdso_tick(t->mm);
+        switch (t->run->exit_reason) {
+        case KVM_EXIT_IO:
+            decode(t, 1);
+            break;
+        case KVM_EXIT_INTR:
+        case KVM_EXIT_IRQ_WINDOW_OPEN:
+            if (kr_regs(t)->rip >= KR_WINDOW_END)
+                decode(t, 0);
+            break;
+        case KVM_EXIT_INTERNAL_ERROR: /* an instruction that KVM emulates and cannot: as if it did not exist */
+            internal_errors++;
+            if (kr_regs(t)->rip >= KR_WINDOW_END)
+                kr_die("KVM internal error %u in the monitor's stub", t->run->internal.suberror);
+            kr_log("KVM internal error %u at rip 0x%lx", t->run->internal.suberror, (unsigned long)kr_regs(t)->rip);
+            kr_signal_force(t, SIGILL, ILL_ILLOPN, kr_regs(t)->rip, VEC_UD, 0);
+            break;
+        case KVM_EXIT_MEMORY_FAULT:
+            host_fault(t);
+            break;
+        case KVM_EXIT_SHUTDOWN:
+            kr_die("triple fault in the guest (last rip 0x%lx)", (unsigned long)kr_regs(t)->rip);
+        default:
+            kr_die("KVM exit %u (rip 0x%lx, hardware reason 0x%lx)", t->run->exit_reason, (unsigned long)kr_regs(t)->rip,
+                   (unsigned long)t->run->fail_entry.hardware_entry_failure_reason);
+        }
+    }
+}
