@@ -23,7 +23,7 @@ CONFIG: dict[str, Any] = {
         "args": ["true"],
         "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=xterm"],
         "cwd": "/",
-        "capabilities": {name: CAPABILITIES for name in ("bounding", "effective", "permitted", "ambient")},
+        "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "ambient"), CAPABILITIES),
         "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
         "noNewPrivileges": True,
     },
@@ -97,7 +97,9 @@ def make_busybox_root(root: Path) -> None:
     for name in subprocess.check_output([str(BUSYBOX), "--list"], text=True).split():
         if name != "busybox":
             (root / "bin" / name).symlink_to("busybox")
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home:/bin/sh\n")
+    (root / "etc" / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home:/bin/sh\n"
+    )
     (root / "etc" / "group").write_text("root:x:0:\nuser:x:1000:\n")
 
 
@@ -130,7 +132,9 @@ class Bundle:
     def shell(self, script: str) -> Bundle:
         return self.args("/bin/sh", "-c", script)
 
-    def mount(self, destination: str, source: str | os.PathLike[str], *options: str, type: str = "bind") -> Bundle:
+    def mount(
+        self, destination: str, source: str | os.PathLike[str], *options: str, type: str = "bind"
+    ) -> Bundle:
         self.config["mounts"].append(
             {"destination": destination, "type": type, "source": os.fspath(source), "options": list(options)}
         )

@@ -94,7 +94,9 @@ class Runtime:
                     stdin.close()
             out.seek(0)
             err.seek(0)
-            return Result(argv, status, out.read().decode(errors="replace"), err.read().decode(errors="replace"))
+            return Result(
+                argv, status, out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            )
 
     def new(self, bundle: Bundle) -> Container:
         """A name for a container of `bundle`; nothing is created yet."""
@@ -124,6 +126,7 @@ class Runtime:
     def clean(self) -> None:
         """Delete what is left; end by pid what the runtime did not end."""
         for container in self.containers:
+            container.end_children()
             if (self.root / container.id).exists():
                 container.call("delete", "--force")
             for pid in container.processes():
@@ -138,6 +141,7 @@ class Container:
         self.runtime, self.bundle, self.id = runtime, bundle, id
         self.pid = 0
         self.status: int | None = None
+        self.children: list[int] = []
 
     @property
     def out_file(self) -> Path:
@@ -173,6 +177,13 @@ class Container:
     def exec(self, *args: str, options: tuple[str, ...] = (), input: str | None = None) -> Result:
         return self.runtime.call("exec", *options, self.id, *args, input=input)
 
+    def exec_detached(self, *args: str) -> int:
+        """The host pid of a detached program; it becomes a child of this process."""
+        pid_file = self.runtime.work / f"{self.id}.exec{len(self.children)}"
+        self.exec(*args, options=("--detach", "--pid-file", str(pid_file))).ok()
+        self.children.append(int(pid_file.read_text()))
+        return self.children[-1]
+
     def state(self) -> dict[str, Any]:
         return json.loads(self.runtime.call("state", self.id).ok().out)
 
@@ -190,6 +201,15 @@ class Container:
             wait_for(ended, f"container {self.id} (pid {self.pid}) did not end", seconds)
         assert self.status is not None
         return self.status
+
+    def end_children(self) -> None:
+        """A pid namespace's init ends only after all others have been waited for, and these are our children."""
+        for pid in self.children:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda pid=pid: os.waitpid(pid, os.WNOHANG)[0], f"process {pid} does not end")
+            except (ProcessLookupError, ChildProcessError):
+                pass
 
     def reap(self) -> None:
         if self.pid and self.status is None:

@@ -74,7 +74,9 @@ def test_kill_by_name_and_number(runtime, bundle, name, number):
 
 
 def test_kill_without_a_signal_is_term(runtime, bundle):
-    container = runtime.start(bundle.shell("trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.05; done"))
+    container = runtime.start(
+        bundle.shell("trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.05; done")
+    )
     wait_for(lambda: "up" in container.out(), "trap not set")
     container.call("kill").ok()
     assert container.wait() == 3 and "term" in container.out()
@@ -89,9 +91,15 @@ def test_a_signal_that_the_program_ignores_does_not_end_it(runtime, bundle):
 
 def test_stop_and_continue(running):
     running.call("kill", "STOP").ok()
-    wait_for(lambda: Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "not stopped")
+    wait_for(
+        lambda: Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T",
+        "not stopped",
+    )
     running.call("kill", "CONT").ok()
-    wait_for(lambda: Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] in "SR", "not going")
+    wait_for(
+        lambda: Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] in "SR",
+        "not going",
+    )
 
 
 def test_kill_all(runtime, bundle):
@@ -159,7 +167,9 @@ def test_kill_of_a_stopped_container(runtime, bundle):
     container.wait()
     done = container.call("kill", "TERM")
     # podman and the containerd shim look for these words.
-    assert done.status == 1 and ("container not running" in done.err or "process already finished" in done.err), done
+    assert done.status == 1 and (
+        "container not running" in done.err or "process already finished" in done.err
+    ), done
 
 
 def test_unknown_signal(running):
@@ -227,8 +237,10 @@ def test_create_refuses_a_program_that_cannot_run_and_leaves_nothing(runtime, bu
     container = runtime.new(bundle.args(program))
     done = container.create()
     assert done.status == 1, done
-    assert "no such file or directory" in done.err or "executable file not found" in done.err or (
-        "permission denied" in done.err
+    assert (
+        "no such file or directory" in done.err
+        or "executable file not found" in done.err
+        or ("permission denied" in done.err)
     ), done
     assert container.left() == []
 
@@ -288,7 +300,9 @@ def test_ps(runtime, bundle):
 
 def test_log_in_json(runtime, bundle):
     log = runtime.work / "log.json"
-    done = runtime.call("--log", log, "--log-format", "json", "create", "--bundle", "/no/such/bundle", "some-id")
+    done = runtime.call(
+        "--log", log, "--log-format", "json", "create", "--bundle", "/no/such/bundle", "some-id"
+    )
     assert done.status == 1
     line = json.loads(log.read_text().splitlines()[-1])
     assert line["level"] == "error" and "no such file or directory" in line["msg"].lower()
@@ -329,7 +343,15 @@ def test_no_descriptor_of_the_caller_is_kept(runtime, bundle):
     os.set_inheritable(write_end, True)
     container = runtime.new(bundle.args("sleep", "1000"))
     log = runtime.work / "out"
-    argv = [str(runtime.path), "--root", str(runtime.root), "create", "--bundle", str(bundle.write()), container.id]
+    argv = [
+        str(runtime.path),
+        "--root",
+        str(runtime.root),
+        "create",
+        "--bundle",
+        str(bundle.write()),
+        container.id,
+    ]
     files = [(os.POSIX_SPAWN_OPEN, fd, str(log), os.O_RDWR | os.O_CREAT, 0o600) for fd in (0, 1, 2)]
     pid = os.posix_spawn(argv[0], argv, runtime.environment, file_actions=files)
     assert os.waitpid(pid, 0)[1] == 0, log.read_text()

@@ -67,7 +67,9 @@ def test_init_is_pid_1(runtime, bundle):
 
 
 def test_writes_stay_in_the_root(runtime, bundle):
-    runtime.run(bundle.shell("echo data >/etc/new; chmod 640 /etc/new; mkdir /d; ln -s new /etc/link; mv /tmp /t")).ok()
+    runtime.run(
+        bundle.shell("echo data >/etc/new; chmod 640 /etc/new; mkdir /d; ln -s new /etc/link; mv /tmp /t")
+    ).ok()
     new = bundle.rootfs / "etc" / "new"
     assert new.read_text() == "data\n" and stat.S_IMODE(new.stat().st_mode) == 0o640
     assert (bundle.rootfs / "d").is_dir() and (bundle.rootfs / "etc" / "link").is_symlink()
@@ -82,7 +84,9 @@ def test_read_only_root(runtime, bundle):
 def test_detach_leaves_it_running(runtime, bundle):
     container = runtime.new(bundle.args("sleep", "1000"))
     pid_file = runtime.work / "pid"
-    runtime.call("run", "--detach", "--bundle", bundle.write(), "--pid-file", str(pid_file), container.id).ok()
+    runtime.call(
+        "run", "--detach", "--bundle", bundle.write(), "--pid-file", str(pid_file), container.id
+    ).ok()
     container.pid = int(pid_file.read_text())
     assert container.state()["status"] == "running" and container.state()["pid"] == container.pid
     container.call("kill", "KILL").ok()

@@ -1,0 +1,111 @@
+"""`exec`: further programs in a running container."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from helpers.runtime import wait_for
+
+
+def test_output_and_exit_code(running):
+    done = running.exec("/bin/sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.status, done.out, done.err) == (7, "out\n", "err\n")
+
+
+def test_stdin(running):
+    assert running.exec("tr", "a-z", "A-Z", input="words\n").ok().out == "WORDS\n"
+
+
+def test_it_is_in_the_containers_namespaces(running):
+    assert running.exec("hostname").ok().out == "krun-test\n"
+    listed = running.exec("sh", "-c", "ls -d /proc/[0-9]*").ok().out.split()
+    assert "/proc/1" in listed and len(listed) <= 5
+
+
+def test_it_is_in_the_containers_cgroup(running):
+    container = Path(f"/proc/{running.pid}/cgroup").read_text()
+    pid = running.exec_detached("sleep", "1000")
+    assert Path(f"/proc/{pid}/cgroup").read_text() == container
+
+
+def test_detach(running):
+    """The reported pid is the exec's own host process: reparented, it ends with the program's status."""
+    pid = running.exec_detached("sh", "-c", "sleep 0.1; exit 5")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 5
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_exec_is_a_virtual_machine_of_its_own(running):
+    pid = running.exec_detached("sleep", "1000")
+
+    def has_vm():
+        names = []
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                names.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+            except OSError:
+                pass
+        return any("kvm-vm" in n for n in names)
+
+    wait_for(has_vm, "no VM in the process of exec")
+
+
+def test_cwd_env_and_user(running):
+    options = ("--cwd", "/tmp", "--env", "A=b c", "--user", "1000:1000")
+    done = running.exec("sh", "-c", 'pwd; echo "$A"; id -u; id -g', options=options).ok()
+    assert done.out.split("\n")[:4] == ["/tmp", "b c", "1000", "1000"]
+
+
+def test_environment_of_the_container_is_kept(runtime, bundle):
+    bundle.process["env"].append("FROM_CONFIG=yes")
+    container = runtime.start(bundle.args("sleep", "1000"))
+    assert container.exec("sh", "-c", 'echo "$FROM_CONFIG"').ok().out == "yes\n"
+
+
+def test_process_file(running):
+    process = {
+        "terminal": False,
+        "user": {"uid": 7, "gid": 8, "additionalGids": [9]},
+        "args": ["sh", "-c", 'id -u; id -g; id -G; pwd; echo "$X"; exit 4'],
+        "env": ["PATH=/bin", "X=1"],
+        "cwd": "/home",
+    }
+    file = running.runtime.work / "process.json"
+    file.write_text(json.dumps(process))
+    done = running.runtime.call("exec", "--process", file, running.id)
+    assert (done.status, done.out.split()) == (4, ["7", "8", "8", "9", "/home", "1"]), done
+
+
+@pytest.mark.parametrize(("program", "words"), [("/no/such", "no such file"), ("nosuch", "not found")])
+def test_program_that_cannot_be_started(running, program, words):
+    done = running.exec(program)
+    assert done.status not in (0, 137) and words in done.err.lower(), done
+    assert running.state()["status"] == "running"
+
+
+def test_exec_killed_by_a_signal(running):
+    assert running.exec("sh", "-c", "kill -KILL $$").status == 137
+
+
+def test_exec_in_a_stopped_container(runtime, bundle):
+    container = runtime.start(bundle)
+    container.wait()
+    done = container.exec("true")
+    assert done.status != 0 and "stopped" in done.err, done
+
+
+def test_exec_ends_with_the_container(running):
+    pid = running.exec_detached("sleep", "1000")
+    running.call("kill", "KILL").ok()
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -9
+    assert running.wait() == 137
+
+
+def test_many_at_once(running):
+    """Twenty one after another in one container: nothing piles up in it."""
+    for i in range(20):
+        assert running.exec("echo", str(i)).ok().out == f"{i}\n"
+    assert running.processes() == [running.pid]

@@ -1,0 +1,131 @@
+"""The six kinds of hooks: order, state on stdin, namespaces, timeouts, failures."""
+
+import json
+
+import pytest
+from helpers.runtime import wait_for
+
+KINDS = ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
+
+
+@pytest.fixture
+def log(bundle, tmp_path):
+    """A directory that is at the same place on the host and in the container."""
+    place = tmp_path / "log"
+    place.mkdir()
+    bundle.mount(str(place), place, "bind")
+    return place
+
+
+def hook(log, name, script="", **more):
+    text = f"cat >{log}/{name}.state; echo {name} >>{log}/order; {script}"
+    return {"path": "/bin/sh", "args": ["sh", "-c", text], "env": ["PATH=/usr/bin:/bin"], **more}
+
+
+def test_order_and_state(runtime, bundle, log):
+    bundle.config["annotations"] = {"org.example.a": "b"}
+    bundle.config["hooks"] = {kind: [hook(log, kind)] for kind in KINDS}
+    bundle.shell(f"echo program >>{log}/order")
+    container = runtime.create(bundle)
+    order = (log / "order").read_text().split()
+    if runtime.name == "runc" and order[-1] == "poststart":
+        order.pop()  # runc up to 1.2 runs it at create
+    assert order == ["prestart", "createRuntime", "createContainer"]
+    container.call("start").ok()
+    assert container.wait() == 0
+    container.call("delete").ok()
+    order = (log / "order").read_text().split()
+    assert order[-1] == "poststop" and sorted(order) == sorted([*KINDS, "program"])
+    if runtime.name != "runc":
+        assert order.index("startContainer") == 3
+    for kind in KINDS:
+        state = json.loads((log / f"{kind}.state").read_text())
+        assert state["id"] == container.id and state["bundle"] == str(bundle.path), kind
+        assert state["annotations"] == {"org.example.a": "b"}, kind
+    for kind in ("prestart", "createRuntime"):
+        state = json.loads((log / f"{kind}.state").read_text())
+        assert state["pid"] == container.pid and state["status"] in ("creating", "created"), kind
+    assert json.loads((log / "poststop.state").read_text())["status"] == "stopped"
+
+
+def test_several_of_a_kind_in_order(runtime, bundle, log):
+    bundle.config["hooks"] = {"createRuntime": [hook(log, "a"), hook(log, "b"), hook(log, "c")]}
+    runtime.run(bundle).ok()
+    assert (log / "order").read_text().split() == ["a", "b", "c"]
+
+
+def test_namespaces_that_hooks_run_in(runtime, bundle, log):
+    import os
+
+    for kind in ("createRuntime", "createContainer", "poststart"):
+        script = f"readlink /proc/self/ns/mnt >{log}/{kind}.mnt"
+        bundle.config.setdefault("hooks", {})[kind] = [hook(log, kind, script)]
+    runtime.run(bundle).ok()
+    mine = os.readlink("/proc/self/ns/mnt")
+    assert (log / "createRuntime.mnt").read_text().strip() == mine
+    assert (log / "createContainer.mnt").read_text().strip() != mine
+    assert (log / "poststart.mnt").read_text().strip() == mine
+
+
+def test_create_runtime_sees_the_network_namespace(runtime, bundle, log):
+    """How CNI plug-ins and dockerd work: by the pid in the state."""
+    script = (
+        f"pid=$(sed 's/.*\"pid\": *\\([0-9]*\\).*/\\1/' {log}/x.state); readlink /proc/$pid/ns/net >{log}/net"
+    )
+    bundle.config["hooks"] = {"createRuntime": [hook(log, "x", script)]}
+    container = runtime.create(bundle)
+    import os
+
+    assert (log / "net").read_text().strip() == os.readlink(f"/proc/{container.pid}/ns/net")
+
+
+@pytest.mark.parametrize("kind", ["prestart", "createRuntime", "createContainer"])
+def test_failure_at_create_leaves_nothing(runtime, bundle, log, kind):
+    bundle.config["hooks"] = {
+        kind: [hook(log, kind, "echo why it failed >&2; exit 3")],
+        "poststop": [hook(log, "poststop")],
+    }
+    container = runtime.new(bundle)
+    done = container.create()
+    assert done.status == 1 and "hook" in done.err, done
+    assert container.left() == []
+    assert not (log / "order").read_text().startswith("program")
+
+
+def test_failure_at_start(runtime, bundle, log):
+    bundle.config["hooks"] = {"startContainer": [hook(log, "s", "exit 1")]}
+    container = runtime.create(bundle.shell(f"echo program >>{log}/order"))
+    container.call("start")
+    wait_for(lambda: container.state()["status"] == "stopped", "not stopped")
+    assert "program" not in (log / "order").read_text()
+
+
+def test_failure_of_poststop_is_only_logged(runtime, bundle, log):
+    bundle.config["hooks"] = {"poststop": [hook(log, "a", "exit 1"), hook(log, "b")]}
+    runtime.run(bundle)
+    assert (log / "order").read_text().split()[0] == "a"
+
+
+def test_timeout(runtime, bundle, log):
+    bundle.config["hooks"] = {"createRuntime": [hook(log, "slow", "exec sleep 60", timeout=1)]}
+    container = runtime.new(bundle)
+    done = container.create()
+    assert done.status == 1 and "hook" in done.err, done
+    assert container.left() == []
+
+
+def test_environment_of_a_hook_is_its_own(runtime, bundle, log):
+    one = hook(log, "env", f"env >{log}/env")
+    one["env"] = ["PATH=/usr/bin:/bin", "ONLY=this"]
+    bundle.config["hooks"] = {"createRuntime": [one]}
+    runtime.run(bundle).ok()
+    names = {line.partition("=")[0] for line in (log / "env").read_text().splitlines()}
+    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "ONLY"}
+
+
+def test_missing_hook(runtime, bundle):
+    bundle.config["hooks"] = {"createRuntime": [{"path": "/no/such/hook"}]}
+    container = runtime.new(bundle)
+    done = container.create()
+    assert done.status == 1 and "/no/such/hook" in done.err, done
+    assert container.left() == []

@@ -1,0 +1,189 @@
+"""mounts[], devices, masked and read-only paths, propagation, as the program sees them."""
+
+import os
+import stat
+
+import pytest
+
+
+def mountinfo(text):
+    """/proc/self/mountinfo: mount point -> (options, optional fields, type, source, super options)."""
+    table = {}
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        table[fields[4]] = (fields[5].split(","), fields[6:], *right.split())
+    return table
+
+
+def test_bind_of_a_directory(runtime, bundle, tmp_path):
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "in").write_text("from the host\n")
+    bundle.mount("/mnt/here", source, "rbind", "rw")
+    done = runtime.run(bundle.shell("cat /mnt/here/in; echo back >/mnt/here/out")).ok()
+    assert done.out == "from the host\n" and (source / "out").read_text() == "back\n"
+
+
+def test_bind_of_a_file(runtime, bundle, tmp_path):
+    source = tmp_path / "file"
+    source.write_text("content\n")
+    bundle.mount("/etc/one/file", source, "bind", "ro")
+    done = runtime.run(bundle.shell("cat /etc/one/file; echo x >/etc/one/file"))
+    assert done.out == "content\n" and done.status != 0 and "Read-only" in done.err
+
+
+def test_relative_bind_source_is_in_the_bundle(runtime, bundle):
+    (bundle.path / "data").mkdir()
+    (bundle.path / "data" / "f").write_text("rel\n")
+    assert runtime.run(bundle.mount("/mnt", "data", "bind").args("cat", "/mnt/f")).ok().out == "rel\n"
+
+
+@pytest.mark.parametrize("option", ["ro", "nosuid", "nodev", "noexec", "noatime", "nodiratime"])
+def test_bind_flags(runtime, bundle, tmp_path, option):
+    source = tmp_path / "data"
+    source.mkdir()
+    bundle.mount("/mnt", source, "bind", option)
+    seen = mountinfo(runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out)
+    assert option in seen["/mnt"][0]
+
+
+@pytest.mark.parametrize(("option", "field"), [("private", None), ("shared", "shared:"), ("slave", None)])
+def test_bind_propagation(runtime, bundle, tmp_path, option, field):
+    source = tmp_path / "data"
+    source.mkdir()
+    bundle.mount("/mnt", source, "bind", option)
+    optional = mountinfo(runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out)["/mnt"][1]
+    assert bool([f for f in optional if f.startswith("shared:")]) == bool(field)
+
+
+def test_tmpfs(runtime, bundle):
+    # A new directory: runc before 1.2 gives an existing one its old mode back.
+    bundle.mount("/mnt/new", "tmpfs", "size=1m", "mode=700", "nosuid", "noexec", type="tmpfs")
+    done = runtime.run(
+        bundle.shell(
+            "stat -c %a /mnt/new; cat /proc/self/mountinfo; dd if=/dev/zero of=/mnt/new/f bs=1k count=2000"
+        )
+    )
+    mount = mountinfo("\n".join(line for line in done.out.splitlines() if " - " in line))["/mnt/new"]
+    assert done.out.startswith("700\n") and mount[2] == "tmpfs" and "noexec" in mount[0]
+    assert done.status != 0 and "No space left" in done.err
+
+
+def test_tmpcopyup(runtime, bundle):
+    bundle.mount("/etc", "tmpfs", "tmpcopyup", type="tmpfs")
+    done = runtime.run(bundle.shell("head -n1 /etc/passwd; echo x >/etc/new"))
+    assert done.ok().out.startswith("root:") and not (bundle.rootfs / "etc" / "new").exists()
+
+
+def test_what_is_mounted(runtime, bundle, observe):
+    """Mount points, types and flags, one by one, against runc's."""
+    out = runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out
+    rows = []
+    for point, (options, _, kind, *_) in mountinfo(out).items():
+        if not point.startswith("/sys/fs/cgroup/"):
+            rows.append((point, kind, sorted(o for o in options)))
+    assert {"/", "/proc", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/sys"} <= {r[0] for r in rows}
+    observe(sorted(rows))
+
+
+def test_cgroup_mount(runtime, bundle, observe):
+    out = runtime.run(bundle.args("ls", "/sys/fs/cgroup")).ok().out
+    observe(sorted(out.split()))
+
+
+def test_cgroup_mount_is_read_only(runtime, bundle):
+    done = runtime.run(bundle.shell("f=$(find /sys/fs/cgroup -name cgroup.procs | head -n1); echo 1 >$f"))
+    assert done.status != 0 and "Read-only" in done.err, done
+
+
+def test_default_devices(runtime, bundle):
+    names = ["null", "zero", "full", "random", "urandom", "tty"]
+    out = runtime.run(bundle.shell(f"cd /dev; stat -c '%n %F %t:%T %a' {' '.join(names)}")).ok().out
+    wanted = {"null": "1:3", "zero": "1:5", "full": "1:7", "random": "1:8", "urandom": "1:9", "tty": "5:0"}
+    assert out.splitlines() == [f"{n} character special file {wanted[n]} 666" for n in names]
+
+
+def test_links_in_dev(runtime, bundle):
+    out = runtime.run(
+        bundle.shell(
+            "cd /dev; readlink fd stdin stdout stderr ptmx || true; for i in fd stdin ptmx; do readlink $i; done"
+        )
+    )
+    assert out.ok().out.split()[-3:] == ["/proc/self/fd", "/proc/self/fd/0", "pts/ptmx"]
+
+
+def test_devices_work(runtime, bundle):
+    script = (
+        "echo x >/dev/null; head -c 4 /dev/zero | wc -c; head -c 8 /dev/urandom | wc -c; echo x >/dev/full"
+    )
+    done = runtime.run(bundle.shell(script))
+    assert done.out.split() == ["4", "8"] and "No space left" in done.err
+
+
+def test_listed_device(runtime, bundle):
+    bundle.linux["devices"] = [
+        {"path": "/dev/mine", "type": "c", "major": 1, "minor": 3, "fileMode": 0o640, "uid": 5, "gid": 6},
+        {"path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600},
+    ]
+    out = (
+        runtime.run(bundle.shell("stat -c '%F %t:%T %a %u %g' /dev/mine; stat -c %F /dev/sub/pipe")).ok().out
+    )
+    assert out == "character special file 1:3 640 5 6\nfifo\n"
+
+
+def test_masked_paths(runtime, bundle):
+    (bundle.rootfs / "etc" / "secret").write_text("x")
+    (bundle.rootfs / "hidden").mkdir()
+    (bundle.rootfs / "hidden" / "f").write_text("x")
+    bundle.linux["maskedPaths"] += ["/etc/secret", "/hidden", "/not/there"]
+    done = runtime.run(bundle.shell("cat /etc/secret /proc/kcore; ls -A /hidden; echo end")).ok()
+    assert done.out == "end\n"
+
+
+def test_read_only_paths(runtime, bundle):
+    bundle.linux["readonlyPaths"] += ["/etc", "/not/there"]
+    done = runtime.run(
+        bundle.shell("echo x >/etc/new; echo 1 >/proc/sys/kernel/shm_rmid_forced; echo end")
+    ).ok()
+    assert done.out == "end\n" and done.err.count("Read-only file system") == 2
+
+
+def test_destination_behind_a_link_stays_in_the_root(runtime, bundle, tmp_path):
+    """The image cannot send a mount out of its root."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "f").write_text("bound\n")
+    (bundle.rootfs / "link").symlink_to(f"../../../../../..{outside}")
+    done = runtime.run(bundle.mount("/link/here", source, "bind").args("cat", "/link/here/f"))
+    assert done.ok().out == "bound\n"
+    assert not (outside / "here").exists()
+
+
+def test_proc_over_a_link_is_refused(runtime, bundle):
+    (bundle.rootfs / "proc").rmdir()
+    (bundle.rootfs / "proc").symlink_to("etc")
+    done = runtime.run(bundle)
+    assert done.status == 1 and "/proc" in done.err, done
+
+
+@pytest.mark.parametrize("propagation", ["private", "slave", "shared"])
+def test_rootfs_propagation(runtime, bundle, propagation, observe):
+    bundle.linux["rootfsPropagation"] = propagation
+    optional = mountinfo(runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out)["/"][1]
+    observe(sorted(f.partition(":")[0] for f in optional))
+
+
+def test_unknown_mount_type(runtime, bundle):
+    done = runtime.run(bundle.mount("/mnt", "x", type="nosuchfs"))
+    assert done.status == 1 and "no such device" in done.err.lower(), done
+
+
+def test_the_hosts_dev_null_is_as_it_was(runtime, bundle):
+    """Masking binds /dev/null over files: the device of the host keeps its kind and mode."""
+    runtime.run(bundle.shell("chmod 600 /dev/null; rm -f /dev/null")).ok()
+    found = os.stat("/dev/null")
+    assert stat.S_ISCHR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o666
+    assert (os.major(found.st_rdev), os.minor(found.st_rdev)) == (1, 3)

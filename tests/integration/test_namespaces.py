@@ -1,0 +1,122 @@
+"""linux.namespaces: new ones, others by path, and user namespaces."""
+
+import os
+import subprocess
+
+import pytest
+from helpers.runtime import wait_for
+
+KINDS = {"pid": "pid", "network": "net", "ipc": "ipc", "uts": "uts", "mount": "mnt"}
+
+
+def test_new_ones(running):
+    for kind in KINDS.values():
+        assert os.readlink(f"/proc/{running.pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+
+
+@pytest.mark.parametrize("dropped", ["pid", "network", "ipc", "uts"])
+def test_kept_ones(runtime, bundle, dropped):
+    if dropped == "uts":
+        del bundle.config["hostname"]
+    if dropped == "network":
+        # sysfs of the host's network namespace: as containers with host network do.
+        bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["type"] not in ("sysfs", "cgroup")]
+    if dropped == "ipc":
+        bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["type"] != "mqueue"]
+    container = runtime.start(bundle.namespaces(drop=(dropped,)).args("sleep", "1000"))
+    for type, kind in KINDS.items():
+        same = os.readlink(f"/proc/{container.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+        assert same == (type == dropped), type
+
+
+def test_cgroup_namespace(runtime, bundle):
+    bundle.namespaces(add=("cgroup",))
+    container = runtime.start(bundle.shell("cat /proc/self/cgroup; sleep 1000"))
+    assert os.readlink(f"/proc/{container.pid}/ns/cgroup") != os.readlink("/proc/self/ns/cgroup")
+    wait_for(lambda: container.out(), "no output")
+    mine = [line for line in container.out().splitlines() if ":memory:" in line or line.startswith("0::")]
+    assert mine and all(line.endswith(":/") or line.startswith("0::") for line in mine), container.out()
+
+
+@pytest.mark.parametrize("type", ["network", "ipc", "uts", "pid"])
+def test_by_path(runtime, bundle, type):
+    holder = subprocess.Popen(["unshare", "--net", "--ipc", "--uts", "--pid", "--fork", "sleep", "1000"])
+    try:
+        child = wait_for(
+            lambda: open(f"/proc/{holder.pid}/task/{holder.pid}/children").read().split(),
+            "unshare has no child",
+        )[0]
+        path = f"/proc/{child}/ns/{KINDS[type]}"
+        wait_for(lambda: os.readlink(path) != os.readlink(f"/proc/self/ns/{KINDS[type]}"), "no new namespace")
+        if type == "uts":
+            del bundle.config["hostname"]
+        container = runtime.start(bundle.namespace_path(type, path).args("sleep", "1000"))
+        assert os.readlink(f"/proc/{container.pid}/ns/{KINDS[type]}") == os.readlink(path)
+        container.call("delete", "--force").ok()
+        # A pid namespace ends only when all its processes have been waited for, and this one is our child.
+        container.wait()
+    finally:
+        subprocess.run(["kill", "-KILL", str(child)], check=False)
+        holder.wait()
+
+
+def test_path_that_is_not_a_namespace(runtime, bundle):
+    done = runtime.run(bundle.namespace_path("network", "/etc/passwd"))
+    assert done.status == 1 and done.err
+
+
+def test_loopback_is_up(runtime, bundle):
+    out = runtime.run(bundle.args("ip", "addr")).ok().out
+    assert "LOOPBACK,UP" in out and "inet 127.0.0.1/8" in out
+    assert runtime.run(bundle.args("ping", "-c", "1", "127.0.0.1")).status in (0, 1)
+
+
+def test_only_loopback(runtime, bundle):
+    assert [
+        line.split(":")[0].strip()
+        for line in runtime.run(bundle.args("cat", "/proc/net/dev")).ok().out.splitlines()[2:]
+    ] == ["lo"]
+
+
+MAPS = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+
+
+@pytest.fixture
+def user_bundle(bundle):
+    bundle.namespaces(add=("user",))
+    bundle.linux["uidMappings"] = MAPS
+    bundle.linux["gidMappings"] = MAPS
+    subprocess.run(["chown", "-hR", "100000:100000", str(bundle.rootfs)], check=True)
+    # The path down to the root must be searchable for the mapped root.
+    path = bundle.path
+    while path != path.parent:
+        if path.stat().st_mode & 0o001 == 0:
+            path.chmod(path.stat().st_mode | 0o011)
+        path = path.parent
+    return bundle
+
+
+def test_user_namespace(runtime, user_bundle):
+    container = runtime.start(
+        user_bundle.shell("id -u; cat /proc/self/uid_map; touch /made; echo end; sleep 1000")
+    )
+    wait_for(lambda: "end" in container.out(), "no output")
+    assert container.out().split()[:4] == ["0", "0", "100000", "65536"]
+    assert os.stat(user_bundle.rootfs / "made").st_uid == 100000
+    assert os.stat(f"/proc/{container.pid}").st_uid in (0, 100000)
+    assert os.readlink(f"/proc/{container.pid}/ns/user") != os.readlink("/proc/self/ns/user")
+
+
+def test_user_namespace_with_another_user(runtime, user_bundle):
+    user_bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    assert runtime.run(user_bundle.shell("id -u; id -g")).ok().out == "1000\n1000\n"
+
+
+def test_exec_in_a_user_namespace(runtime, user_bundle):
+    container = runtime.start(user_bundle.args("sleep", "1000"))
+    assert container.exec("sh", "-c", "id -u; cat /proc/self/uid_map").ok().out.split() == [
+        "0",
+        "0",
+        "100000",
+        "65536",
+    ]

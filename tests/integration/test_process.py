@@ -1,0 +1,165 @@
+"""process.*: what the program finds of its user, capabilities, limits and descriptors."""
+
+import pytest
+from helpers.bundle import CAPABILITIES
+
+
+def status(text):
+    """/proc/self/status as a dictionary."""
+    return {k: v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+
+
+def test_user_groups_and_umask(runtime, bundle):
+    bundle.process["user"] = {"uid": 1000, "gid": 1001, "additionalGids": [5, 1002], "umask": 0o27}
+    done = runtime.run(bundle.shell("id -u; id -g; id -G; umask; cat /proc/self/status")).ok()
+    lines = done.out.splitlines()
+    assert lines[:2] == ["1000", "1001"] and sorted(lines[2].split()) == ["1001", "1002", "5"]
+    assert lines[3] == "0027"
+    assert status(done.out)["Uid"].split() == ["1000"] * 4 and status(done.out)["Gid"].split() == ["1001"] * 4
+
+
+CAP_BITS = {
+    "CAP_CHOWN": 0,
+    "CAP_KILL": 5,
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_AUDIT_WRITE": 29,
+    "CAP_SYS_ADMIN": 21,
+}
+
+
+def mask(*names):
+    return f"{sum(1 << CAP_BITS[n] for n in names):016x}"
+
+
+def test_capabilities_of_root(runtime, bundle):
+    seen = status(runtime.run(bundle.args("cat", "/proc/self/status")).ok().out)
+    assert seen["CapBnd"] == seen["CapPrm"] == seen["CapEff"] == mask(*CAPABILITIES)
+
+
+def test_five_capability_sets(runtime, bundle):
+    bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    bundle.process["capabilities"] = {
+        "bounding": ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE"],
+        "permitted": ["CAP_CHOWN", "CAP_KILL"],
+        "effective": ["CAP_KILL"],
+        "inheritable": ["CAP_KILL"],
+        "ambient": ["CAP_KILL"],
+    }
+    seen = status(runtime.run(bundle.args("cat", "/proc/self/status")).ok().out)
+    assert seen["CapBnd"] == mask("CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE")
+    # After execve without root: only what is ambient.
+    assert seen["CapPrm"] == seen["CapEff"] == seen["CapAmb"] == seen["CapInh"] == mask("CAP_KILL")
+
+
+def test_no_capabilities(runtime, bundle):
+    bundle.process["capabilities"] = {}
+    seen = status(runtime.run(bundle.args("cat", "/proc/self/status")).ok().out)
+    assert seen["CapBnd"] == seen["CapEff"] == mask()
+    bundle.shell("chown 1:1 /etc/passwd")
+    assert runtime.run(bundle).status != 0
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_no_new_privileges(runtime, bundle, value):
+    bundle.process["noNewPrivileges"] = value
+    seen = status(runtime.run(bundle.args("cat", "/proc/self/status")).ok().out)
+    assert seen["NoNewPrivs"] == str(int(value))
+
+
+def test_rlimits(runtime, bundle):
+    bundle.process["rlimits"] = [
+        {"type": "RLIMIT_NOFILE", "soft": 100, "hard": 200},
+        {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+        {"type": "RLIMIT_STACK", "soft": 4 << 20, "hard": 16 << 20},
+        {"type": "RLIMIT_FSIZE", "soft": 4096, "hard": 8192},
+    ]
+    done = runtime.run(bundle.shell("cat /proc/self/limits; ulimit -n; ulimit -Hn; ulimit -s")).ok()
+    lines = {line[:26].strip(): line[26:].split()[:2] for line in done.out.splitlines() if line[:3] == "Max"}
+    assert lines["Max open files"] == ["100", "200"] and lines["Max core file size"] == ["0", "0"]
+    assert lines["Max stack size"] == [str(4 << 20), str(16 << 20)] and lines["Max file size"] == [
+        "4096",
+        "8192",
+    ]
+    assert done.out.splitlines()[-3:] == ["100", "200", "4096"]
+
+
+def test_unknown_rlimit(runtime, bundle):
+    bundle.process["rlimits"] = [{"type": "RLIMIT_NOSUCH", "soft": 1, "hard": 1}]
+    done = runtime.run(bundle)
+    assert done.status == 1 and "RLIMIT_NOSUCH" in done.err, done
+
+
+@pytest.mark.parametrize("value", [0, 100, 1000])
+def test_oom_score_adj(runtime, bundle, value):
+    bundle.process["oomScoreAdj"] = value
+    assert runtime.run(bundle.args("cat", "/proc/self/oom_score_adj")).ok().out == f"{value}\n"
+
+
+def test_descriptors_are_the_three(runtime, bundle):
+    out = runtime.run(bundle.args("ls", "/proc/self/fd")).ok().out
+    # The fourth is ls's own.
+    assert out.split() == ["0", "1", "2", "3"]
+
+
+def test_preserved_descriptors(runtime, bundle):
+    """--preserve-fds N: N descriptors after the three, no more."""
+    import os
+    import subprocess
+
+    ends = os.pipe()
+    argv = [str(runtime.path), "--root", str(runtime.root), "run", "--preserve-fds", "1"]
+    container = runtime.new(bundle.shell("echo into pipe >&3; ls /proc/self/fd"))
+    argv += ["--bundle", str(bundle.write()), container.id]
+    os.dup2(ends[1], 3) if ends[1] != 3 else None
+    code = (
+        "import os, sys; os.dup2(int(sys.argv[1]), 3, inheritable=True); os.set_inheritable(3, True);"
+        " os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", code, str(ends[1]), *argv],
+        pass_fds=(ends[1],),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=runtime.environment,
+    )
+    os.close(ends[1])
+    assert done.returncode == 0, done
+    assert os.read(ends[0], 100) == b"into pipe\n"
+    assert done.stdout.split()[:4] == [b"0", b"1", b"2", b"3"]
+    os.close(ends[0])
+
+
+def test_hostname_and_domainname(runtime, bundle):
+    bundle.config["hostname"] = "some-host"
+    assert (
+        runtime.run(bundle.shell("hostname; cat /proc/sys/kernel/hostname")).ok().out
+        == "some-host\nsome-host\n"
+    )
+
+
+def test_sysctl(runtime, bundle):
+    bundle.linux["sysctl"] = {"net.ipv4.ip_forward": "1", "kernel.shm_rmid_forced": "1"}
+    done = runtime.run(
+        bundle.args("cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/shm_rmid_forced")
+    )
+    assert done.ok().out == "1\n1\n"
+
+
+def test_sysctl_outside_the_namespaces_is_refused(runtime, bundle):
+    bundle.linux["sysctl"] = {"vm.overcommit_memory": "1"}
+    done = runtime.run(bundle)
+    assert done.status == 1 and "vm.overcommit_memory" in done.err, done
+
+
+def test_proc_shows_the_program(runtime, bundle):
+    """Not what runs it."""
+    done = runtime.run(
+        bundle.shell("cat /proc/$$/comm; tr '\\0' ' ' </proc/$$/cmdline; echo; readlink /proc/$$/exe")
+    ).ok()
+    lines = done.out.splitlines()
+    assert lines[0] == "sh" and lines[1].startswith("/bin/sh -c cat ") and lines[2] == "/bin/busybox"
+
+
+def test_ps_inside_shows_the_programs(runtime, bundle):
+    out = runtime.run(bundle.shell("sleep 1000 & ps -o pid,args")).ok().out
+    assert "sleep 1000" in out and "krun" not in out.replace("krun-test", "") and "monitor" not in out, out

@@ -1,0 +1,188 @@
+"""process.terminal: the console socket, run on a terminal, exec -t."""
+
+import array
+import os
+import pty
+import select
+import socket
+import subprocess
+import time
+
+import pytest
+
+
+class Console:
+    """The socket that an engine listens on; receives the terminal's master."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(1)
+        self.listener.settimeout(20)
+        self.master = -1
+
+    def accept(self):
+        connection, _ = self.listener.accept()
+        fds = array.array("i")
+        _, ancillary, _, _ = connection.recvmsg(4096, socket.CMSG_LEN(fds.itemsize))
+        for _, _, data in ancillary:
+            fds.frombytes(data[: fds.itemsize])
+        self.master = fds[0]
+        connection.close()
+
+    def close(self):
+        self.listener.close()
+        if self.master >= 0:
+            os.close(self.master)
+
+
+def read_until(fd, words, seconds=20):
+    """Read a terminal until `words` came, or its other side was closed."""
+    data, end = b"", time.monotonic() + seconds
+    while words not in data and time.monotonic() < end:
+        if select.select([fd], [], [], 0.1)[0]:
+            try:
+                piece = os.read(fd, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            data += piece
+    assert words in data, data
+    return data
+
+
+@pytest.fixture
+def console(tmp_path):
+    # A socket's path has at most 107 bytes.
+    path = f"/tmp/kt-{os.getpid()}-{time.monotonic_ns()}.sock"
+    console = Console(path)
+    yield console
+    console.close()
+    os.unlink(path)
+
+
+def test_console_socket(runtime, bundle, console):
+    bundle.process["terminal"] = True
+    container = runtime.create(
+        bundle.shell("tty; echo type:; read a; echo got $a; exit 6"), "--console-socket", console.path
+    )
+    console.accept()
+    container.call("start").ok()
+    seen = read_until(console.master, b"type:")
+    assert b"/dev/pts/0" in seen or b"/dev/console" in seen
+    os.write(console.master, b"words\n")
+    read_until(console.master, b"got words")
+    assert container.wait() == 6
+
+
+def test_console_is_the_controlling_terminal(runtime, bundle, console):
+    bundle.process["terminal"] = True
+    script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.05; done"
+    container = runtime.create(bundle.shell(script), "--console-socket", console.path)
+    console.accept()
+    container.call("start").ok()
+    read_until(console.master, b"ready")
+    os.write(console.master, b"\x03")
+    read_until(console.master, b"interrupted")
+    assert container.wait() == 4
+
+
+def test_console_size(runtime, bundle, console):
+    bundle.process["terminal"] = True
+    bundle.process["consoleSize"] = {"height": 33, "width": 99}
+    container = runtime.create(bundle.args("stty", "size"), "--console-socket", console.path)
+    console.accept()
+    container.call("start").ok()
+    read_until(console.master, b"33 99")
+    container.wait()
+
+
+def test_dev_console(runtime, bundle, console):
+    bundle.process["terminal"] = True
+    container = runtime.create(
+        bundle.shell("echo hi >/dev/console; test -c /dev/console && echo yes"),
+        "--console-socket",
+        console.path,
+    )
+    console.accept()
+    container.call("start").ok()
+    read_until(console.master, b"yes")
+    container.wait()
+
+
+def test_terminal_needs_a_console_socket(runtime, bundle):
+    bundle.process["terminal"] = True
+    done = runtime.new(bundle).create()
+    assert done.status == 1 and "console" in done.err, done
+
+
+def test_console_socket_needs_a_terminal(runtime, bundle, console):
+    done = runtime.new(bundle).create("--console-socket", console.path)
+    assert done.status == 1 and "console" in done.err, done
+
+
+def spawn_on_terminal(argv, environment):
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        argv, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+    )
+    os.close(slave)
+    return process, master
+
+
+def test_run_on_a_terminal(runtime, bundle):
+    bundle.process["terminal"] = True
+    container = runtime.new(bundle.shell("test -t 0 && test -t 1 && echo both; read a; echo got $a; exit 5"))
+    argv = [
+        str(runtime.path),
+        "--root",
+        str(runtime.root),
+        "run",
+        "--bundle",
+        str(bundle.write()),
+        container.id,
+    ]
+    process, master = spawn_on_terminal(argv, runtime.environment)
+    read_until(master, b"both")
+    os.write(master, b"line\n")
+    read_until(master, b"got line")
+    assert process.wait(20) == 5
+    os.close(master)
+
+
+def test_exec_on_a_terminal(running):
+    runtime = running.runtime
+    argv = [
+        str(runtime.path),
+        "--root",
+        str(runtime.root),
+        "exec",
+        "--tty",
+        running.id,
+        "sh",
+        "-c",
+        "tty; exit 3",
+    ]
+    process, master = spawn_on_terminal(argv, runtime.environment)
+    read_until(master, b"/dev/pts/")
+    assert process.wait(20) == 3
+    os.close(master)
+
+
+def test_exec_with_a_console_socket(running, console):
+    options = (
+        "--tty",
+        "--detach",
+        "--console-socket",
+        console.path,
+        "--pid-file",
+        str(running.runtime.work / "p"),
+    )
+    running.exec("sh", "-c", "read a; echo got $a; exit 2", options=options).ok()
+    console.accept()
+    os.write(console.master, b"abc\n")
+    read_until(console.master, b"got abc")
+    _, status = os.waitpid(int((running.runtime.work / "p").read_text()), 0)
+    assert os.waitstatus_to_exitcode(status) == 2
