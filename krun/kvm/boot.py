@@ -1,0 +1,154 @@
+"""The boot block (native/abi/boot.h), the monitor's executable by descriptor, /dev/kvm.
+
+The one user of krun's C monitor on the Python side: `open_kvm` and `open_monitor` run in the parent, `Block` and
+`start_monitor` in the child.
+"""
+
+import os
+
+from krun.errors import KrunError, SysError
+from krun.sysio import (
+    AT_FDCWD,
+    EACCES,
+    ENOENT,
+    EPERM,
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    OPEN_TREE_CLONE,
+    execveat,
+    keep_over_exec,
+    memfd,
+    mount_setattr,
+    open_tree,
+    sealed_copy,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAGIC = 0x544F4F424E55524B
+VERSION = 1
+ENV = b"KRUN_BOOT="
+
+# enum kr_boot_tag; tests/unit/test_boot.py compares them with boot.h.
+EXE_PATH = 1
+STATE_JSON = 2
+SECCOMP = 3
+HOOK = 4
+FD_KVM = 16
+FD_EXE = 17
+FD_PROC = 18
+FD_SYNC = 19
+FD_START = 20
+FD_RESULT = 21
+FD_TARGET = 22
+FD_LOG = 23
+FLAGS = 32
+RLIMIT_STACK = 33
+T0 = 34
+
+FLAG_TRACE = 1
+FLAG_COUNT = 2
+FLAG_FIRST = 4
+
+MONITOR_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/native/krun-monitor"
+KVM_PATH = "/dev/kvm"
+
+
+class Block:
+    """A boot block under construction."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 16
+
+    def add(self, tag: int, data: bytes) -> None:
+        """Appends a record of bytes."""
+        padding = -len(data) % 8
+        part = tag.to_bytes(2, "little") + b"\0\0" + len(data).to_bytes(4, "little") + data + bytes(padding)
+        self._parts.append(part)
+        self._size += len(part)
+
+    def fd(self, tag: int, number: int) -> None:
+        """Appends a descriptor and lets it live through the exec; a negative one is left out."""
+        if number >= 0:
+            keep_over_exec(number)
+            self.add(tag, number.to_bytes(4, "little"))
+
+    def number(self, tag: int, value: int) -> None:
+        """Appends a 64-bit number."""
+        self.add(tag, value.to_bytes(8, "little"))
+
+    def hook(
+        self, path: str, args: "Sequence[str]", env: "Sequence[str] | None", timeout: "int | None"
+    ) -> None:
+        """Appends a startContainer hook; without `env` it inherits the payload's environment."""
+        head = b""
+        for value in (timeout or 0, len(args), len(env or ()), 0 if env is None else 1):
+            head += value.to_bytes(4, "little")
+        words = [path, *args, *(env or ())]
+        self.add(HOOK, head + b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words))
+
+    def done(self) -> bytes:
+        """Returns the finished block."""
+        end = bytes(8)
+        size = self._size + len(end)
+        head = MAGIC.to_bytes(8, "little") + VERSION.to_bytes(4, "little") + size.to_bytes(4, "little")
+        return b"".join((head, *self._parts, end))
+
+
+def open_kvm() -> int:
+    """Opens /dev/kvm, before anything is made: the container's device rules would forbid it later.
+
+    Returns the descriptor. Raises KrunError with cause and remedy.
+    """
+    try:
+        return os.open(KVM_PATH, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as e:
+        number = e.errno or 0
+    if number == ENOENT:
+        remedy = "load kvm_intel or kvm_amd, or enable virtualization in the firmware"
+        raise KrunError(f"no KVM on this host: {KVM_PATH} does not exist; {remedy}")
+    if number in (EACCES, EPERM):
+        remedy = "be root, or join the group that owns it (usually kvm); check the cgroup's device rules"
+        raise SysError("open", KVM_PATH, number, remedy)
+    raise SysError("open", KVM_PATH, number, "is a KVM module loaded?")
+
+
+def open_monitor() -> int:
+    """Opens the monitor for execution so that nobody can write to it through /proc (CVE-2019-5736).
+
+    A read-only clone of the file's mount shares the page cache among all containers; where it cannot be made (no
+    CAP_SYS_ADMIN over this mount namespace), a sealed copy in memory. Returns the descriptor. Raises KrunError.
+    """
+    try:
+        fd = open_tree(AT_FDCWD, MONITOR_PATH, OPEN_TREE_CLONE)
+        mount_setattr(fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, name=MONITOR_PATH)
+        return fd
+    except SysError as e:
+        if e.errno == ENOENT:
+            raise KrunError(
+                f"the monitor {MONITOR_PATH} does not exist; build it with python3 -m krun.native.build_native"
+            ) from None
+    try:
+        source = os.open(MONITOR_PATH, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open monitor", MONITOR_PATH, e.errno or 0) from None
+    fd = sealed_copy(source, "krun-monitor")
+    os.close(source)
+    return fd
+
+
+def start_monitor(exe: int, block: bytes, argv: "list[bytes]", env: "list[bytes]") -> None:
+    """Becomes the monitor: boot block into a memfd, its number as last entry of the environment, execveat(2).
+
+    Returns only by raising SysError.
+    """
+    boot = memfd("krun-boot", block, False)
+    keep_over_exec(boot)
+    number = execveat(exe, argv, [*env, ENV + str(boot).encode()])
+    raise SysError("exec", "krun-monitor", number)

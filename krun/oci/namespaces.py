@@ -1,0 +1,154 @@
+"""Namespaces: clone flags, namespaces to join by path, names of the uts namespace (namespaces(7))."""
+
+import os
+
+from krun.errors import KrunError, SysError
+from krun.oci.steps import Context, Step
+from krun.sysio import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWTIME,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+    check,
+    enc,
+    lib,
+    setns,
+    unshare,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.spec import IdMap
+
+FLAGS = {
+    "user": CLONE_NEWUSER,
+    "cgroup": CLONE_NEWCGROUP,
+    "ipc": CLONE_NEWIPC,
+    "uts": CLONE_NEWUTS,
+    "network": CLONE_NEWNET,
+    "pid": CLONE_NEWPID,
+    "mount": CLONE_NEWNS,
+    "time": CLONE_NEWTIME,
+}
+# Names in /proc/PID/ns (pid and time: what children get).
+FILES = {
+    "user": "user", "cgroup": "cgroup", "ipc": "ipc", "uts": "uts", "network": "net", "pid": "pid", "mount": "mnt",
+    "time": "time",
+}  # fmt: skip
+# Joined in this order: the user namespace gives the rights over those it owns; the mount namespace goes last, because
+# it takes the host's paths away.
+JOIN_ORDER = ("user", "cgroup", "ipc", "uts", "network", "pid", "time", "mount")
+
+
+def new_flags(namespaces: "dict[str, str]") -> int:
+    """Returns the clone flags for the new namespaces of a configuration."""
+    flags = 0
+    for kind, path in namespaces.items():
+        if not path:
+            flags |= FLAGS[kind]
+    return flags
+
+
+def open_paths(namespaces: "dict[str, str]") -> "dict[str, int]":
+    """Opens the namespaces to join. Returns type to descriptor, in JOIN_ORDER.
+
+    Raises SysError if a path cannot be opened, KrunError if it is no namespace or of another type (config-linux.md,
+    "Namespaces": the runtime must generate an error).
+    """
+    found: dict[str, int] = {}
+    for kind in JOIN_ORDER:
+        path = namespaces.get(kind)
+        if not path:
+            continue
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as e:
+            raise SysError(f"lstat {kind} namespace", path, e.errno or 0) from None
+        have = lib.kr_nstype(fd)
+        if have != FLAGS[kind]:
+            os.close(fd)
+            raise KrunError(f"join {kind} namespace {path}: it is not of that type")
+        found[kind] = fd
+    return found
+
+
+class Join(Step):
+    """setns(2) into one namespace by its descriptor."""
+
+    __slots__ = ("kind", "fd", "path")
+
+    def __init__(self, kind: str, fd: int, path: str) -> None:
+        self.kind = kind
+        self.fd = fd
+        self.path = path
+
+    def describe(self) -> str:
+        return f"join {self.kind} namespace {self.path}"
+
+    def execute(self, ctx: Context) -> None:
+        setns(self.fd, FLAGS[self.kind], f"{self.kind} namespace {self.path}")
+
+
+class UnshareCgroup(Step):
+    """A new cgroup namespace, after the parent has moved us: its root is the cgroup we are in (cgroup_namespaces(7))."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "new cgroup namespace"
+
+    def execute(self, ctx: Context) -> None:
+        unshare(CLONE_NEWCGROUP, "cgroup namespace")
+
+
+class SetHostname(Step):
+    """hostname."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def describe(self) -> str:
+        return f"hostname {self.name}"
+
+    def execute(self, ctx: Context) -> None:
+        name = enc(self.name)
+        check(lib.kr_sethostname(name, len(name)), "sethostname", self.name)
+
+
+class SetDomainname(Step):
+    """domainname."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def describe(self) -> str:
+        return f"domainname {self.name}"
+
+    def execute(self, ctx: Context) -> None:
+        name = enc(self.name)
+        check(lib.kr_setdomainname(name, len(name)), "setdomainname", self.name)
+
+
+class LoopbackUp(Step):
+    """Sets lo up in a new network namespace, which runc's callers count on."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "loopback up"
+
+    def execute(self, ctx: Context) -> None:
+        check(lib.kr_loopback_up(), "set up", "lo")
+
+
+def map_text(lines: "list[IdMap]") -> str:
+    """Returns the content of uid_map or gid_map (user_namespaces(7))."""
+    return "".join(f"{line.container} {line.host} {line.size}\n" for line in lines)

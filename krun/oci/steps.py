@@ -1,0 +1,165 @@
+"""What a plan is made of: steps that can be printed and executed; the child's context; safe paths below the root.
+
+A destination is resolved once, below the container's root, by openat2(2) with RESOLVE_IN_ROOT and
+RESOLVE_NO_MAGICLINKS; from there on the descriptor is the place, and no name is followed again (CVE-2019-18837,
+CVE-2021-30465, CVE-2024-45310: a destination that changed between check and mount).
+"""
+
+import os
+from posixpath import normpath
+from stat import S_ISDIR, S_ISLNK
+
+from krun.errors import KrunError, SysError
+from krun.sysio import EEXIST, ENOENT, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2, try_openat2
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.spec import Process, Spec
+
+IN_ROOT = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
+PATH = os.O_PATH | os.O_CLOEXEC
+
+
+class Context:
+    """What the child carries from step to step; descriptors are -1 until their step has opened them.
+
+    spec, process, id: what is to be made. root: root of the container's tree. proc: detached procfs of the
+    container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
+    gets the pty's master. kvm, exe, start, result, log: for the boot block. sources: descriptors of mount sources that
+    the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
+    hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
+    RLIMIT_STACK to restore, or None. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    """
+
+    __slots__ = (
+        "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log",
+        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace", "slave",
+        "parent_sync", "hooks_wanted", "run_hooks", "groups_denied", "cgroup_fd", "in_userns",
+    )  # fmt: skip
+
+    def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
+        self.spec = spec
+        self.process = process
+        self.id = id
+        self.root = self.proc = self.null = self.sync = self.console = -1
+        self.kvm = self.exe = self.start = self.result = self.log = self.slave = self.parent_sync = -1
+        self.cgroup_fd = -1
+        self.sources: dict[int, int] = {}
+        self.keep: list[int] = []
+        self.hook_state: dict[str, object] = {}
+        self.env: list[bytes] = []
+        self.argv: list[bytes] = []
+        self.target = ""
+        self.stack_limit: int | None = None
+        self.t0 = 0
+        self.seccomp = b""
+        self.trace = 0
+        self.hooks_wanted = False
+        self.groups_denied = False
+        self.in_userns = False
+
+
+class Step:
+    """One thing to do. Subclasses have __slots__, a one-line describe() without any system call, and execute()."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """Returns one line for --dry-run and for messages."""
+        raise NotImplementedError
+
+    def execute(self, ctx: Context) -> None:
+        """Does it. Raises SysError or KrunError."""
+        raise NotImplementedError
+
+
+def clean(path: str) -> str:
+    """Returns a container path as absolute, without `.`, `..` and doubled slashes."""
+    return normpath("/" + path.lstrip("/"))
+
+
+def open_in_root(root: int, path: str, flags: int = PATH) -> int:
+    """Opens an existing path below `root`; symlinks stay inside. Raises SysError."""
+    return openat2(root, clean(path), flags, IN_ROOT)
+
+
+def find_in_root(root: int, path: str, flags: int = PATH) -> int:
+    """As open_in_root, but returns the negative errno if it fails."""
+    return try_openat2(root, clean(path), flags, IN_ROOT)
+
+
+def make_dir(root: int, path: str, mode: int = 0o755) -> int:
+    """Opens a directory below `root`, made with its parents where it is missing. Returns an O_PATH descriptor.
+
+    Raises SysError; KrunError for a dangling symlink, which following or replacing could take elsewhere.
+    """
+    path = clean(path)
+    fd = try_openat2(root, path, PATH | os.O_DIRECTORY, IN_ROOT)
+    if fd != -ENOENT:
+        if fd < 0:
+            raise SysError("open directory", path, -fd)
+        return fd
+    parts = path.strip("/").split("/")
+    done = len(parts) - 1
+    while True:
+        current = try_openat2(root, "/" + "/".join(parts[:done]), PATH | os.O_DIRECTORY, IN_ROOT)
+        if current >= 0:
+            break
+        if current != -ENOENT or done == 0:
+            raise SysError("open directory", "/" + "/".join(parts[:done]), -current)
+        done -= 1
+    for index in range(done, len(parts)):
+        name = parts[index]
+        try:
+            _mkdir(current, name, mode)
+            below = os.open(name, PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=current)
+        except OSError as e:
+            raise SysError("make directory", "/" + "/".join(parts[: index + 1]), e.errno or 0) from None
+        finally:
+            os.close(current)
+        current = below
+    return current
+
+
+def _mkdir(dirfd: int, name: str, mode: int) -> None:
+    try:
+        os.mkdir(name, mode, dir_fd=dirfd)
+    except OSError as e:
+        if e.errno != EEXIST:
+            raise
+
+
+def make_file(root: int, path: str) -> int:
+    """Opens a file below `root`, made empty with its parents where it is missing. Returns an O_PATH descriptor."""
+    path = clean(path)
+    fd = try_openat2(root, path, PATH, IN_ROOT)
+    if fd != -ENOENT:
+        if fd < 0:
+            raise SysError("open", path, -fd)
+        return fd
+    folder, _, name = path.rpartition("/")
+    parent = make_dir(root, folder or "/")
+    try:
+        made = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC, 0o755, dir_fd=parent)
+        os.close(made)
+        return os.open(name, PATH | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as e:
+        raise SysError("make file", path, e.errno or 0) from None
+    finally:
+        os.close(parent)
+
+
+def is_dir(fd: int) -> bool:
+    """Tells whether a descriptor (O_PATH too) is a directory's."""
+    return S_ISDIR(os.fstat(fd).st_mode)
+
+
+def refuse_symlink(root: int, path: str, what: str) -> None:
+    """Raises KrunError if the image has a symlink at `path` (CVE-2019-19921, CVE-2023-27561: /proc, /sys)."""
+    fd = try_openat2(root, clean(path), PATH | os.O_NOFOLLOW, IN_ROOT)
+    if fd < 0:
+        return
+    mode = os.fstat(fd).st_mode
+    os.close(fd)
+    if S_ISLNK(mode):
+        raise KrunError(f'{what} must be mounted on ordinary directory: "{path}" is a symbolic link')
