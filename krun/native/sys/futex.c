@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Futexes and robust lists. No state of its own, no locks.
+ *
+ * A guest word is a host word at the same address, so all operations are the kernel's. What is dangerous is the robust list: when a
+ * thread ends, the kernel walks a list that the payload can change at any moment, and marks any word of the process that holds the
+ * thread's tid, the monitor's words included. So the kernel's walk is allowed only where the whole address space dies with the thread (death
+ * by signal, exit of the group): a thread that merely exits unregisters its list and lets kr_robust_exit walk it, with checks. A vfork child
+ * never registers (its death must not touch the parent), so it has no robust futexes.
+ */
+#include "robust.h"
+#include "table.h"
+#include <linux/futex.h>
+
+#define NR_FUTEX_WAITV 449
+#define NR_FUTEX_REQUEUE 456
+
+long sys_futex(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    u64 word = kr_guest_ptr(a[0], 4), word2 = a[4], arg = a[3];
+    switch ((u32)a[1] & (u32)FUTEX_CMD_MASK) {
+    case FUTEX_WAIT:
+    case FUTEX_WAIT_BITSET:
+    case FUTEX_LOCK_PI:
+    case 13: /* FUTEX_LOCK_PI2 */
+    case FUTEX_WAIT_REQUEUE_PI:
+        if (arg)
+            arg = kr_guest_ptr(arg, 16); /* a timeout; elsewhere a count */
+        break;
+    default:
+        arg = (u32)arg;
+        break;
+    }
+    return kr_call_intr(__NR_futex, word, a[1], a[2], arg, word2 ? kr_guest_ptr(word2, 4) : 0, a[5]);
+}
+
+struct waiter {
+    u64 val, uaddr;
+    u32 flags, reserved;
+};
+
+static void check_waiters(struct waiter *w, u32 n)
+{
+    for (u32 i = 0; i < n; i++)
+        w[i].uaddr = kr_guest_ptr(w[i].uaddr, 8);
+}
+
+long sys_futex_waitv(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    struct waiter w[FUTEX_WAITV_MAX];
+    u32 n = (u32)a[1];
+    u64 arg = (u64)w;
+    if (!n || n > FUTEX_WAITV_MAX || kr_copy_in(w, a[0], n * sizeof *w) < 0)
+        arg = KR_BAD_PTR;
+    else
+        check_waiters(w, n);
+    return kr_call_intr(NR_FUTEX_WAITV, arg, a[1], a[2], a[3], a[4], 0);
+}
+
+long sys_futex_requeue(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    struct waiter w[2];
+    if (kr_copy_in(w, a[0], sizeof w) < 0)
+        return kr_call_intr(NR_FUTEX_REQUEUE, a[0] ? KR_BAD_PTR : 0, a[1], a[2], a[3], 0, 0);
+    check_waiters(w, 2);
+    return kr_call_intr(NR_FUTEX_REQUEUE, (u64)w, a[1], a[2], a[3], 0, 0);
+}
+
+/* ---- robust lists ---- */
+
+struct head {
+    u64 next;
+    s64 offset;
+    u64 pending;
+};
+
+#define LIST_LIMIT 2048 /* ROBUST_LIST_LIMIT in the kernel */
+
+long sys_set_robust_list(struct kr_task *t, const u64 a[6])
+{
+    if (a[1] != sizeof(struct head))
+        return -EINVAL;
+    return t->is_vfork ? 0 : kr_forward(__NR_set_robust_list, a);
+}
+
+/* Marks one word as its owner's death leaves it, and wakes a waiter (handle_futex_death() in the kernel). 0, or -EFAULT: stop. */
+static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending)
+{
+    u64 addr = entry + (u64)offset;
+    if ((addr & 3) || !kr_span_ok(addr, 4))
+        return -EFAULT;
+    u32 seen = 0;
+    if (kr_copy_in(&seen, addr, 4) < 0)
+        return -EFAULT;
+    if (pending && !pi && !seen) { /* unlocked, died before the wake */
+        kr_sys3(__NR_futex, addr, FUTEX_WAKE, 1);
+        return 0;
+    }
+    for (;;) {
+        if ((seen & FUTEX_TID_MASK) != tid)
+            return 0;
+        u32 want = (seen & FUTEX_WAITERS) | FUTEX_OWNER_DIED, now;
+        if (kr_cas32_raw((u32 *)addr, seen, want, &now) < 0)
+            return -EFAULT;
+        if (now == seen)
+            break;
+        seen = now;
+    }
+    if (!pi && (seen & FUTEX_WAITERS))
+        kr_sys3(__NR_futex, addr, FUTEX_WAKE, 1);
+    return 0;
+}
+
+void kr_robust_exit(struct kr_task *t)
+{
+    u64 list = 0, size;
+    if (t->is_vfork || kr_sys3(__NR_get_robust_list, 0, &list, &size) < 0 || !list)
+        return;
+    kr_sys2(__NR_set_robust_list, 0, sizeof(struct head));
+    struct head h;
+    if (kr_copy_in(&h, list, sizeof h) < 0)
+        return;
+    u64 entry = h.next & ~1ULL, pending = h.pending & ~1ULL;
+    int pi = h.next & 1;
+    for (u32 n = 0; entry != list && n < LIST_LIMIT; n++) {
+        u64 next;
+        long more = kr_copy_in(&next, entry, 8); /* before the entry may be unlocked and reused */
+        if (entry != pending && owner_died(t->tid, entry, h.offset, pi, 0) < 0)
+            return;
+        if (more < 0)
+            return;
+        entry = next & ~1ULL;
+        pi = next & 1;
+    }
+    if (pending)
+        owner_died(t->tid, pending, h.offset, h.pending & 1, 1);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays of the payload that hold pointers: copied in once, checked, handed to the kernel from monitor memory. */
+#ifndef KR_SYS_NESTED_H
+#define KR_SYS_NESTED_H
+
+#include "table.h"
+
+#define KR_IOV_MAX 1024 /* UIO_MAXIOV */
+#define KR_IOV_FEW 8
+
+struct kr_iovec {
+    u64 base, len;
+};
+
+struct kr_iovs {
+    struct kr_iovec few[KR_IOV_FEW];
+    struct kr_iovec *v;
+    size_t n; /* room of v when it is on the heap, else 0 */
+};
+
+/* Copies in and checks n iovecs. *arg is what the host call gets: the copy, or KR_BAD_PTR where the kernel has an error to report
+ * (too many, not readable). 0 or -ENOMEM; call kr_iovs_drop after 0. */
+long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg);
+void kr_iovs_drop(struct kr_iovs *io);
+/* Checks n elements that are in monitor memory already. */
+void kr_iovs_check(struct kr_iovec *v, u64 n);
+
+/* A buffer of `size` bytes: `small` if it fits, else from the heap; NULL: no memory. */
+void *kr_temp(void *small, size_t small_size, size_t size);
+void kr_temp_drop(void *p, void *small, size_t size);
+
+/* struct sock_fprog: copied in, its pointer checked. 0 or -EFAULT. */
+struct kr_fprog {
+    u16 len, pad[3];
+    u64 filter;
+};
+long kr_fprog_in(struct kr_fprog *f, u64 ptr);
+
+#endif

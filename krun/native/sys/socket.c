@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sockets: what has nested pointers (messages, control data, some options). Everything else of the family is forwarded by its row.
+ * No state, no locks.
+ */
+#include "nested.h"
+
+#define AF_RDS 21
+#define AF_XDP 44
+
+#define SOL_SOCKET 1
+#define SCM_RIGHTS 1
+#define SOL_RDS 276
+
+long sys_socket(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    /* Their requests carry addresses that the kernel follows much later (XDP_UMEM_REG, RDMA arguments). */
+    if ((s32)a[0] == AF_RDS || (s32)a[0] == AF_XDP)
+        return -EAFNOSUPPORT;
+    return kr_forward(__NR_socket, a);
+}
+
+/* ---- messages ---- */
+
+struct msghdr_k {
+    u64 name;
+    s32 namelen;
+    u32 pad0;
+    u64 iov, iovlen, control, controllen;
+    u32 flags, pad1;
+};
+_Static_assert(sizeof(struct msghdr_k) == 56, "struct user_msghdr");
+
+struct mmsghdr_k {
+    struct msghdr_k hdr;
+    u32 len, pad;
+};
+_Static_assert(sizeof(struct mmsghdr_k) == 64, "struct mmsghdr");
+
+struct cmsghdr_k {
+    u64 len;
+    s32 level, type;
+};
+#define CMSG_ROUND(n) (((n) + 7) & ~7ULL)
+
+#define CONTROL_MAX (1u << 20) /* far above net.core.optmem_max, where the kernel says ENOBUFS */
+#define MSG_BATCH_IOVS 16384u  /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
+
+/* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. */
+static long check_control(u8 *c, u64 len)
+{
+    struct cmsghdr_k h;
+    for (u64 off = 0; len - off >= sizeof h && off <= len;) {
+        memcpy(&h, c + off, sizeof h);
+        if (h.len < sizeof h || h.len > len - off)
+            return 0; /* the kernel stops here, too: EINVAL */
+        if (h.level == SOL_RDS)
+            return -EINVAL;
+        if (h.level == SOL_SOCKET && h.type == SCM_RIGHTS) {
+            for (u64 i = off + sizeof h; i + 4 <= off + h.len; i += 4) {
+                s32 fd;
+                memcpy(&fd, c + i, 4);
+                if (fd >= 0)
+                    fd = kr_guest_fd((u32)fd);
+                memcpy(c + i, &fd, 4);
+            }
+        }
+        u64 step = CMSG_ROUND(h.len);
+        if (step > len - off)
+            break;
+        off += step;
+    }
+    return 0;
+}
+
+/* Replaces h's control pointer by a checked copy. *copy is NULL where there is nothing to free. */
+static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size)
+{
+    *copy = NULL;
+    if (!h->controllen)
+        return 0;
+    if (h->controllen > CONTROL_MAX)
+        return -ENOBUFS;
+    u8 *c = kr_temp(small, small_size, h->controllen);
+    if (!c)
+        return -ENOBUFS;
+    *copy = c;
+    if (kr_copy_in(c, h->control, h->controllen) < 0) {
+        h->control = KR_BAD_PTR;
+        return 0;
+    }
+    h->control = (u64)c;
+    return check_control(c, h->controllen);
+}
+
+static void check_header(struct msghdr_k *h, int receive)
+{
+    if (h->name)
+        h->name = kr_guest_ptr(h->name, 1);
+    if (receive && h->control)
+        h->control = kr_guest_ptr(h->control, h->controllen);
+}
+
+long sys_sendmsg(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    struct msghdr_k h;
+    struct kr_iovs io;
+    u8 small[256], *control;
+    if (kr_copy_in(&h, a[1], sizeof h) < 0)
+        return kr_call_intr(__NR_sendmsg, a[0], KR_BAD_PTR, a[2], 0, 0, 0);
+    check_header(&h, 0);
+    long r = kr_iovs_in(&io, h.iov, h.iovlen, &h.iov);
+    if (r < 0)
+        return r;
+    r = control_in(&h, &control, small, sizeof small);
+    if (r == 0)
+        r = kr_call_intr(__NR_sendmsg, a[0], (u64)&h, a[2], 0, 0, 0);
+    kr_temp_drop(control, small, h.controllen);
+    kr_iovs_drop(&io);
+    return r;
+}
+
+/* What recvmsg writes back into the header. */
+static long header_out(u64 ptr, const struct msghdr_k *h)
+{
+    if (kr_copy_out(ptr + offsetof(struct msghdr_k, controllen), &h->controllen, 8) < 0 ||
+        kr_copy_out(ptr + offsetof(struct msghdr_k, flags), &h->flags, 4) < 0)
+        return -EFAULT;
+    return h->name ? kr_copy_out(ptr + offsetof(struct msghdr_k, namelen), &h->namelen, 4) : 0;
+}
+
+long sys_recvmsg(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    struct msghdr_k h;
+    struct kr_iovs io;
+    if (kr_copy_in(&h, a[1], sizeof h) < 0)
+        return kr_call_intr(__NR_recvmsg, a[0], KR_BAD_PTR, a[2], 0, 0, 0);
+    check_header(&h, 1);
+    long r = kr_iovs_in(&io, h.iov, h.iovlen, &h.iov);
+    if (r < 0)
+        return r;
+    r = kr_call_intr(__NR_recvmsg, a[0], (u64)&h, a[2], 0, 0, 0);
+    kr_iovs_drop(&io);
+    if (r >= 0 && header_out(a[1], &h) < 0)
+        return -EFAULT;
+    return r;
+}
+
+/* sendmmsg and recvmmsg: the headers and all their vectors in one block; the kernel does the loop, so partial results, errors after the
+ * first message and the timeout are its own. */
+struct batch {
+    struct mmsghdr_k *m;
+    u32 n;
+    size_t m_size;
+    struct kr_iovec *v;
+    size_t v_size;
+    u8 **control; /* per message; send only */
+    u64 *controllen;
+};
+
+static void batch_drop(struct batch *b)
+{
+    for (u32 i = 0; b->control && i < b->n; i++)
+        if (b->control[i])
+            kr_free(b->control[i], b->controllen[i]);
+    if (b->control)
+        kr_free(b->control, b->n * sizeof *b->control);
+    if (b->controllen)
+        kr_free(b->controllen, b->n * sizeof *b->controllen);
+    if (b->v)
+        kr_free(b->v, b->v_size);
+    if (b->m)
+        kr_free(b->m, b->m_size);
+}
+
+/* Reads as many headers as there are readable ones (at least one, or EFAULT). 0 or -errno. */
+static long batch_in(struct batch *b, u64 ptr, u32 n, int receive)
+{
+    memset(b, 0, sizeof *b);
+    b->n = n;
+    b->m_size = n * sizeof *b->m;
+    b->m = kr_alloc(b->m_size);
+    if (!b->m)
+        return -ENOMEM;
+    u32 have = 0;
+    u64 iovs = 0;
+    for (; have < n; have++) {
+        struct mmsghdr_k *m = &b->m[have];
+        if (kr_copy_in(m, ptr + have * sizeof *m, sizeof *m) < 0) {
+            if (!have)
+                return -EFAULT;
+            break;
+        }
+        u64 add = m->hdr.iovlen <= KR_IOV_MAX ? m->hdr.iovlen : 0;
+        if (have && iovs + add > MSG_BATCH_IOVS)
+            break;
+        iovs += add;
+    }
+    u32 room = n;
+    b->v_size = iovs * sizeof *b->v;
+    if (iovs && !(b->v = kr_alloc(b->v_size)))
+        return -ENOMEM;
+    if (!receive) {
+        b->control = kr_alloc(room * sizeof *b->control);
+        b->controllen = kr_alloc(room * sizeof *b->controllen);
+        if (!b->control || !b->controllen)
+            return -ENOMEM;
+    }
+    struct kr_iovec *v = b->v;
+    for (u32 i = 0; i < have; i++) {
+        struct msghdr_k *h = &b->m[i].hdr;
+        check_header(h, receive);
+        if (h->iovlen > KR_IOV_MAX || kr_copy_in(v, h->iov, h->iovlen * sizeof *v) < 0) {
+            h->iov = KR_BAD_PTR; /* EMSGSIZE or EFAULT when its turn comes */
+        } else {
+            kr_iovs_check(v, h->iovlen);
+            h->iov = (u64)v;
+        }
+        if (h->iovlen <= KR_IOV_MAX)
+            v += h->iovlen;
+        if (!receive) {
+            b->controllen[i] = h->controllen;
+            long r = control_in(h, &b->control[i], NULL, 0);
+            if (r < 0) { /* an error of this message: the ones before it are sent */
+                if (!i)
+                    return r;
+                have = i;
+                break;
+            }
+        }
+    }
+    return (long)have;
+}
+
+#define MMSG_MAX 1024u /* UIO_MAXIOV: the kernel cuts longer ones */
+
+static long batch_call(long nr, const u64 a[6], int receive)
+{
+    struct batch b;
+    u32 n = KR_MIN((u32)a[2], MMSG_MAX);
+    if (!n)
+        return kr_call_intr(nr, a[0], KR_BAD_PTR, 0, a[3], a[4], 0);
+    long have = batch_in(&b, a[1], n, receive), r = have;
+    if (have == -EFAULT)
+        r = kr_call_intr(nr, a[0], KR_BAD_PTR, n, a[3], a[4], 0);
+    else if (have > 0)
+        r = kr_call_intr(nr, a[0], (u64)b.m, (u64)have, a[3], a[4], 0);
+    for (long i = 0; have > 0 && i < r; i++) {
+        u64 at = a[1] + (u64)i * sizeof *b.m;
+        if ((receive && header_out(at, &b.m[i].hdr) < 0) ||
+            kr_copy_out(at + offsetof(struct mmsghdr_k, len), &b.m[i].len, 4) < 0) {
+            r = i ? i : -EFAULT;
+            break;
+        }
+    }
+    batch_drop(&b);
+    return r;
+}
+
+long sys_sendmmsg(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    return batch_call(__NR_sendmmsg, a, 0);
+}
+
+long sys_recvmmsg(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    return batch_call(__NR_recvmmsg, a, 1);
+}
+
+/* ---- options ---- */
+
+/* Options whose value holds a pointer (or makes the kernel follow one later). */
+enum opt_how { OPT_FPROG = 1, OPT_REFUSE };
+enum { GET = 1, SET = 2 };
+
+struct opt {
+    u16 level, first, last;
+    u8 dir, how, err;
+};
+
+static const struct opt special[] = {
+    {1, 26, 26, SET, OPT_FPROG, 0},             /* SO_ATTACH_FILTER */
+    {1, 51, 51, SET, OPT_FPROG, 0},             /* SO_ATTACH_REUSEPORT_CBPF */
+    {0, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},  /* IPT_SO_SET_REPLACE: counters */
+    {0, 96, 96, SET, OPT_REFUSE, ENOPROTOOPT},  /* ARPT_SO_SET_REPLACE: counters */
+    {0, 128, 131, GET | SET, OPT_REFUSE, ENOPROTOOPT}, /* EBT_SO_*: entries, counters */
+    {41, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT}, /* IP6T_SO_SET_REPLACE: counters */
+    {6, 35, 35, GET, OPT_REFUSE, EOPNOTSUPP},   /* TCP_ZEROCOPY_RECEIVE: maps pages behind our back */
+    {284, 4, 4, GET, OPT_REFUSE, EOPNOTSUPP},   /* MPTCP_FULL_INFO: two arrays */
+    {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP}, /* SCTP_SOCKOPT_CONNECTX3: addresses */
+};
+
+/* Levels whose other options are plain values. The rest (RDS, XDP, ...) has none here. */
+static const u16 levels[] = {
+    0,   /* IP */
+    1,   /* SOCKET */
+    6,   /* TCP */
+    17,  /* UDP */
+    41,  /* IPV6 */
+    58,  /* ICMPV6 */
+    100, /* CAN: BASE, RAW */
+    101,
+    132, /* SCTP */
+    136, /* UDPLITE */
+    255, /* RAW */
+    263, /* PACKET */
+    268, /* LLC */
+    269, /* DCCP */
+    270, /* NETLINK */
+    271, /* TIPC */
+    274, /* BLUETOOTH */
+    279, /* ALG */
+    281, /* KCM */
+    282, /* TLS */
+    284, /* MPTCP */
+    286, /* SMC */
+    287, /* VSOCK */
+    40,  /* AF_VSOCK, its level before SOL_VSOCK */
+};
+
+static const struct opt *find_special(u64 level, u64 name, int dir)
+{
+    for (size_t i = 0; i < KR_COUNT(special); i++) {
+        const struct opt *o = &special[i];
+        if (o->level == (u32)level && o->first <= (u32)name && (u32)name <= o->last && (o->dir & dir))
+            return o;
+    }
+    return NULL;
+}
+
+static int known_level(u64 level)
+{
+    for (size_t i = 0; i < KR_COUNT(levels); i++)
+        if (levels[i] == (u32)level)
+            return 1;
+    return 0;
+}
+
+long sys_setsockopt(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    const struct opt *o = find_special(a[1], a[2], SET);
+    /* PACKET_FANOUT_DATA takes a classic filter or the descriptor of an extended one; the length tells. */
+    int fprog = (o && o->how == OPT_FPROG) || ((u32)a[1] == 263 && (u32)a[2] == 22);
+    if (fprog) {
+        struct kr_fprog f;
+        if ((u32)a[4] != sizeof f) /* EINVAL, or no filter */
+            return kr_forward(__NR_setsockopt, a);
+        u64 value = kr_fprog_in(&f, a[3]) < 0 ? KR_BAD_PTR : (u64)&f;
+        return kr_call_intr(__NR_setsockopt, a[0], a[1], a[2], value, sizeof f, 0);
+    }
+    if (o)
+        return -(long)o->err;
+    return known_level(a[1]) ? kr_forward(__NR_setsockopt, a) : -ENOPROTOOPT;
+}
+
+long sys_getsockopt(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    const struct opt *o = find_special(a[1], a[2], GET);
+    if (o)
+        return -(long)o->err;
+    return known_level(a[1]) ? kr_forward(__NR_getsockopt, a) : -ENOPROTOOPT;
+}
