@@ -21,4 +21,14 @@ u32 kr_seccomp_count(struct kr_proc *p);
 /* For execve: writes all programs as KR_BOOT_SECCOMP records, oldest first, through emit(). */
 void kr_seccomp_save(struct kr_proc *p, void (*emit)(void *ctx, u16 tag, const void *data, u32 len), void *ctx);
 
+
+/* seccomp(2) and prctl(PR_SET_SECCOMP): bodies. Both check no_new_privs (or CAP_SYS_ADMIN) first. Threads: Linux keeps filters per thread; here
+ * they are the process's, i.e. every call behaves as with SECCOMP_FILTER_FLAG_TSYNC. */
+long kr_seccomp_call(struct kr_task *t, u32 op, u32 flags, u64 ptr);
+long kr_seccomp_prctl(struct kr_task *t, u64 mode, u64 ptr);
+
+/* The checker and the evaluator alone (pure; tests/native). insns: struct sock_filter[n]; data: struct seccomp_data. */
+int kr_bpf_check(const void *insns, u32 n);            /* 0 or -EINVAL */
+u32 kr_bpf_run(const void *insns, u32 n, const void *data); /* of a checked program */
+
 #endif
