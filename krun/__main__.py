@@ -1,0 +1,138 @@
+"""Entry point: read the command line, run one verb, print one error. The only place that ends the process."""
+
+import os
+import sys
+
+from krun import log
+from krun.cli import fast
+from krun.errors import KrunError, UsageError, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from krun.cli.table import Options, Verb
+
+
+def main() -> "NoReturn":
+    """Run krun on sys.argv and end the process with its exit code.
+
+    os._exit: tearing the interpreter down costs 1-2 ms and has nothing to do for us; output is flushed here.
+    """
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        # Whoever read our output has gone; it is no error of ours, but the caller shall not think it was complete.
+        code = code or 1
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+    os._exit(code)
+
+
+def run(argv: "list[str]") -> int:
+    """Run one command line (without the program's name) and return its exit code; errors are logged, not raised."""
+    try:
+        return _run(argv)
+    except KrunError as error:
+        log.error(error.message)
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except MemoryError:
+        log.error("out of memory")
+        return 1
+    except OSError as error:
+        if log.debugging():
+            raise
+        where = f" {os.fsdecode(error.filename)}" if error.filename and not isinstance(error.filename, int) else ""
+        log.error(f"system call failed{where}: {error.strerror or error}")
+        return 1
+    except Exception as error:
+        if log.debugging():
+            raise
+        # A bug of ours must still be one line that an engine can show.
+        log.error(f"internal error: {type(error).__name__}: {one_line(str(error))} (--debug shows where)")
+        return 1
+
+
+def _run(argv: "list[str]") -> int:
+    found = fast.parse(argv)
+    if found is None:
+        found = _parse_fully(argv)
+        if isinstance(found, int):
+            return found
+    row, opts = found
+    log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
+    opts.root = state_root(opts)
+    module, _, function = row[1].partition(":")
+    __import__(module)
+    code: int = getattr(sys.modules[module], function)(opts)
+    return code
+
+
+def _parse_fully(argv: "list[str]") -> "tuple[Verb, Options] | int":
+    try:
+        from krun.cli import app
+
+        return app.parse(argv)
+    except UsageError:
+        _setup_log_anyway(argv)
+        raise
+    except ImportError as error:
+        if error.name != "click":
+            raise
+        raise KrunError(
+            f"read command line {' '.join(argv)!r}: not a plain call, and the help needs the Python package click"
+        ) from None
+
+
+def _setup_log_anyway(argv: "list[str]") -> None:
+    """Honour --log and --log-format although the command line is wrong: engines look for the reason there."""
+    values: dict[str, str | None] = {"log": None, "log-format": None}
+    for index, word in enumerate(argv):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name in values:
+            values[name] = value if equals else argv[index + 1] if index + 1 < len(argv) else None
+    try:
+        log.setup(values["log"], values["log-format"], False)
+    except KrunError:
+        pass
+
+
+def state_root(opts: "Options") -> str:
+    """Return the absolute directory of all state: --root, else $XDG_RUNTIME_DIR/krun for a user, else /run/krun.
+
+    An empty XDG_RUNTIME_DIR counts as unset: podman passes it so (reference/oci.md 0.6). Errors: UsageError for "/".
+    """
+    root: str | None = opts.root
+    if not root:
+        user_dir = os.environ.get("XDG_RUNTIME_DIR")
+        root = f"{user_dir}/krun" if user_dir and _users_own(opts) else "/run/krun"
+    root = os.path.abspath(root)
+    if root.lstrip("/") == "":
+        raise UsageError("--root must not be /")
+    return root
+
+
+def _users_own(opts: "Options") -> bool:
+    """Whether this is a user's krun: not root, or root only of a user namespace (but not of a nested engine)."""
+    if os.geteuid() != 0 or opts.rootless in ("true", "1"):
+        return True
+    try:
+        fd = os.open("/proc/self/uid_map", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(fd, 4096).split()
+        finally:
+            os.close(fd)
+    except OSError:
+        return False
+    return fields != [b"0", b"0", b"4294967295"] and os.environ.get("USER") != "root"
+
+
+if __name__ == "__main__":
+    main()
