@@ -23,7 +23,8 @@ def main() -> "NoReturn":
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        # Whoever read our output has gone; it is no error of ours, but the caller shall not think it was complete.
+        # Whoever read our output has gone; it is no error of ours, but the caller shall not think it was
+        # complete.
         code = code or 1
     try:
         sys.stderr.flush()
@@ -33,7 +34,9 @@ def main() -> "NoReturn":
 
 
 def run(argv: "list[str]") -> int:
-    """Run one command line (without the program's name) and return its exit code; errors are logged, not raised."""
+    """Run one command line (without the program's name) and return its exit code; errors are logged, not
+    raised.
+    """
     try:
         return _run(argv)
     except KrunError as error:
@@ -49,7 +52,11 @@ def run(argv: "list[str]") -> int:
     except OSError as error:
         if log.debugging():
             raise
-        where = f" {os.fsdecode(error.filename)}" if error.filename and not isinstance(error.filename, int) else ""
+        where = (
+            f" {os.fsdecode(error.filename)}"
+            if error.filename and not isinstance(error.filename, int)
+            else ""
+        )
         log.error(f"system call failed{where}: {error.strerror or error}")
         return 1
     except Exception as error:
@@ -61,11 +68,9 @@ def run(argv: "list[str]") -> int:
 
 
 def _run(argv: "list[str]") -> int:
-    found = fast.parse(argv)
-    if found is None:
-        found = _parse_fully(argv)
-        if isinstance(found, int):
-            return found
+    found: tuple[Verb, Options] | int = fast.parse(argv) or _parse_fully(argv)
+    if isinstance(found, int):
+        return found
     row, opts = found
     log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
     opts.root = state_root(opts)
@@ -87,7 +92,7 @@ def _parse_fully(argv: "list[str]") -> "tuple[Verb, Options] | int":
         if error.name != "click":
             raise
         raise KrunError(
-            f"read command line {' '.join(argv)!r}: not a plain call, and the help needs the Python package click"
+            f"read command line {' '.join(argv)!r}: not a plain call; help needs the Python package click"
         ) from None
 
 
@@ -105,9 +110,11 @@ def _setup_log_anyway(argv: "list[str]") -> None:
 
 
 def state_root(opts: "Options") -> str:
-    """Return the absolute directory of all state: --root, else $XDG_RUNTIME_DIR/krun for a user, else /run/krun.
+    """Return the absolute directory of all state: --root, else $XDG_RUNTIME_DIR/krun for a user, else
+    /run/krun.
 
-    An empty XDG_RUNTIME_DIR counts as unset: podman passes it so (reference/oci.md 0.6). Errors: UsageError for "/".
+    An empty XDG_RUNTIME_DIR counts as unset: podman passes it so (reference/oci.md 0.6). Errors: UsageError
+    for "/".
     """
     root: str | None = opts.root
     if not root:
@@ -120,7 +127,8 @@ def state_root(opts: "Options") -> str:
 
 
 def _users_own(opts: "Options") -> bool:
-    """Whether this is a user's krun: not root, or root only of a user namespace (but not of a nested engine)."""
+    """Whether this is a user's krun: not root, or root only of a user namespace (but not of a nested engine).
+    """
     if os.geteuid() != 0 or opts.rootless in ("true", "1"):
         return True
     try:

@@ -1,4 +1,5 @@
-"""The errors krun reports. A new class exists only where a caller branches on it; every message is one line."""
+"""The errors krun reports. A new class exists only where a caller branches on it; every message is one line.
+"""
 
 import os
 
@@ -6,15 +7,17 @@ TYPE_CHECKING = False
 
 
 def one_line(text: str) -> str:
-    """Return `text` with every run of white space (line ends included) made one blank: logs hold one line per error."""
+    """Return `text` with every run of white space (line ends included) made one blank: logs hold one line per
+    error.
+    """
     return " ".join(text.split())
 
 
 def strerror(number: int) -> str:
     """Return the C library's words for errno `number` with a small first letter, as Go prints them.
 
-    Callers of OCI runtimes match on "no such file or directory", "permission denied", ... (containerd, podman,
-    dockerd: reference/oci.md 2.6), so the words must come without the capital letter of strerror(3).
+    Callers of OCI runtimes match on "no such file or directory", "permission denied", ... (containerd,
+    podman, dockerd: reference/oci.md 2.6), so the words must come without the capital letter of strerror(3).
     """
     words = os.strerror(number)
     # "RFS specific error", "RPC struct is bad": an abbreviation keeps its capitals.
@@ -29,7 +32,8 @@ class KrunError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, exit_code: int | None = None) -> None:
-        """Take `message` (lower case, one line: what, on what, why, remedy) and the exit code if it is not 1."""
+        """Take `message` (lower case, one line: what, on what, why, remedy) and the exit code if it is not 1.
+        """
         super().__init__(one_line(message))
         if exit_code is not None:
             self.exit_code = exit_code
@@ -41,7 +45,9 @@ class KrunError(Exception):
 
 
 class SysError(KrunError):
-    """A system call failed: operation, object, errno (positive; 0 = no errno, `text` says it all), words of ours."""
+    """A system call failed: operation, object, errno (positive; 0 = no errno, `text` says it all), words of
+    ours.
+    """
 
     def __init__(self, op: str, path: str, errno: int, text: str = "") -> None:
         parts = [f"{op} {path}" if op and path else op or path]
@@ -63,7 +69,9 @@ class SysError(KrunError):
 
 
 class ConfigError(KrunError):
-    """config.json (or another document) says something wrong: JSON pointer of the place (RFC 6901), what is wrong."""
+    """config.json (or another document) says something wrong: JSON pointer of the place (RFC 6901), what is
+    wrong.
+    """
 
     def __init__(self, pointer: str, text: str) -> None:
         super().__init__(f"{pointer}: {text}" if pointer else text)

@@ -1,4 +1,5 @@
-"""JSON without the json package (5 ms of imports, chiefly re): the C scanner behind it, and a small exact writer.
+"""JSON without the json package (5 ms of imports, chiefly re): the C scanner behind it, and a small exact
+writer.
 
 `_json` is private to Python, so it is named in this file only, and every use has json itself to fall back on.
 """
@@ -53,7 +54,7 @@ _quote: "Callable[[str], str] | None" = None
 try:
     import _json
 
-    _scan = _json.make_scanner(_Context())
+    _scan = _json.make_scanner(_Context())  # type: ignore[arg-type]
     _quote = _json.encode_basestring_ascii
 except (ImportError, AttributeError, TypeError):  # another Python: slower, equally right
     pass
@@ -62,9 +63,11 @@ except (ImportError, AttributeError, TypeError):  # another Python: slower, equa
 def loads(data: "bytes | str", name: str = "") -> "Any":
     """Parse one JSON document.
 
-    Arguments: data, UTF-8 without a byte order mark (RFC 8259 section 8.1); name, what the document is called in errors.
-    Returns dict, list, str, int, float, bool or None. Errors: ConfigError with line and column for bad syntax, bad UTF-8,
-    a name that stands twice in one object, NaN or Infinity, and for nesting deeper than the interpreter's stack.
+    Arguments: data, UTF-8 without a byte order mark (RFC 8259 section 8.1); name, what the document is called
+    in errors.
+    Returns dict, list, str, int, float, bool or None. Errors: ConfigError with line and column for bad
+    syntax, bad UTF-8, a name that stands twice in one object, NaN or Infinity, and for nesting deeper than
+    the interpreter's stack.
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
@@ -115,10 +118,12 @@ def _quote_string(text: str) -> str:
 
 
 def dumps(value: "Any", indent: int | None = None) -> str:
-    """Write `value` as JSON text, byte for byte as json.dumps does (without `indent`: separators "," and ":").
+    """Write `value` as JSON text, byte for byte as json.dumps does (without `indent`: separators "," and
+    ":").
 
     Only ASCII comes out, so that a name that is not UTF-8 (os.fsdecode's surrogates) survives a round trip.
-    Arguments: value, of dict with str names, list, tuple, str, int, float, bool, None; indent, blanks per level.
+    Arguments: value, of dict with str names, list, tuple, str, int, float, bool, None; indent, blanks per
+    level.
     Errors: KrunError for any other type and for NaN or an infinity.
     """
     out: list[str] = []
@@ -127,7 +132,9 @@ def dumps(value: "Any", indent: int | None = None) -> str:
 
 
 def _write(put: "Callable[[str], None]", value: "Any", line: str, step: str) -> None:
-    """Put `value` out in pieces; `line` is the line end and indentation of the enclosing level ("" = compact)."""
+    """Put `value` out in pieces; `line` is the line end and indentation of the enclosing level ("" =
+    compact).
+    """
     kind = type(value)
     if kind is str:
         put(_quote_string(value))

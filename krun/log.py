@@ -1,7 +1,7 @@
 """One line per event, to standard error or to the file of --log, in runc's two forms.
 
-Who reads it: containerd takes the last line with level error of a JSON log; podman unmarshals the whole file as ONE
-object, so with --log FILE only errors are written unless --debug is on (reference/oci.md 2.5).
+Who reads it: containerd takes the last line with level error of a JSON log; podman unmarshals the whole file
+as ONE object, so with --log FILE only errors are written unless --debug is on (reference/oci.md 2.5).
 """
 
 import os
@@ -21,7 +21,8 @@ _level = 2  # 1 error, 2 warning, 3 debug
 def rfc3339(nanoseconds: int, fraction: bool = False) -> str:
     """Return a wall-clock time as RFC 3339 in UTC.
 
-    Arguments: nanoseconds since the epoch (time.time_ns()); fraction: with the nanoseconds (Go's RFC3339Nano).
+    Arguments: nanoseconds since the epoch (time.time_ns()); fraction: with the nanoseconds (Go's
+    RFC3339Nano).
     """
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     year, month, day, hour, minute, second = time.gmtime(seconds)[:6]
@@ -32,8 +33,9 @@ def rfc3339(nanoseconds: int, fraction: bool = False) -> str:
 def setup(path: str | None, fmt: str | None, debug: bool, level: str | None = None) -> None:
     """Direct the log. Called once, before any verb runs.
 
-    Arguments: path, a file (appended; also crun's "file:PATH", "journald:ID", "syslog:ID"), None or "" = standard error;
-    fmt, "text" or "json", None = text; debug, write everything; level, crun's --log-level error|warning|debug.
+    Arguments: path, a file (appended; also crun's "file:PATH", "journald:ID", "syslog:ID"), None or "" =
+    standard error; fmt, "text" or "json", None = text; debug, write everything; level, crun's --log-level
+    error|warning|debug.
     Errors: KrunError for an unknown format or level, SysError when the file cannot be opened.
     """
     global _fd, _json, _debug, _to_file, _socket_path, _level
@@ -53,8 +55,8 @@ def setup(path: str | None, fmt: str | None, debug: bool, level: str | None = No
     if path.startswith("file:"):
         path = path[5:]
     try:
-        # Opened now: after pivot_root the child could not reach the path any more, and a log that cannot be written
-        # must be an error of the command, not of its first warning. 0644 as runc.
+        # Opened now: after pivot_root the child could not reach the path any more, and a log that cannot be
+        # written must be an error of the command, not of its first warning. 0644 as runc.
         _fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise SysError.of("open log file", error, path) from None
@@ -77,7 +79,9 @@ def debugging() -> bool:
 
 
 def error(msg: str) -> None:
-    """Log an error; with --log FILE the bare message goes to standard error as well, where conmon and people look."""
+    """Log an error; with --log FILE the bare message goes to standard error as well, where conmon and people
+    look.
+    """
     _emit("error", msg)
     if _to_file or _socket_path:
         _write(2, one_line(msg) + "\n")

@@ -1,4 +1,5 @@
-"""The full reader of the command line, by click, built from the same table: help, version, and words for what is wrong.
+"""The full reader of the command line, by click, built from the same table: help, version, and words for what
+is wrong.
 
 click costs 15-22 ms to import, so cli.fast answers every plain call and this file only the rest.
 """
@@ -23,7 +24,8 @@ SUMMARY = "OCI runtime whose payloads run in KVM virtual machines"
 def parse(argv: list[str]) -> tuple[Verb, Options] | int:
     """Read a command line with click.
 
-    Returns the verb's row and its options, or an exit code when help or the version was asked for and has been printed.
+    Returns the verb's row and its options, or an exit code when help or the version was asked for and has
+    been printed.
     Errors: UsageError in runc's words; for an unknown command with exit code 3.
     """
     if argv in (["--version"], ["-version"], ["-v"]):
@@ -114,7 +116,9 @@ def _command(row: Verb) -> Any:
     params: list[Any] = [_option(flag) for flag in flags]
     for word, how in positionals:
         params.append(
-            click.Argument([word], nargs=-1 if how == "rest" else 1, required=how in ("one", "one."), type=str)
+            click.Argument(
+                [word], nargs=-1 if how == "rest" else 1, required=how in ("one", "one."), type=str
+            )
         )
     stops = any(how == "one." for _, how in positionals)
     # podman probes `checkpoint --help`: a zero exit code would say that checkpoints are supported.
@@ -153,7 +157,8 @@ def _dispatch(context: Any) -> tuple[Verb, Options] | int:
         value = sub.params[key]
         if flag[1] == "list":
             value = list(value)
-        # A verb's flag of the same name as one of krun's (spec --rootless) keeps the outer value unless given.
+        # A verb's flag of the same name as one of krun's (spec --rootless) keeps the outer value unless
+        # given.
         if value or not any(attribute(outer) == key for outer in GLOBALS):
             setattr(opts, key, value)
     for word, how in row[2]:
@@ -177,7 +182,9 @@ def _help(context: Any, words: list[str]) -> int:
 
 
 def _usage(error: Any) -> KrunError:
-    """Return a UsageError in the words of Go's flag package, which callers match on (podman: "flag needs an argument")."""
+    """Return a UsageError in the words of Go's flag package, which callers match on (podman: "flag needs an
+    argument").
+    """
     import click
 
     context = getattr(error, "ctx", None)
@@ -205,7 +212,8 @@ def count_text(row: Verb) -> str:
 
 
 def normalize(argv: list[str]) -> list[str]:
-    """Return a Go style command line in click's style: `-bundle x` as `--bundle x`, `--debug=true` as `--debug`.
+    """Return a Go style command line in click's style: `-bundle x` as `--bundle x`, `--debug=true` as
+    `--debug`.
 
     Words that are no flag of the table, and everything after parsing stops, stay as they are.
     """

@@ -1,5 +1,7 @@
-"""The small reader of the command line: every well-formed call in Go's style, driven by cli.table. Anything else (help,
-a wrong or missing flag or argument) is given up, and cli.app answers with its good words. Imports nothing more."""
+"""The small reader of the command line: every well-formed call in Go's style, driven by cli.table. Anything
+else (help, a wrong or missing flag or argument) is given up, and cli.app answers with its good words. Imports
+nothing more.
+"""
 
 from krun.cli.table import GLOBALS, VERBS, Options, attribute, blank
 
@@ -15,8 +17,9 @@ FALSE = ("0", "f", "F", "false", "FALSE", "False")
 def parse(argv: "list[str]") -> "tuple[Verb, Options] | None":
     """Return the verb's row and its options, None when this is not a plain call.
 
-    Go's manners: `--flag value`, `--flag=value`, the same with one dash, booleans alone or `=true`; a single `-` is an
-    argument; `--` ends the flags; for exec, kill and ps flags end after the id, elsewhere they may follow it.
+    Go's manners: `--flag value`, `--flag=value`, the same with one dash, booleans alone or `=true`; a single
+    `-` is an argument; `--` ends the flags; for exec, kill and ps flags end after the id, elsewhere they may
+    follow it.
     """
     given: list[tuple[Flag, str | bool]] = []
     index, _ = _flags(GLOBALS, argv, 0, given)
@@ -67,7 +70,9 @@ def place(row: "Verb", words: "list[str]", opts: Options) -> bool:
 def _flags(
     flags: "tuple[Flag, ...]", argv: "list[str]", index: int, given: "list[tuple[Flag, str | bool]]"
 ) -> "tuple[int, bool]":
-    """Read flags from `index` on; return where the first other word stands (-1: a wrong flag) and whether "--" came."""
+    """Read flags from `index` on; return where the first other word stands (-1: a wrong flag) and whether
+    "--" came.
+    """
     while index < len(argv):
         word = argv[index]
         if len(word) < 2 or word[0] != "-":
@@ -113,6 +118,8 @@ def _fill(opts: Options, given: "list[tuple[Flag, str | bool]]") -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a flag's value is a decimal number; int() alone would take blanks, "1_0" and foreign digits."""
+    """Return whether a flag's value is a decimal number; int() alone would take blanks, "1_0" and foreign
+    digits.
+    """
     digits = text[1:] if text[:1] in ("-", "+") else text
     return digits.isdecimal() and digits.isascii()

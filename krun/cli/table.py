@@ -1,5 +1,5 @@
-"""THE command line: every verb and every flag is one row here. Read by cli.fast (engines), cli.app (click, people),
-cli.manpages and cli.completion; docs/cli.md is generated from it. Imports nothing.
+"""THE command line: every verb and every flag is one row here. Read by cli.fast (engines), cli.app (click,
+people), cli.manpages and cli.completion; docs/cli.md is generated from it. Imports nothing.
 
 Sources: runc's commands and manual pages, crun's where its callers differ (reference/oci.md 2.1 and 2.2).
 """
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 # Kinds: bool; str; int; list (may be given several times).
 # Dialect: runc, crun, both, krun; "hidden" before it ("hidden runc"): accepted, not shown.
-# Positionals: (name, how): one; opt (may be missing); rest (everything that follows, flags too: parsing stops before it);
-# "one." = one, and flag parsing stops after it.
+# Positionals: (name, how): one; opt (may be missing); rest (everything that follows, flags too: parsing stops
+# before it); "one." = one, and flag parsing stops after it.
 
 
 class Options:
-    """What a command line says: one attribute per flag of the verb and of krun itself, dashes as underscores, and one
-    per positional. Not given: None (str, int), False (bool), [] (list)."""
+    """What a command line says: one attribute per flag of the verb and of krun itself, dashes as underscores,
+    and one per positional. Not given: None (str, int), False (bool), [] (list)."""
 
     if TYPE_CHECKING:
 
@@ -30,12 +30,24 @@ class Options:
 
 
 GLOBALS: "tuple[Flag, ...]" = (
-    (("root",), "str", None, "directory of the containers' state (tmpfs), absolute; default /run/krun", "both"),
+    (
+        ("root",),
+        "str",
+        None,
+        "directory of the containers' state (tmpfs), absolute; default /run/krun",
+        "both",
+    ),
     (("log",), "str", None, "file to append log lines to; default: standard error", "both"),
     (("log-format",), "str", None, "text or json", "both"),
     (("log-level",), "str", None, "error, warning or debug", "crun"),
     (("debug",), "bool", False, "log everything", "both"),
-    (("systemd-cgroup", "s"), "bool", False, "make cgroups through systemd; cgroupsPath is slice:prefix:name", "both"),
+    (
+        ("systemd-cgroup", "s"),
+        "bool",
+        False,
+        "make cgroups through systemd; cgroupsPath is slice:prefix:name",
+        "both",
+    ),
     (("cgroup-manager",), "str", None, "cgroupfs, systemd or disabled", "crun"),
     (("rootless",), "str", None, "true, false or auto: do without cgroups that may not be made", "both"),
     (("criu",), "str", None, "ignored", "hidden runc"),
@@ -43,12 +55,30 @@ GLOBALS: "tuple[Flag, ...]" = (
     (("version", "v"), "bool", False, "show the version", "both"),
 )
 
-_BUNDLE: "Flag" = (("bundle", "b"), "str", None, "directory that holds config.json; default: working directory", "both")
+_BUNDLE: "Flag" = (
+    ("bundle", "b"),
+    "str",
+    None,
+    "directory that holds config.json; default: working directory",
+    "both",
+)
 _CONFIG: "Flag" = (("config", "f"), "str", None, "configuration file instead of BUNDLE/config.json", "crun")
-_CONSOLE: "Flag" = (("console-socket",), "str", None, "AF_UNIX socket that gets the terminal's master", "both")
+_CONSOLE: "Flag" = (
+    ("console-socket",),
+    "str",
+    None,
+    "AF_UNIX socket that gets the terminal's master",
+    "both",
+)
 _PIDFD: "Flag" = (("pidfd-socket",), "str", None, "AF_UNIX socket that gets a pidfd of the process", "runc")
 _PID_FILE: "Flag" = (("pid-file",), "str", None, "file to write the process id to", "both")
-_NO_PIVOT: "Flag" = (("no-pivot",), "bool", False, "use MS_MOVE and chroot instead of pivot_root (ramdisk)", "both")
+_NO_PIVOT: "Flag" = (
+    ("no-pivot",),
+    "bool",
+    False,
+    "use MS_MOVE and chroot instead of pivot_root (ramdisk)",
+    "both",
+)
 _NO_KEYRING: "Flag" = (("no-new-keyring",), "bool", False, "keep the caller's session keyring", "both")
 _PRESERVE: "Flag" = (("preserve-fds",), "int", None, "hand on N descriptors after 2 and LISTEN_FDS", "both")
 _DETACH: "Flag" = (("detach", "d"), "bool", False, "do not wait for the process", "both")
@@ -135,7 +165,13 @@ VERBS: "tuple[Verb, ...]" = (
         "krun.oci.delete:main",
         _ID,
         (
-            (("force", "f"), "bool", False, "kill it first when it runs; no error when there is none", "both"),
+            (
+                ("force", "f"),
+                "bool",
+                False,
+                "kill it first when it runs; no error when there is none",
+                "both",
+            ),
             _REGEX,
         ),
         "remove a stopped container",
@@ -161,7 +197,13 @@ VERBS: "tuple[Verb, ...]" = (
             (("no-new-privs",), "bool", False, "set no_new_privs", "both"),
             (("cap", "c"), "list", None, "further capability", "both"),
             _PRESERVE,
-            (("cgroup",), "list", None, "[CONTROLLER[,CONTROLLER]:]PATH below the container's cgroup", "both"),
+            (
+                ("cgroup",),
+                "list",
+                None,
+                "[CONTROLLER[,CONTROLLER]:]PATH below the container's cgroup",
+                "both",
+            ),
             (("ignore-paused",), "bool", False, "do it in a paused container as well", "runc"),
             _TRACE,
         ),

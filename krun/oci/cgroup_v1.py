@@ -15,13 +15,27 @@ if TYPE_CHECKING:
     Paths = dict[str, str]
 
 CONTROLLERS = frozenset(
-    ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "hugetlb", "net_cls", "net_prio")
+    (
+        "cpu",
+        "cpuacct",
+        "cpuset",
+        "memory",
+        "devices",
+        "freezer",
+        "blkio",
+        "pids",
+        "hugetlb",
+        "net_cls",
+        "net_prio",
+    )
     + ("perf_event", "rdma", "misc", "name=systemd")
 )
 
 
 def mounts() -> "dict[str, tuple[str, str]]":
-    """Return controller to (mount point, root of the mount inside the hierarchy), from /proc/self/mountinfo (proc(5))."""
+    """Return controller to (mount point, root of the mount inside the hierarchy), from /proc/self/mountinfo
+    (proc(5)).
+    """
     found: dict[str, tuple[str, str]] = {}
     for line in read("/proc/self/mountinfo").split("\n"):
         front, _, back = line.partition(" - ")
@@ -35,9 +49,11 @@ def mounts() -> "dict[str, tuple[str, str]]":
 
 
 def place(inner: str) -> "Paths":
-    """Return controller to directory for a cleaned cgroupsPath; key "unified" for the v2 tree of a hybrid host.
+    """Return controller to directory for a cleaned cgroupsPath; key "unified" for the v2 tree of a hybrid
+    host.
 
-    An absolute path stands under each mount point; a relative one under our own cgroup (what docker in docker needs).
+    An absolute path stands under each mount point; a relative one under our own cgroup (what docker in docker
+    needs).
     Errors: KrunError when no controller is mounted.
     """
     own = own_paths()
@@ -63,7 +79,8 @@ def _under(point: str, root: str, own: str, inner: str) -> str:
 def make(paths: "Paths") -> "list[str]":
     """Make what is missing and return it, deepest first.
 
-    Drops "unified" from `paths` when the v2 tree of a hybrid host is not ours to write: no limit stands there.
+    Drops "unified" from `paths` when the v2 tree of a hybrid host is not ours to write: no limit stands
+    there.
     Errors: SysError; what was made is removed again.
     """
     made: list[str] = []
@@ -96,7 +113,8 @@ def _make_one(name: str, path: str, made: "list[str]") -> bool:
         raise SysError.of("make cgroup", error, path) from None
     made.append(path)
     if name == "cpuset":
-        # A new cpuset is empty and takes no process before it has CPUs and memory nodes: they come from above.
+        # A new cpuset is empty and takes no process before it has CPUs and memory nodes: they come from
+        # above.
         parent = os.path.dirname(path)
         for file in ("cpuset.cpus", "cpuset.mems"):
             if not read(f"{path}/{file}"):
@@ -198,7 +216,9 @@ def _memory_limit(path: str, size: int) -> None:
             raise KrunError(
                 f"unable to set memory limit to {size} (current usage: {usage}, peak usage: {peak})"
             ) from None
-        raise SysError("write cgroup file", path + "/memory.limit_in_bytes", error.errno or 0, str(size)) from None
+        raise SysError(
+            "write cgroup file", path + "/memory.limit_in_bytes", error.errno or 0, str(size)
+        ) from None
 
 
 def _cpu(paths: "Paths", cpu: "dict[str, Any]") -> None:
@@ -221,17 +241,23 @@ def _cpu(paths: "Paths", cpu: "dict[str, Any]") -> None:
             word = "maximum" if real < cpu["shares"] else "minimum"
             raise KrunError(f"the {word} allowed cpu-shares is {real}")
     period, quota, burst = cpu.get("period"), cpu.get("quota"), cpu.get("burst")
-    # The kernel refuses a quota under the burst and a burst over the quota, and a period that makes quota/period
-    # exceed the parent's: what is refused now may fit after the other values.
+    # The kernel refuses a quota under the burst and a burst over the quota, and a period that makes
+    # quota/period exceed the parent's: what is refused now may fit after the other values.
     late = []
-    for name, value in (("cpu.cfs_burst_us", burst), ("cpu.cfs_period_us", period), ("cpu.cfs_quota_us", quota)):
+    for name, value in (
+        ("cpu.cfs_burst_us", burst),
+        ("cpu.cfs_period_us", period),
+        ("cpu.cfs_quota_us", quota),
+    ):
         if value is None or (value == 0 and name != "cpu.cfs_burst_us"):
             continue
         try:
             put(f"{path}/{name}", value)
         except OSError as error:
             if error.errno != errno.EINVAL:
-                raise SysError("write cgroup file", f"{path}/{name}", error.errno or 0, f"value {value}") from None
+                raise SysError(
+                    "write cgroup file", f"{path}/{name}", error.errno or 0, f"value {value}"
+                ) from None
             late.append((name, value))
     for name, value in late:
         write(path, name, value)
@@ -304,7 +330,8 @@ def freeze(paths: "Paths", stop: bool) -> None:
             write(path, "freezer.state", "THAWED")
             raise KrunError(f"unable to freeze {path}: some process cannot be stopped within 2 s")
         if rounds % 50 == 0:
-            # A task in vfork waits for a frozen child and can never stand itself: a short thaw lets both go on.
+            # A task in vfork waits for a frozen child and can never stand itself: a short thaw lets both go
+            # on.
             write(path, "freezer.state", "THAWED")
         time.sleep(0.001 if rounds < 50 else 0.01)
 
@@ -464,7 +491,10 @@ def _stats_blkio(paths: "Paths") -> "dict[str, Any]":
     if not path:
         return found
     for key, files in (
-        ("ioServiceBytesRecursive", ("bfq.io_service_bytes_recursive", "throttle.io_service_bytes_recursive")),
+        (
+            "ioServiceBytesRecursive",
+            ("bfq.io_service_bytes_recursive", "throttle.io_service_bytes_recursive"),
+        ),
         ("ioServicedRecursive", ("bfq.io_serviced_recursive", "throttle.io_serviced_recursive")),
     ):
         for file in files:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def place(inner: str) -> "Paths":
     """Return {"": directory} for a cleaned cgroupsPath.
 
-    A relative path stands beside our own cgroup, not in it: ours holds processes, and v2 does not let a group with
-    processes give controllers to its children ("no internal process constraint").
+    A relative path stands beside our own cgroup, not in it: ours holds processes, and v2 does not let a group
+    with processes give controllers to its children ("no internal process constraint").
     """
     if inner.startswith("/"):
         return {"": MOUNT + inner}
@@ -28,7 +28,8 @@ def place(inner: str) -> "Paths":
 
 
 def make(paths: "Paths") -> "list[str]":
-    """Make what is missing from the mount point down, handing on every controller there is; return it, deepest first.
+    """Make what is missing from the mount point down, handing on every controller there is; return it,
+    deepest first.
 
     Errors: SysError; what was made is removed again.
     """
@@ -87,8 +88,9 @@ def _hand_on(path: str) -> None:
 def weight(shares: int) -> int:
     """Return cpu.weight (1 to 10000) for v1 shares (2 to 262144).
 
-    The curve meets (2, 1), (1024, 100) and (262144, 10000), the minimum, default and maximum of both sides; the straight
-    line of older runtimes made the default 1024 a weight of 39. It is the one that runc and crun use.
+    The curve meets (2, 1), (1024, 100) and (262144, 10000), the minimum, default and maximum of both sides;
+    the straight line of older runtimes made the default 1024 a weight of 39. It is the one that runc and crun
+    use.
     """
     from math import ceil, log2
 
@@ -103,7 +105,8 @@ def weight(shares: int) -> int:
 
 
 def swap_max(limit: int | None, swap: int | None) -> "str | None":
-    """Return memory.swap.max for the spec's memory.limit and memory.swap, which is memory PLUS swap; None = leave it.
+    """Return memory.swap.max for the spec's memory.limit and memory.swap, which is memory PLUS swap; None =
+    leave it.
 
     Errors: KrunError for swap without limit and for swap below limit.
     """
@@ -168,7 +171,9 @@ def _memory(path: str, memory: "dict[str, Any]") -> None:
         except OSError as error:
             # No swap accounting: no swap at all is then what "max" and "0" amount to.
             if error.errno != errno.ENOENT or swap not in ("max", "0"):
-                raise SysError("write cgroup file", path + "/memory.swap.max", error.errno or 0, swap) from None
+                raise SysError(
+                    "write cgroup file", path + "/memory.swap.max", error.errno or 0, swap
+                ) from None
     if size:
         write(path, "memory.max", _max(size))
     if memory.get("reservation"):
@@ -189,7 +194,9 @@ def _cpu(path: str, cpu: "dict[str, Any]") -> None:
             put(path + "/cpu.max.burst", burst)
         except OSError as error:
             if error.errno != errno.EINVAL:
-                raise SysError("write cgroup file", path + "/cpu.max.burst", error.errno or 0, str(burst)) from None
+                raise SysError(
+                    "write cgroup file", path + "/cpu.max.burst", error.errno or 0, str(burst)
+                ) from None
             late = burst  # more than the quota so far: again after it
     if quota or period:
         word = "max" if quota is not None and quota <= 0 else str(quota) if quota else ""

@@ -1,13 +1,13 @@
 """A container's control group, whatever the host has: v1, hybrid, v2; the cgroupfs driver and systemd's.
 
-This file knows what is common; cgroup_v1 and cgroup_v2 the files of each, systemd the D-Bus side; only what the host
-needs is imported. cgroups(7), cgroup v1 and v2 in the kernel's admin guide, config-linux.md "Control groups".
+This file knows what is common; cgroup_v1 and cgroup_v2 the files of each, systemd the D-Bus side; only what
+the host needs is imported. cgroups(7), cgroup v1 and v2 in the kernel's admin guide, config-linux.md "Control
+groups".
 """
 
 import errno
 import os
 import time
-from _signal import SIGKILL
 
 from krun import log
 from krun.errors import KrunError, SysError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOUNT = "/sys/fs/cgroup"
+SIGKILL = 9  # not from signal, whose enums cost 3 ms
 HYBRID = "/sys/fs/cgroup/unified"
 
 # What runc adds to every list of rules: a container that may not make its own /dev/null is of no use.
@@ -44,9 +45,11 @@ def host_layout() -> str:
 
 
 def device_rules(resources: "dict[str, Any] | None") -> "list[tuple[bool, str, int | None, int | None, str]]":
-    """Return the ordered rules (allow, type, major, minor, access) of linux.resources.devices with runc's defaults.
+    """Return the ordered rules (allow, type, major, minor, access) of linux.resources.devices with runc's
+    defaults.
 
-    A rule without type, or with "a", and without numbers speaks of all devices, whatever its access (as in v1's files).
+    A rule without type, or with "a", and without numbers speaks of all devices, whatever its access (as in
+    v1's files).
     Errors: KrunError for a type or access that is none.
     """
     rules: list[tuple[bool, str, int | None, int | None, str]] = []
@@ -70,7 +73,9 @@ def device_rules(resources: "dict[str, Any] | None") -> "list[tuple[bool, str, i
 
 
 def clean(path: str) -> str:
-    """Return an absolute or relative cgroupsPath without "..", so that it cannot climb out of the mount point."""
+    """Return an absolute or relative cgroupsPath without "..", so that it cannot climb out of the mount
+    point.
+    """
     if not path:
         return ""
     inner = os.path.normpath("/" + path).replace("//", "/")
@@ -78,7 +83,9 @@ def clean(path: str) -> str:
 
 
 def read(path: str) -> str:
-    """Return a cgroup file's text without the final line end. Errors: OSError (callers know which are harmless)."""
+    """Return a cgroup file's text without the final line end. Errors: OSError (callers know which are
+    harmless).
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -140,11 +147,12 @@ def create(
 ) -> "Cgroup":
     """Make the container's cgroup, with its limits and device rules already set; nobody is in it yet.
 
-    Arguments: spec_cgroups_path, linux.cgroupsPath ("" = "/" + id relative to ours; systemd: "slice:prefix:name");
-    resources, linux.resources; manager, "cgroupfs", "systemd" or "disabled"; rootless, do without when we may not.
+    Arguments: spec_cgroups_path, linux.cgroupsPath ("" = "/" + id relative to ours; systemd:
+    "slice:prefix:name"); resources, linux.resources; manager, "cgroupfs", "systemd" or "disabled"; rootless,
+    do without when we may not.
     Returns the Cgroup; with systemd the unit is started by `join` (a scope needs a process).
-    Errors: KrunError when the cgroup is frozen or not empty or a value is impossible, SysError when a file refuses;
-    what was made is removed again.
+    Errors: KrunError when the cgroup is frozen or not empty or a value is impossible, SysError when a file
+    refuses; what was made is removed again.
     """
     if manager == "disabled":
         return Cgroup({}, "disabled")
@@ -156,22 +164,17 @@ def create(
         cgroup.pending = (resources or {}, rootless)
         return cgroup
     inner = clean(spec_cgroups_path) or id
-    if host_layout() == "v2":
-        from krun.oci import cgroup_v2 as driver
-
-        paths = driver.place(inner)
-    else:
-        from krun.oci import cgroup_v1
-
-        driver = cgroup_v1  # type: ignore[assignment]
-        paths = cgroup_v1.place(inner)
+    driver = _driver({"": ""} if host_layout() == "v2" else {})
+    paths = driver.place(inner)
     cgroup = Cgroup(paths, "cgroupfs")
     try:
         made = driver.make(paths)
     except SysError as error:
         if rootless and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
             if _limits(resources):
-                raise KrunError(f"{error.message}; rootless limits need a cgroup delegated to this user") from None
+                raise KrunError(
+                    f"{error.message}; rootless limits need a cgroup delegated to this user"
+                ) from None
             log.debug(f"no cgroup for a rootless container: {error.message}")
             return Cgroup({}, "disabled")
         raise
@@ -221,7 +224,9 @@ class Cgroup:
         return next(iter(self.paths.values()), "")
 
     def _refuse_used(self, made: "list[str]") -> None:
-        """config-linux.md (1.1): a runtime may refuse an unfit cgroup; runc refuses frozen and non-empty ones."""
+        """config-linux.md (1.1): a runtime may refuse an unfit cgroup; runc refuses frozen and non-empty
+        ones.
+        """
         if self._main() in made:
             return
         if self.frozen():
@@ -231,7 +236,9 @@ class Cgroup:
             raise KrunError(f"container's cgroup {self._main()} is not empty: {count} process(es) found")
 
     def join(self, pid: int) -> None:
-        """Put a process into all directories (with systemd: start the scope with it). Errors: SysError, KrunError."""
+        """Put a process into all directories (with systemd: start the scope with it). Errors: SysError,
+        KrunError.
+        """
         if self.pending is not None:
             self._start_unit(pid)
             return
@@ -248,7 +255,8 @@ class Cgroup:
         self.pending = None
         driver = _driver(self.paths)
         try:
-            # systemd puts the process into its own hierarchy (and the controllers it was told of); the rest is ours.
+            # systemd puts the process into its own hierarchy (and the controllers it was told of); the rest
+            # is ours.
             driver.make(self.paths)
             for path in self.directories():
                 _enter(path, pid)
@@ -273,7 +281,8 @@ class Cgroup:
     def destroy(self, wait: float = 5.0) -> None:
         """Remove the directories, those that the payload made below included; gone already is no error.
 
-        Argument: wait, seconds to retry while busy (a killed process leaves its cgroup a moment after it is waitable).
+        Argument: wait, seconds to retry while busy (a killed process leaves its cgroup a moment after it is
+        waitable).
         Errors: SysError with the directory that stays busy.
         """
         if self.manager.startswith("systemd:"):
@@ -314,7 +323,9 @@ class Cgroup:
         while pids:
             _signal_all(pids)
             if time.monotonic() > deadline:
-                raise KrunError(f"kill all in cgroup {self._main()}: {len(pids)} process(es) still there after 5 s")
+                raise KrunError(
+                    f"kill all in cgroup {self._main()}: {len(pids)} process(es) still there after 5 s"
+                )
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
             pids = self.procs()
@@ -340,7 +351,8 @@ class Cgroup:
             return []
         pids: list[int] = []
         _collect(main, pids)
-        # Zombies stay listed until they are reaped in v1 only; they cannot be signalled away, so they do not count.
+        # Zombies stay listed until they are reaped in v1 only; they cannot be signalled away, so they do not
+        # count.
         return [pid for pid in pids if pid > 0 and not _zombie(pid)]
 
     def stats(self) -> "dict[str, Any]":
@@ -364,7 +376,8 @@ def _enter(path: str, pid: int) -> None:
             put(path + "/cgroup.procs", pid)
             return
         except OSError as error:
-            # EINVAL: the task is between clone and its first run (kernel, cgroup_attach_task); runc retries as well.
+            # EINVAL: the task is between clone and its first run (kernel, cgroup_attach_task); runc retries
+            # as well.
             now = time.monotonic()
             deadline = deadline or now + 0.1
             if error.errno != errno.EINVAL or now > deadline:

@@ -1,7 +1,8 @@
-"""The state directory of a container, `<root>/<id>/`: made safely, written atomically, locked; and what status it shows.
+"""The state directory of a container, `<root>/<id>/`: made safely, written atomically, locked; and what
+status it shows.
 
-Files in it: state.json (this module), config.json (private copy of the configuration), start.fifo, result.fifo.
-docs/architecture.md, "create / start handshake", says who writes what.
+Files in it: state.json (this module), config.json (private copy of the configuration), start.fifo,
+result.fifo. docs/architecture.md, "create / start handshake", says who writes what.
 """
 
 import errno
@@ -39,18 +40,20 @@ def check_id(container_id: str) -> None:
         or container_id in (".", "..")
         or not _ID_CHARACTERS.issuperset(container_id)
     ):
-        raise KrunError(f"invalid container ID format: {container_id!r}, use letters, digits and any of _ + . -")
+        raise KrunError(
+            f"invalid container ID format: {container_id!r}, use letters, digits and any of _ + . -"
+        )
 
 
 class ContainerState:
     """What state.json holds.
 
-    oci_version, id, bundle (absolute): from create. pid: the monitor's as seen by the caller of create, 0 before it
-    exists; start_time: field 22 of /proc/PID/stat, in clock ticks since boot, so that a reused pid is told apart.
-    created: RFC 3339. rootfs: absolute. annotations: string to string. owner: uid that created it.
-    cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT" or "disabled".
-    config: name of the private copy of config.json inside the state directory. namespaces: type to /proc path or "".
-    intel_rdt: the resctrl directory that this container made, or "".
+    oci_version, id, bundle (absolute): from create. pid: the monitor's as seen by the caller of create, 0
+    before it exists; start_time: field 22 of /proc/PID/stat, in clock ticks since boot, so that a reused pid
+    is told apart. created: RFC 3339. rootfs: absolute. annotations: string to string. owner: uid that created
+    it. cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT"
+    or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
+    type to /proc path or "". intel_rdt: the resctrl directory that this container made, or "".
     """
 
     __slots__ = (
@@ -104,7 +107,9 @@ class ContainerState:
 
 
 class Lock:
-    """An exclusive flock(2) on the state directory itself: it leaves no file, and the kernel drops it with its holder."""
+    """An exclusive flock(2) on the state directory itself: it leaves no file, and the kernel drops it with
+    its holder.
+    """
 
     def __init__(self, path: str, container_id: str, wait: float) -> None:
         self._path = path
@@ -143,7 +148,7 @@ class Lock:
             deadline = deadline or now + self._wait
             if now >= deadline:
                 raise KrunError(
-                    f"lock container {self._id}: another krun has been at work on it for {self._wait:g} s, try again"
+                    f"lock container {self._id}: another krun has held it for {self._wait:g} s, try again"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 0.02)
@@ -160,7 +165,8 @@ class StateDir:
     __slots__ = ("root", "id", "path")
 
     def __init__(self, root: str, id: str) -> None:
-        """Take the absolute --root and the container's id. Errors: KrunError "invalid container ID format"."""
+        """Take the absolute --root and the container's id. Errors: KrunError "invalid container ID format".
+        """
         check_id(id)
         self.root = root
         self.id = id
@@ -178,8 +184,9 @@ class StateDir:
     def create(self) -> None:
         """Make the directory, 0700, in a root that only we and root can change.
 
-        A world-writable or foreign root would let somebody else put a directory of theirs, or a link, in our place
-        (Firecracker's jailer CVE-2026-1386, containerd CVE-2021-41103), so the parent is verified and held open.
+        A world-writable or foreign root would let somebody else put a directory of theirs, or a link, in our
+        place (Firecracker's jailer CVE-2026-1386, containerd CVE-2021-41103), so the parent is verified and
+        held open.
         Errors: KrunError "container with given ID already exists"; SysError.
         """
         try:
@@ -212,13 +219,14 @@ class StateDir:
         if info.st_uid not in (0, os.geteuid()) or (info.st_mode & 0o002 and not info.st_mode & 0o1000):
             os.close(fd)
             raise KrunError(
-                f"use state root {self.root}: owned by uid {info.st_uid} with mode {info.st_mode & 0o7777:04o}, "
+                f"use state root {self.root}: owned by uid {info.st_uid}, mode {info.st_mode & 0o7777:04o}: "
                 "others could replace its content; choose another --root"
             )
         return fd
 
     def save(self, state: ContainerState) -> None:
-        """Write state.json: a temporary file, then rename, so that a reader sees the old or the new one, never half.
+        """Write state.json: a temporary file, then rename, so that a reader sees the old or the new one,
+        never half.
 
         Errors: SysError (a full disk leaves the old file as it was).
         """
@@ -248,7 +256,9 @@ class StateDir:
             raise SysError.of("write", error, path) from None
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file in the directory. Errors: NotFoundError when it is not there, SysError."""
+        """Return the content of a file in the directory. Errors: NotFoundError when it is not there,
+        SysError.
+        """
         path = f"{self.path}/{name}"
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -281,7 +291,9 @@ class StateDir:
         return state
 
     def load_config(self, state: ContainerState) -> "dict[str, Any]":
-        """Return the private copy of config.json, parsed; {} when create had not come so far. Errors: ConfigError."""
+        """Return the private copy of config.json, parsed; {} when create had not come so far. Errors:
+        ConfigError.
+        """
         try:
             config = loads(self.read(state.config or CONFIG_FILE), f"{self.path}/{CONFIG_FILE}")
         except NotFoundError:
@@ -296,8 +308,8 @@ class StateDir:
         return Lock(self.path, self.id, wait)
 
     def destroy(self) -> None:
-        """Remove the directory with all in it; what is gone already is no error. state.json goes last: as long as the
-        directory is listed, a second `delete` knows the pid and the cgroups. Errors: SysError."""
+        """Remove the directory with all in it; what is gone already is no error. state.json goes last: as
+        long as the directory is listed, a second `delete` knows the pid and the cgroups. Errors: SysError."""
         try:
             names = os.listdir(self.path)
             names.sort(key=STATE_FILE.__eq__)
@@ -329,7 +341,11 @@ def ids(root: str) -> "list[str]":
     found = []
     try:
         for name in os.listdir(root):
-            if name not in (".", "..") and _ID_CHARACTERS.issuperset(name) and os.path.isdir(f"{root}/{name}"):
+            if (
+                name not in (".", "..")
+                and _ID_CHARACTERS.issuperset(name)
+                and os.path.isdir(f"{root}/{name}")
+            ):
                 found.append(name)
     except FileNotFoundError:
         return []
@@ -339,7 +355,8 @@ def ids(root: str) -> "list[str]":
 
 
 def process_stat(pid: int) -> "tuple[str, int] | None":
-    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none (proc(5), stat).
+    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none
+    (proc(5), stat).
 
     The command name may hold blanks and parentheses, so fields are counted from the last ")".
     """
@@ -364,8 +381,8 @@ def process_start_time(pid: int) -> int:
 
 
 def alive(state: ContainerState) -> bool:
-    """Return whether the recorded init process runs: same start time, and not a zombie (a zombie init reads as stopped
-    even while a slow reaper has not collected it; crun gets this wrong: reference/oci.md 0.11)."""
+    """Return whether the recorded init process runs: same start time, and not a zombie (a zombie init reads
+    as stopped even while a slow reaper has not collected it; crun gets this wrong: reference/oci.md 0.11)."""
     if state.pid <= 0:
         return False
     found = process_stat(state.pid)
@@ -373,7 +390,9 @@ def alive(state: ContainerState) -> bool:
 
 
 def frozen(cgroup_paths: "dict[str, str]") -> bool:
-    """Return whether the container's cgroup is frozen (v1 freezer.state, v2 cgroup.events); False when it is gone."""
+    """Return whether the container's cgroup is frozen (v1 freezer.state, v2 cgroup.events); False when it is
+    gone.
+    """
     path = cgroup_paths.get("")
     if path:
         return "frozen 1" in _read(f"{path}/cgroup.events")
@@ -426,7 +445,9 @@ def _locked(path: str) -> bool:
 
 
 def oci_state(state: ContainerState, status: str, owner: str = "") -> "dict[str, Any]":
-    """Return what `state` and `list` print, in runc's order: pid 0 when stopped, annotations only if there are any."""
+    """Return what `state` and `list` print, in runc's order: pid 0 when stopped, annotations only if there
+    are any.
+    """
     shown: dict[str, Any] = {
         "ociVersion": state.oci_version,
         "id": state.id,
@@ -443,7 +464,9 @@ def oci_state(state: ContainerState, status: str, owner: str = "") -> "dict[str,
 
 
 def hook_state(state: ContainerState, status: str, pid: int | None = None) -> "dict[str, Any]":
-    """Return the State of runtime.md for a hook's standard input; `pid`: as seen where the hook runs, None = ours."""
+    """Return the State of runtime.md for a hook's standard input; `pid`: as seen where the hook runs, None =
+    ours.
+    """
     shown: dict[str, Any] = {"ociVersion": state.oci_version, "id": state.id, "status": status}
     number = state.pid if pid is None else pid
     if number > 0:
