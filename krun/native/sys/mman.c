@@ -7,7 +7,7 @@
 #include "../vmm/mm.h"
 #include <linux/mman.h>
 
-kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_pkey_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore, sys_mlock,
+kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore, sys_mlock,
     sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind;
 
 long sys_mmap(struct kr_task *t, const u64 a[6])
@@ -18,11 +18,6 @@ long sys_mmap(struct kr_task *t, const u64 a[6])
 long sys_munmap(struct kr_task *t, const u64 a[6]) { return kr_mm_munmap(t->mm, a[0], a[1]); }
 
 long sys_mprotect(struct kr_task *t, const u64 a[6]) { return kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]); }
-
-long sys_pkey_mprotect(struct kr_task *t, const u64 a[6])
-{
-    return (int)a[3] == -1 ? kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]) : -EINVAL;
-}
 
 long sys_mremap(struct kr_task *t, const u64 a[6])
 {

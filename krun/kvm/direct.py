@@ -1,0 +1,64 @@
+"""Runs one program under the monitor without a container: for tests of the monitor and for debugging.
+
+`python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor, so that the exit status,
+signals and the terminal are the program's. The program sees the host's file system with the caller's rights.
+"""
+
+import os
+import sys
+
+from krun.kvm import boot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str | None = None) -> None:
+    """Replaces the calling process by a monitor that runs `program`.
+
+    Args:
+        program: path of the program; `argv`: its arguments, argv[0] included.
+        flags: boot.FLAG_TRACE, boot.FLAG_COUNT.
+        log: file that the trace goes to; None: standard error.
+    Raises:
+        KrunError: /dev/kvm cannot be opened. OSError: the monitor or the log file cannot be opened.
+
+    The environment variable KRUN_MONITOR names another build of the monitor (sanitizers); only here, never in the runtime.
+    """
+    block = boot.Block()
+    block.add(boot.EXE_PATH, os.fsencode(program))
+    monitor = os.open(os.environ.get("KRUN_MONITOR", boot.MONITOR_PATH), os.O_RDONLY)
+    block.fd(boot.FD_KVM, boot.open_kvm())
+    block.fd(boot.FD_EXE, monitor)
+    block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
+    if flags or log:
+        log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
+        block.fd(boot.FD_LOG, log_fd)
+    block.number(boot.FLAGS, boot.FLAG_FIRST | flags)
+    env = [k + b"=" + v for k, v in os.environb.items()]
+    boot.start_monitor(monitor, block.done(), [os.fsencode(a) for a in argv], env)
+
+
+def main(argv: list[str]) -> int:
+    """Command line face; see the module's text."""
+    flags, log = 0, None
+    while argv and argv[0].startswith("--"):
+        option = argv.pop(0)
+        if option == "--trace":
+            flags |= boot.FLAG_TRACE
+        elif option == "--count":
+            flags |= boot.FLAG_COUNT
+        elif option == "--log" and argv:
+            log = argv.pop(0)
+        else:
+            break
+    if not argv or argv[0].startswith("--"):
+        print("usage: python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]", file=sys.stderr)
+        return 2
+    exec_monitor(argv[0], argv, flags, log)
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
