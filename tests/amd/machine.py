@@ -36,7 +36,13 @@ def built() -> Path:
 
 
 def run(
-    job: Path, out: Path, *, npt: str = "1", job_timeout: int = 600, machine_timeout: int = 900, memory: int = 2048
+    job: Path,
+    out: Path,
+    *,
+    npt: str = "1",
+    job_timeout: int = 600,
+    machine_timeout: int = 900,
+    memory: int = 2048,
 ) -> int:
     """Boot, run job/job.sh as root, unpack what it wrote under ./out into `out`; its exit status."""
     cache = built()
@@ -48,9 +54,26 @@ def run(
         os.truncate(job_tar, -(-job_tar.stat().st_size // 512) * 512)
         out_img.touch()
         os.truncate(out_img, 256 << 20)
-        command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "max", "-smp", "1"]
+        command = [
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg,thread=multi",
+            "-M",
+            "q35",
+            "-cpu",
+            "max",
+            "-smp",
+            "1",
+        ]
         command += ["-m", str(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
-        command += ["-serial", "stdio", "-kernel", str(cache / "vmlinux"), "-initrd", str(cache / "initrd.cpio")]
+        command += [
+            "-serial",
+            "stdio",
+            "-kernel",
+            str(cache / "vmlinux"),
+            "-initrd",
+            str(cache / "initrd.cpio"),
+        ]
         for file, options in (
             (cache / "root.img", "snapshot=on,cache=unsafe"),
             (job_tar, "readonly=on"),

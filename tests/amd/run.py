@@ -42,7 +42,10 @@ def main() -> int:
             except machine.MachineError as e:
                 print(f"amd: {e}", file=sys.stderr)
                 status = 125
-        print(f"amd: npt={leg} {'passed' if status == 0 else f'FAILED, status {status}'}, output in {out}", flush=True)
+        print(
+            f"amd: npt={leg} {'passed' if status == 0 else f'FAILED, status {status}'}, output in {out}",
+            flush=True,
+        )
         if status:
             failed.append(leg)
     return 1 if failed else 0
