@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * File calls that are more than a forward: fcntl by command, the xattr calls with a nested value. No state, no locks.
+ */
+#include "table.h"
+
+/* What the third argument of a command is. Commands that are not listed: EINVAL. */
+enum arg { VALUE = 1, FDNUM, POINTER };
+
+struct command {
+    u16 cmd;
+    u8 arg, size;
+};
+
+static const struct command commands[] = {
+    {0, VALUE, 0},      /* F_DUPFD */
+    {1, VALUE, 0},      /* F_GETFD */
+    {2, VALUE, 0},      /* F_SETFD */
+    {3, VALUE, 0},      /* F_GETFL */
+    {4, VALUE, 0},      /* F_SETFL */
+    {5, POINTER, 32},   /* F_GETLK */
+    {6, POINTER, 32},   /* F_SETLK */
+    {7, POINTER, 32},   /* F_SETLKW */
+    {8, VALUE, 0},      /* F_SETOWN */
+    {9, VALUE, 0},      /* F_GETOWN */
+    {10, VALUE, 0},     /* F_SETSIG */
+    {11, VALUE, 0},     /* F_GETSIG */
+    {15, POINTER, 8},   /* F_SETOWN_EX */
+    {16, POINTER, 8},   /* F_GETOWN_EX */
+    {17, POINTER, 8},   /* F_GETOWNER_UIDS */
+    {36, POINTER, 32},  /* F_OFD_GETLK */
+    {37, POINTER, 32},  /* F_OFD_SETLK */
+    {38, POINTER, 32},  /* F_OFD_SETLKW */
+    {1024, VALUE, 0},   /* F_SETLEASE */
+    {1025, VALUE, 0},   /* F_GETLEASE */
+    {1026, VALUE, 0},   /* F_NOTIFY */
+    {1027, FDNUM, 0},   /* F_DUPFD_QUERY */
+    {1028, VALUE, 0},   /* F_CREATED_QUERY */
+    {1030, VALUE, 0},   /* F_DUPFD_CLOEXEC */
+    {1031, VALUE, 0},   /* F_SETPIPE_SZ */
+    {1032, VALUE, 0},   /* F_GETPIPE_SZ */
+    {1033, VALUE, 0},   /* F_ADD_SEALS */
+    {1034, VALUE, 0},   /* F_GET_SEALS */
+    {1035, POINTER, 8}, /* F_GET_RW_HINT */
+    {1036, POINTER, 8}, /* F_SET_RW_HINT */
+    {1037, POINTER, 8}, /* F_GET_FILE_RW_HINT */
+    {1038, POINTER, 8}, /* F_SET_FILE_RW_HINT */
+    {1039, POINTER, 8}, /* F_GETDELEG */
+    {1040, POINTER, 8}, /* F_SETDELEG */
+};
+
+long sys_fcntl(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    for (size_t i = 0; i < KR_COUNT(commands); i++) {
+        const struct command *c = &commands[i];
+        if (c->cmd != (u32)a[1])
+            continue;
+        /* The kernel uses values as 32-bit numbers; so no junk of the payload stands where an address could. */
+        u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
+                  : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
+                                    : (u64)(s64)(s32)a[2];
+        return kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
+    }
+    return kr_call_intr(__NR_fcntl, a[0], 0xffff, 0, 0, 0, 0); /* EBADF or EINVAL */
+}
+
+/* ---- setxattrat, getxattrat: struct xattr_args holds the pointer ---- */
+
+struct xattr_args_k {
+    u64 value;
+    u32 size, flags;
+};
+
+static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size)
+{
+    u8 more[256];
+    if (kr_copy_in(x, ptr, sizeof *x) < 0)
+        return -EFAULT;
+    if (size > sizeof *x + sizeof more) /* a version that nobody knows yet */
+        return -E2BIG;
+    u64 rest = size - sizeof *x;
+    if (kr_copy_in(more, ptr + sizeof *x, rest) < 0)
+        return -EFAULT;
+    for (u64 i = 0; i < rest; i++)
+        if (more[i])
+            return -E2BIG;
+    x->value = kr_guest_ptr(x->value, x->size);
+    return 0;
+}
+
+static long xattrat(long nr, const u64 a[6])
+{
+    struct xattr_args_k x;
+    if (a[5] < sizeof x)
+        return -EINVAL;
+    long r = xattr_args_in(&x, a[4], a[5]);
+    return r < 0 ? r : kr_call_intr(nr, a[0], a[1], a[2], a[3], (u64)&x, sizeof x);
+}
+
+long sys_setxattrat(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    return xattrat(463, a);
+}
+
+long sys_getxattrat(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    return xattrat(464, a);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * System V IPC: shared memory, which must appear in the address space's books, and semctl with its union argument. Message queues and
+ * the rest are forwards.
+ *
+ * State: the attached segments of this address space (a list, under mm->lock; the monitor's memory lives and forks with the mm).
+ */
+#include "table.h"
+#include "../vmm/mm.h"
+#include <linux/mman.h>
+
+#define SHM_RDONLY 010000
+#define SHM_RND 020000
+#define SHM_REMAP 040000
+#define SHM_EXEC 0100000
+#define IPC_STAT 2
+
+struct attached {
+    struct attached *next;
+    u64 addr, len;
+};
+static struct attached *list;
+
+/* struct shmid64_ds: ipc64_perm (48 bytes), then the size. */
+struct shmid_k {
+    u8 perm[48];
+    u64 size;
+    u8 rest[56];
+};
+_Static_assert(sizeof(struct shmid_k) == 112, "struct shmid64_ds");
+
+static void remember(struct kr_mm *mm, struct attached *s)
+{
+    kr_lock(&mm->lock);
+    s->next = list;
+    list = s;
+    kr_unlock(&mm->lock);
+}
+
+static struct attached *take(struct kr_mm *mm, u64 addr)
+{
+    kr_lock(&mm->lock);
+    struct attached **at = &list;
+    while (*at && (*at)->addr != addr)
+        at = &(*at)->next;
+    struct attached *s = *at;
+    if (s)
+        *at = s->next;
+    kr_unlock(&mm->lock);
+    return s;
+}
+
+long sys_shmat(struct kr_task *t, const u64 a[6])
+{
+    u64 addr = a[1];
+    u32 flags = (u32)a[2], map = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (addr & (KR_PAGE - 1)) {
+        if (!(flags & SHM_RND))
+            return -EINVAL;
+        addr = KR_PAGE_DOWN(addr);
+    }
+    if (!addr && (flags & SHM_REMAP))
+        return -EINVAL;
+    if (!kr_span_ok(addr, 1))
+        return -EINVAL;
+    if (addr)
+        map |= flags & SHM_REMAP ? MAP_FIXED : MAP_FIXED_NOREPLACE;
+
+    struct shmid_k ds;
+    long r = kr_sys3(__NR_shmctl, (s32)a[0], IPC_STAT, &ds);
+    if (r < 0)
+        return r;
+    u64 len = KR_PAGE_UP(ds.size);
+    struct attached *s = kr_alloc(sizeof *s);
+    if (!s)
+        return -ENOMEM;
+
+    /* The place is reserved first, so that no other thread gets it meanwhile; then the segment replaces the reservation. */
+    long at = kr_mm_mmap(t->mm, addr, len, PROT_NONE, map, -1, 0);
+    if (at < 0) {
+        kr_free(s, sizeof *s);
+        return at == -EEXIST || at == -EPERM ? -EINVAL : at;
+    }
+    r = kr_sys3(__NR_shmat, (s32)a[0], at, (flags & SHM_RDONLY) | SHM_REMAP);
+    if (r >= 0) {
+        u32 prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
+        long adopted = kr_mm_adopt(t->mm, (u64)at, len, prot, KR_VMA_SHARED);
+        if (adopted < 0)
+            r = adopted;
+    }
+    if (r < 0) {
+        kr_mm_munmap(t->mm, (u64)at, len);
+        kr_free(s, sizeof *s);
+        return r;
+    }
+    s->addr = (u64)at;
+    s->len = len;
+    struct attached *stale = take(t->mm, (u64)at); /* its segment was unmapped by other means */
+    if (stale)
+        kr_free(stale, sizeof *stale);
+    remember(t->mm, s);
+    return at;
+}
+
+long sys_shmdt(struct kr_task *t, const u64 a[6])
+{
+    struct attached *s = take(t->mm, a[0]);
+    if (!s)
+        return -EINVAL;
+    long r = kr_mm_munmap(t->mm, s->addr, s->len); /* the kernel detaches when the mapping goes */
+    kr_free(s, sizeof *s);
+    return r;
+}
+
+long sys_semctl(struct kr_task *t, const u64 a[6])
+{
+    (void)t;
+    u64 arg;
+    switch ((u32)a[2] & ~0x100u /* IPC_64 */) {
+    case 1:  /* IPC_SET */
+    case 2:  /* IPC_STAT */
+    case 3:  /* IPC_INFO */
+    case 13: /* GETALL: at most SEMMSL (32000) shorts */
+    case 17: /* SETALL */
+    case 18: /* SEM_STAT */
+    case 19: /* SEM_INFO */
+    case 20: /* SEM_STAT_ANY */
+        arg = kr_guest_ptr(a[3], 1);
+        break;
+    default:
+        arg = (u64)(s64)(s32)a[3]; /* SETVAL's number */
+        break;
+    }
+    return kr_call_intr(__NR_semctl, a[0], a[1], a[2], arg, 0, 0);
+}

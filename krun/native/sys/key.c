@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keyctl operation by operation. No state, no locks.
+ */
+#include "nested.h"
+
+#define KEYCTL_INSTANTIATE_IOV 20
+#define KEYCTL_DH_COMPUTE 23
+#define KEYCTL_WATCH_KEY 32
+
+/* Which of the arguments 1..4 are pointers, a bit each. Their lengths are the kernel's to check: it copies them whole before use. */
+static const u8 pointers[] = {
+    [1] = 1 << 1,                       /* JOIN_SESSION_KEYRING: name */
+    [2] = 1 << 2,                       /* UPDATE: payload */
+    [6] = 1 << 2,                       /* DESCRIBE: buffer */
+    [10] = 1 << 2 | 1 << 3,             /* SEARCH: type, description */
+    [11] = 1 << 2,                      /* READ: buffer */
+    [12] = 1 << 2,                      /* INSTANTIATE: payload */
+    [17] = 1 << 2,                      /* GET_SECURITY: buffer */
+    [23] = 1 << 1 | 1 << 2,             /* DH_COMPUTE: parameters, buffer */
+    [24] = 1 << 3 | 1 << 4,             /* PKEY_QUERY: info, result */
+    [25] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_ENCRYPT: parameters, info, in, out */
+    [26] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_DECRYPT */
+    [27] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_SIGN */
+    [28] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_VERIFY */
+    [29] = 1 << 2 | 1 << 3,             /* RESTRICT_KEYRING: type, restriction */
+    [31] = 1 << 1,                      /* CAPABILITIES: buffer */
+    [32] = 0,
+};
+
+long sys_keyctl(struct kr_task *t, const u64 args[6])
+{
+    (void)t;
+    u64 a[6];
+    memcpy(a, args, sizeof a);
+    u32 op = (u32)a[0];
+    if (op >= KR_COUNT(pointers))
+        return -EOPNOTSUPP;
+    if (op == KEYCTL_INSTANTIATE_IOV) {
+        struct kr_iovs io;
+        u64 v = 0;
+        if (!a[2])
+            return kr_call_intr(__NR_keyctl, op, a[1], 0, 0, a[4], 0);
+        long r = kr_iovs_in(&io, a[2], a[3], &v);
+        if (r < 0)
+            return r;
+        r = kr_call_intr(__NR_keyctl, op, a[1], v, a[3], a[4], 0);
+        kr_iovs_drop(&io);
+        return r;
+    }
+    if (op == KEYCTL_DH_COMPUTE && a[4])
+        return -EOPNOTSUPP;
+    if (op == KEYCTL_WATCH_KEY)
+        a[2] = (u32)kr_guest_fd(a[2]);
+    for (int i = 1; i < 5; i++) {
+        if (pointers[op] >> i & 1)
+            a[i] = a[i] ? kr_guest_ptr(a[i], 1) : 0;
+        else if (!kr_span_ok(a[i], 1)) /* ids and sizes: small, or a negative 32-bit number */
+            a[i] = (u64)(s64)(s32)a[i];
+    }
+    return kr_forward(__NR_keyctl, a);
+}
