@@ -1,0 +1,76 @@
+"""The pages are true where that can be checked: links lead somewhere, generated pages are current, the README's commands exist."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "tests").glob("**/*.md")])
+NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
+
+#: Page -> the module that writes it: `python -m MODULE --check` fails when the page is not what it would write.
+GENERATED = {
+    "docs/syscalls.md": "krun.native.sys.docs",
+    "docs/cli.md": "krun.cli.docs",
+    "docs/spec-conformance.md": "krun.oci.docs",
+}
+
+
+def headings(page):
+    """The anchors of a page, as the usual renderers make them."""
+    found = set()
+    for line in page.read_text().splitlines():
+        if match := re.match(r"#+ +(.*)", line):
+            text = re.sub(r"[^\w\- ]", "", match[1].strip().lower().replace("`", ""))
+            found.add(text.replace(" ", "-"))
+    return found
+
+
+def without_code(text):
+    return re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page):
+    bad = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        if not file.exists():
+            bad.append(target)
+        elif anchor and file.suffix == ".md" and anchor not in headings(file):
+            bad.append(target)
+    assert not bad, bad
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_files_that_are_named_exist(page):
+    """A path in back quotes that begins with a folder of the project is there."""
+    bad = set()
+    for path in re.findall(r"`((?:krun|tests|docs|tools|\.ci)/[\w./-]+)`", page.read_text()):
+        if not (ROOT / path).exists() and "/build/" not in path and not path.endswith("krun-monitor"):
+            bad.add(path)
+    assert not bad, sorted(bad)
+
+
+@pytest.mark.parametrize("page", GENERATED)
+def test_generated_pages_are_current(page):
+    module = GENERATED[page]
+    assert importlib.util.find_spec(module), f"{module} is missing: it writes {page}"
+    done = subprocess.run([sys.executable, "-m", module, "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"run: .venv/bin/python -m {module} --write\n{done.stdout}{done.stderr}"
+
+
+def test_dev_verbs_of_the_pages_exist():
+    dev = (ROOT / "dev").read_text()
+    verbs = set(re.findall(r"^([a-z-]+)(?: \| -h \| --help)?\)$", dev, flags=re.M))
+    assert {"setup", "demo", "test", "lint", "bench", "test-amd"} <= verbs
+    for page in PAGES:
+        for verb in re.findall(r"\./dev ([a-z-]+)", page.read_text()):
+            assert verb in verbs, f"{page.name}: ./dev {verb}"

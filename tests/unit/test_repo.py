@@ -1,0 +1,97 @@
+"""What the repository holds: the version in one place, no binaries, no large files, no registry hosts, licence, packaging."""
+
+import configparser
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def tracked():
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
+
+
+def setup_cfg():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_one_version():
+    import krun
+
+    version = setup_cfg()["metadata"]["version"]
+    assert krun.__version__ == version
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_no_binary_and_no_large_file_is_committed():
+    bad = []
+    for name in tracked():
+        data = (ROOT / name).read_bytes()
+        if b"\0" in data[:4096] or len(data) > 500_000:
+            bad.append(name)
+    assert not bad, bad
+
+
+def test_top_level():
+    """The project's fixed top level; a new name there is a decision, made here."""
+    names = {name.split("/")[0] for name in tracked()}
+    wanted = set(
+        "pyproject.toml setup.cfg MANIFEST.in LICENSE README.md CHANGELOG.md dev krun tests docs tools"
+        " .ci .gitignore .clang-format".split()
+    )
+    assert names <= wanted, names - wanted
+
+
+def test_the_licence_is_apache_2():
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "Version 2.0, January 2004" in text and len(text) > 11000
+
+
+def test_no_registry_is_named():
+    """Packages come from wherever the machine's own clients are pointed at."""
+    pattern = re.compile(
+        r"--index-url|--extra-index|deb\.debian\.org|pypi\.org|docker\.io/|ghcr\.io|quay\.io"
+    )
+    bad = [n for n in tracked() if n != "tests/unit/test_repo.py" and pattern.search(read(n))]
+    assert not bad, bad
+
+
+def read(name):
+    return (ROOT / name).read_text(errors="replace")
+
+
+def test_never_the_python_of_path():
+    """A shim on PATH costs 50 ms and may be another version; scripts name /usr/bin/python3 or .venv/bin/python."""
+    bad = [n for n in tracked() if read(n).startswith("#!/usr/bin/env python")]
+    assert not bad, bad
+    for line in read("dev").splitlines():
+        assert not re.search(r"(^|[ (;&|])python3? -", line), line
+
+
+def test_the_build_system_is_in_the_tree():
+    build = tomllib.loads(read("pyproject.toml"))["build-system"]
+    module = build["build-backend"].replace(".", "/") + ".py"
+    assert build["backend-path"] == ["."] and (ROOT / module).exists()
+
+
+def test_every_package_has_its_init():
+    """setup.cfg finds packages by __init__.py: a folder without one would be missing from the wheel."""
+    folders = {(ROOT / n).parent for n in tracked() if n.startswith("krun/") and n.endswith(".py")}
+    assert all((f / "__init__.py").exists() for f in folders), folders
+
+
+def test_dependencies_are_the_fixed_ones():
+    lines = setup_cfg()["options"]["install_requires"].split()
+    names = {re.split(r"[><=]", line)[0] for line in lines}
+    assert names == {"click", "pyroute2", "python-prctl", "pyseccomp", "cffi", "pyyaml"}
+
+
+def test_python_is_new_enough():
+    assert sys.version_info >= (3, 11)
