@@ -117,7 +117,7 @@ def _quote_string(text: str) -> str:
     return json.dumps(text)
 
 
-def dumps(value: "Any", indent: int | None = None) -> str:
+def dumps(value: "Any", indent: "int | str | None" = None) -> str:
     """Write `value` as JSON text, byte for byte as json.dumps does (without `indent`: separators "," and
     ":").
 
@@ -127,7 +127,8 @@ def dumps(value: "Any", indent: int | None = None) -> str:
     Errors: KrunError for any other type and for NaN or an infinity.
     """
     out: list[str] = []
-    _write(out.append, value, "" if indent is None else "\n", "" if indent is None else " " * indent)
+    step = "" if indent is None else " " * indent if isinstance(indent, int) else indent
+    _write(out.append, value, "" if indent is None else "\n", step)
     return "".join(out)
 
 

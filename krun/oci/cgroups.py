@@ -138,6 +138,14 @@ def _driver(paths: "dict[str, str]") -> "Any":
     return cgroup_v1
 
 
+def locate(spec_cgroups_path: str, id: str) -> "dict[str, str]":
+    """Return where `create` with the cgroupfs driver would put this container's cgroup; makes nothing."""
+    found: dict[str, str] = _driver({"": ""} if host_layout() == "v2" else {}).place(
+        clean(spec_cgroups_path) or id
+    )
+    return found
+
+
 def create(
     spec_cgroups_path: str,
     resources: "dict[str, Any] | None",
@@ -163,9 +171,8 @@ def create(
         cgroup = Cgroup(paths, "systemd:" + unit)
         cgroup.pending = (resources or {}, rootless)
         return cgroup
-    inner = clean(spec_cgroups_path) or id
-    driver = _driver({"": ""} if host_layout() == "v2" else {})
-    paths = driver.place(inner)
+    paths = locate(spec_cgroups_path, id)
+    driver = _driver(paths)
     cgroup = Cgroup(paths, "cgroupfs")
     try:
         made = driver.make(paths)

@@ -1,0 +1,31 @@
+"""krun pause and krun resume: the freezer."""
+
+from krun.errors import KrunError
+from krun.oci import state as st
+from krun.oci.cgroups import Cgroup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def pause(opts: "Any") -> int:
+    """Stop all processes of container opts.id. Errors: NotFoundError, KrunError "container not running"."""
+    statedir = st.StateDir(opts.root, opts.id)
+    with statedir.lock():
+        state = statedir.load()
+        if st.status(state, statedir) not in (st.RUNNING, st.CREATED):
+            raise KrunError("container not running")
+        Cgroup.load(state.cgroup_paths, state.manager).freeze()
+    return 0
+
+
+def resume(opts: "Any") -> int:
+    """Let a paused container go on. Errors: NotFoundError, KrunError "container not paused"."""
+    statedir = st.StateDir(opts.root, opts.id)
+    with statedir.lock():
+        state = statedir.load()
+        if st.status(state, statedir) != st.PAUSED:
+            raise KrunError("container not paused")
+        Cgroup.load(state.cgroup_paths, state.manager).thaw()
+    return 0
