@@ -60,6 +60,7 @@ enum kr_boot_tag {
 #define KR_BOOTF_TRACE 1u      /* strace-like trace to FD_LOG */
 #define KR_BOOTF_COUNT 2u      /* per-call counts and times to FD_LOG at exit */
 #define KR_BOOTF_FIRST 4u      /* first program of a container or exec (not an execve of the payload) */
+#define KR_BOOTF_NNP 8u        /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

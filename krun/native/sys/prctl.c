@@ -5,6 +5,7 @@
 #include "table.h"
 #include "misc.h"
 #include "../vmm/mm.h"
+#include "../vmm/jail.h"
 #include "../vmm/seccomp.h"
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
@@ -53,8 +54,8 @@ static const struct option options[] = {
     {35, NO, EPERM},          /* SET_MM: the kernel's bounds are the monitor's business (kr_publish_mm) */
     {36, PLAIN, 0},           /* SET_CHILD_SUBREAPER */
     {37, OUT_INT, 0},         /* GET_CHILD_SUBREAPER */
-    {38, PLAIN, 0},           /* SET_NO_NEW_PRIVS */
-    {39, PLAIN, 0},           /* GET_NO_NEW_PRIVS */
+    {38, OWN, 0},             /* SET_NO_NEW_PRIVS */
+    {39, OWN, 0},             /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
     {40, OUT_LONG, 0},        /* GET_TID_ADDRESS */
     {41, PLAIN, 0},           /* SET_THP_DISABLE */
     {42, PLAIN, 0},           /* GET_THP_DISABLE */
@@ -133,6 +134,14 @@ static long own(struct kr_task *t, const u64 a[6])
         return !(__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE);
     case PR_SET_DUMPABLE:
         return set_dumpable(t, a[1]);
+    case PR_SET_NO_NEW_PRIVS:
+        r = kr_forward(__NR_prctl, a); /* checks the arguments */
+        if (r == 0)
+            kr_nnp_set(t->proc);
+        return r;
+    case PR_GET_NO_NEW_PRIVS:
+        r = kr_forward(__NR_prctl, a);
+        return r < 0 ? r : kr_nnp_view(t->proc);
     case PR_GET_SECCOMP:
         return kr_seccomp_mode(t->proc);
     case PR_SET_SECCOMP:

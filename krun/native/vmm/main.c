@@ -282,7 +282,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp)
         kr_stage("run");
         say_ok(&kr_boot.fd_result, 'O');
     }
-    r = kr_jail_install();
+    r = kr_jail_install(&first_proc);
     if (r < 0)
         kr_log("own seccomp filter: errno %d", -r);
     kr_run(t);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * startContainer hooks. Each is a program of the container, so it runs in a VM of its own: a child of the
+ * monitor executes the monitor anew with a boot block for the hook. Its stdin is the container's state, its
+ * stdout and stderr are the container's.
+ *
+ * State: none. Called once, by the first thread, before the payload is loaded: nobody else runs.
+ */
+#include "hook.h"
+#include "exec.h"
+#include "../abi/boot.h"
+#include <linux/fcntl.h>
+#include <linux/wait.h>
+#include <asm/poll.h>
+#include <asm/signal.h>
+
+#define CODE_NO_EXEC 127
+
+struct hook {
+    u32 timeout, argc, envc, has_env;
+    const char *path;
+    char **argv, **envp; /* NULL-terminated; envp has room for one more */
+    size_t argv_size, envp_size;
+};
+
+/* One string of the record; NULL when it does not end inside. */
+static const char *string(const char **p, const char *end) {
+    const char *s = *p, *q = s;
+    while (q < end && *q)
+        q++;
+    if (q == end)
+        return NULL;
+    *p = q + 1;
+    return s;
+}
+
+static int parse(const u8 *data, u32 len, struct hook *h) {
+    u32 head[4];
+    memset(h, 0, sizeof *h);
+    if (len < sizeof head)
+        return -EINVAL;
+    memcpy(head, data, sizeof head);
+    h->timeout = head[0];
+    h->argc = head[1];
+    h->envc = head[2];
+    h->has_env = head[3];
+    if (h->argc > len || h->envc > len)
+        return -EINVAL;
+    const char *p = (const char *)data + sizeof head, *end = (const char *)data + len;
+    h->path = string(&p, end);
+    if (!h->path)
+        return -EINVAL;
+    h->argv_size = (h->argc + 2) * sizeof(char *);
+    h->envp_size = (h->envc + 2) * sizeof(char *);
+    h->argv = kr_alloc(h->argv_size);
+    h->envp = kr_alloc(h->envp_size);
+    if (!h->argv || !h->envp)
+        return -ENOMEM;
+    for (u32 i = 0; i < h->argc; i++)
+        if (!(h->argv[i] = (char *)string(&p, end)))
+            return -EINVAL;
+    for (u32 i = 0; i < h->envc; i++)
+        if (!(h->envp[i] = (char *)string(&p, end)))
+            return -EINVAL;
+    if (!h->argc)
+        h->argv[0] = (char *)h->path;
+    return 0;
+}
+
+/* The child: becomes the monitor of the hook's program. */
+__attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, int in) {
+    int block;
+    char env[32];
+    kr_sys3(__NR_dup3, in, 0, 0);
+    /* Without KR_BOOTF_FIRST and the messages' descriptors: it runs at once and tells nobody. */
+    if (kr_boot_block(t, h->path, -1, t->proc->flags, &block) == 0) {
+        kr_snprintf(env, sizeof env, "%s%d", KR_BOOT_ENV, block);
+        h->envp[h->envc] = env;
+        kr_exec_self(t, h->argv, h->envp);
+    }
+    for (;;)
+        kr_sys1(__NR_exit_group, CODE_NO_EXEC);
+}
+
+/* Feeds the state to the child and waits for its end; kills it when its time is over. Its wait status, or
+ * -errno. */
+static long attend(long pid, int out, u32 timeout) {
+    u64 deadline = timeout ? kr_now() + timeout * 1000000000ULL : ~0ULL;
+    size_t fed = 0;
+    int killed = 0, status = 0;
+    long pidfd = kr_sys2(__NR_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return pidfd;
+    for (;;) {
+        struct {
+            s32 fd;
+            short events, revents;
+        } p[2] = {{(s32)pidfd, POLLIN, 0}, {out, POLLOUT, 0}};
+        u64 now = kr_now();
+        s64 left = deadline == ~0ULL ? -1 : now >= deadline ? 0 : (s64)((deadline - now) / 1000000 + 1);
+        if (left == 0 && !killed) {
+            kr_sys2(__NR_kill, pid, SIGKILL);
+            killed = 1;
+        }
+        kr_sys3(__NR_poll, p, out >= 0 ? 2 : 1, killed ? -1 : KR_MIN(left, 3600 * 1000));
+        if (out >= 0 && p[1].revents) {
+            long n = fed < kr_boot.state_json_len
+                         ? kr_sys3(__NR_write, out, kr_boot.state_json + fed, kr_boot.state_json_len - fed)
+                         : 0;
+            if (n > 0)
+                fed += (size_t)n;
+            if (n != -EINTR && n != -EAGAIN && (n <= 0 || fed == kr_boot.state_json_len)) {
+                kr_sys1(__NR_close, out); /* all told, or the hook does not care: EPIPE */
+                out = -1;
+            }
+        }
+        if (p[0].revents) {
+            long r = kr_sys4(__NR_wait4, pid, &status, 0, 0);
+            if (r != -EINTR) {
+                if (out >= 0)
+                    kr_sys1(__NR_close, out);
+                kr_sys1(__NR_close, pidfd);
+                return r < 0 ? r : killed ? -ETIMEDOUT : status;
+            }
+        }
+    }
+}
+
+static long run(struct kr_task *t, struct hook *h, u32 index, char *why, size_t size) {
+    int in_out[2];
+    long r = kr_sys2(__NR_pipe2, in_out, O_CLOEXEC);
+    if (r < 0) {
+        kr_snprintf(why, size, "startContainer hook %u: pipe: errno %ld", index, -r);
+        return r;
+    }
+    kr_sys3(__NR_fcntl, in_out[1], F_SETFL, O_NONBLOCK);
+    /* A hook that does not read its stdin must not end us. The payload's own disposition comes with the load.
+     */
+    struct kr_sigaction ignore = {.handler = 1}, was;
+    kr_sys4(__NR_rt_sigaction, SIGPIPE, &ignore, &was, 8);
+    long pid = kr_sys6(__NR_clone, SIGCHLD, 0, 0, 0, 0, 0);
+    if (pid == 0) {
+        kr_sys4(__NR_rt_sigaction, SIGPIPE, &was, 0, 8);
+        child(t, h, in_out[0]);
+    }
+    kr_sys1(__NR_close, in_out[0]);
+    if (pid < 0) {
+        kr_sys1(__NR_close, in_out[1]);
+        kr_snprintf(why, size, "startContainer hook %u: fork: errno %ld", index, -pid);
+        r = pid;
+    } else {
+        r = attend(pid, in_out[1], h->timeout);
+        if (r == -ETIMEDOUT)
+            kr_snprintf(why, size, "startContainer hook %u: %s: timed out after %u s", index, h->path,
+                        h->timeout);
+        else if (r < 0)
+            kr_snprintf(why, size, "startContainer hook %u: %s: wait: errno %ld", index, h->path, -r);
+        else if (r & 0x7f)
+            kr_snprintf(why, size, "startContainer hook %u: %s: killed by signal %ld", index, h->path,
+                        r & 0x7f);
+        else if (r)
+            kr_snprintf(why, size, "startContainer hook %u: %s: exit status %ld", index, h->path,
+                        r >> 8 & 0xff);
+        if (r > 0)
+            r = -EIO;
+    }
+    kr_sys4(__NR_rt_sigaction, SIGPIPE, &was, 0, 8);
+    return r;
+}
+
+long kr_hooks_run(struct kr_task *t, char *why, size_t size) {
+    size_t pos = 0;
+    u32 len, index = 0;
+    const void *data;
+    long r = 0;
+    while (r == 0 && (data = kr_boot_next(&kr_boot, KR_BOOT_HOOK, &pos, &len))) {
+        struct hook h;
+        r = parse(data, len, &h);
+        if (r < 0)
+            kr_snprintf(why, size, "startContainer hook %u: bad record", index);
+        else
+            r = run(t, &h, index, why, size);
+        kr_free(h.argv, h.argv_size);
+        kr_free(h.envp, h.envp_size);
+        index++;
+    }
+    return r;
+}
