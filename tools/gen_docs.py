@@ -1,0 +1,101 @@
+"""gen_docs.py [--check]: write docs/cli.md and docs/spec-conformance.md from the tables that the code reads.
+
+--check writes nothing and fails when a page is not what would be written.  docs/syscalls.md has a script of its
+own beside its table.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from krun.cli import table  # noqa: E402
+from krun.oci import fields  # noqa: E402
+
+HEADER = "<!-- Written by tools/gen_docs.py from {source}. Change that, then run tools/gen_docs.py. -->\n"
+
+
+def cell(text: str) -> str:
+    """Text for a table cell."""
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+
+
+def flag_rows(flags: tuple[tuple, ...]) -> list[str]:
+    rows = []
+    for names, kind, _default, text, dialect in flags:
+        if dialect.startswith("hidden"):
+            continue
+        shown = ", ".join(f"`{'--' if len(n) > 1 else '-'}{n}`" for n in names)
+        value = {"bool": "", "list": "value, may be repeated", "int": "number", "str": "value"}[kind]
+        rows.append(f"| {shown} | {value} | {cell(text)} | {'' if dialect == 'both' else dialect} |")
+    return rows
+
+
+def cli_page() -> str:
+    """docs/cli.md."""
+    lines = [HEADER.format(source="krun/cli/table.py"), "# The command line", ""]
+    lines += [
+        "`krun [global flags] VERB [flags] [operands]`. The flags of runc and, for its callers, crun.",
+        "",
+    ]
+    head = ["| flag | takes | what it does | only in the manner of |", "| --- | --- | --- | --- |"]
+    lines += ["## Global flags", "", *head, *flag_rows(table.GLOBALS), ""]
+    marks = {"one": "{}", "one.": "{}", "opt": "[{}]", "rest": "[{}...]"}
+    for name, _where, operands, flags, text, hot in table.VERBS:
+        words = " ".join(marks[how].format(operand.upper()) for operand, how in operands)
+        lines += [
+            f"## {name}",
+            "",
+            f"`krun {name}{' [flags]' if flags else ''}{' ' + words if words else ''}`",
+            "",
+        ]
+        lines += [f"{text[0].upper()}{text[1:]}.{' Served by the fast matcher.' if hot else ''}", ""]
+        if flags:
+            lines += [*head, *flag_rows(flags), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def conformance_page() -> str:
+    """docs/spec-conformance.md."""
+    rows = [(pointer, row) for pointer, row in fields.FIELDS.items()]
+    count = {
+        level: sum(row[3] == level for _, row in rows)
+        for level in (fields.SERVED, fields.REFUSED, fields.IGNORED)
+    }
+    lines = [HEADER.format(source="krun/oci/fields.py"), "# Conformance to the runtime specification", ""]
+    lines += [
+        f"Every field of config.json for Linux (runtime-spec 1.3): {count[fields.SERVED]} served,"
+        f" {count[fields.REFUSED]} refused (any value but an empty one is an error that names the field),"
+        f" {count[fields.IGNORED]} ignored by rule. Keys that are not listed are unknown and ignored.",
+        "",
+        "| field | type | level | served by | note |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for pointer, (kind, _default, _check, level, step, note) in rows:
+        lines.append(f"| `{pointer}` | {kind} | {level} | {f'`{step}`' if step else ''} | {cell(note)} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"docs/cli.md": cli_page, "docs/spec-conformance.md": conformance_page}
+
+
+def main() -> int:
+    stale = []
+    for name, make in PAGES.items():
+        path, text = ROOT / name, make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv:
+            path.write_text(text)
+            print(f"wrote {name}")
+    if stale and "--check" in sys.argv:
+        print(f"not current: {', '.join(stale)}; run tools/gen_docs.py")
+        return 1
+    return 0
+
+
+sys.exit(main())
