@@ -21,7 +21,7 @@ CC = shlex.split(os.environ.get("CC", "gcc"))
 JOBS = 2
 
 # One declaration file per host/ file: cffi reads them, host.h includes them, so they cannot differ.
-CDEFS = ("mount", "ns", "path", "cred", "fdio", "tty")
+CDEFS = ("mount", "ns", "path", "cred", "fdio", "tty", "bpf")
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 MODULE_CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", *WARNINGS]

@@ -52,7 +52,8 @@ def device_rules(resources: "dict[str, Any] | None") -> "list[tuple[bool, str, i
     v1's files).
     Errors: KrunError for a type or access that is none.
     """
-    rules: list[tuple[bool, str, int | None, int | None, str]] = []
+    # Nothing but what is listed, whether or not the list begins with the usual "deny all" (as runc).
+    rules: list[tuple[bool, str, int | None, int | None, str]] = [(False, "a", None, None, "rwm")]
     for rule in (resources or {}).get("devices") or ():
         kind = rule.get("type") or "a"
         access = rule.get("access") or "rwm"

@@ -35,5 +35,6 @@ static inline long kr_ret(long r)
 #include "../cdef/cred.h"
 #include "../cdef/fdio.h"
 #include "../cdef/tty.h"
+#include "../cdef/bpf.h"
 
 #endif
