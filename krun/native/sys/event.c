@@ -7,25 +7,23 @@
 #include <asm/signal.h>
 
 /* fd is signed here: -1 asks for a new descriptor. */
-static long signal_fd(u64 fd, u64 mask_ptr, u64 size, u64 flags)
-{
+static long signal_fd(u64 fd, u64 mask_ptr, u64 size, u64 flags) {
     kr_sigset mask;
     if (size != sizeof mask)
         return -EINVAL;
     if (kr_copy_in(&mask, mask_ptr, sizeof mask) < 0)
         return -EFAULT;
-    mask &= ~(KR_SIGBIT(SIGSEGV) | KR_SIGBIT(SIGBUS)); /* never blocked on the host: they would not wait for a read */
+    mask &= ~(KR_SIGBIT(SIGSEGV) |
+              KR_SIGBIT(SIGBUS)); /* never blocked on the host: they would not wait for a read */
     return kr_call_intr(__NR_signalfd4, fd, (u64)&mask, sizeof mask, flags, 0, 0);
 }
 
-long sys_signalfd(struct kr_task *t, const u64 a[6])
-{
+long sys_signalfd(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return signal_fd(a[0], a[1], a[2], 0);
 }
 
-long sys_signalfd4(struct kr_task *t, const u64 a[6])
-{
+long sys_signalfd4(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return signal_fd(a[0], a[1], a[2], a[3]);
 }
@@ -37,8 +35,7 @@ struct sigevent_k {
 };
 _Static_assert(sizeof(struct sigevent_k) == 64, "struct sigevent");
 
-long sys_mq_notify(struct kr_task *t, const u64 a[6])
-{
+long sys_mq_notify(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct sigevent_k e;
     if (!a[1])

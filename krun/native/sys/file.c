@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * File calls that are more than a forward: fcntl by command, the xattr calls with a nested value. No state, no locks.
+ * File calls that are more than a forward: fcntl by command, the xattr calls with a nested value. No state,
+ * no locks.
  */
 #include "table.h"
 
@@ -49,14 +50,14 @@ static const struct command commands[] = {
     {1040, POINTER, 8}, /* F_SETDELEG */
 };
 
-long sys_fcntl(struct kr_task *t, const u64 a[6])
-{
+long sys_fcntl(struct kr_task *t, const u64 a[6]) {
     (void)t;
     for (size_t i = 0; i < KR_COUNT(commands); i++) {
         const struct command *c = &commands[i];
         if (c->cmd != (u32)a[1])
             continue;
-        /* The kernel uses values as 32-bit numbers; so no junk of the payload stands where an address could. */
+        /* The kernel uses values as 32-bit numbers; so no junk of the payload stands where an address could.
+         */
         u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
                   : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
                                     : (u64)(s64)(s32)a[2];
@@ -72,8 +73,7 @@ struct xattr_args_k {
     u32 size, flags;
 };
 
-static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size)
-{
+static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size) {
     u8 more[256];
     if (kr_copy_in(x, ptr, sizeof *x) < 0)
         return -EFAULT;
@@ -89,8 +89,7 @@ static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size)
     return 0;
 }
 
-static long xattrat(long nr, const u64 a[6])
-{
+static long xattrat(long nr, const u64 a[6]) {
     struct xattr_args_k x;
     if (a[5] < sizeof x)
         return -EINVAL;
@@ -98,14 +97,12 @@ static long xattrat(long nr, const u64 a[6])
     return r < 0 ? r : kr_call_intr(nr, a[0], a[1], a[2], a[3], (u64)&x, sizeof x);
 }
 
-long sys_setxattrat(struct kr_task *t, const u64 a[6])
-{
+long sys_setxattrat(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return xattrat(463, a);
 }
 
-long sys_getxattrat(struct kr_task *t, const u64 a[6])
-{
+long sys_getxattrat(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return xattrat(464, a);
 }

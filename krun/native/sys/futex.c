@@ -2,11 +2,12 @@
  *
  * Futexes and robust lists. No state of its own, no locks.
  *
- * A guest word is a host word at the same address, so all operations are the kernel's. What is dangerous is the robust list: when a
- * thread ends, the kernel walks a list that the payload can change at any moment, and marks any word of the process that holds the
- * thread's tid, the monitor's words included. So the kernel's walk is allowed only where the whole address space dies with the thread (death
- * by signal, exit of the group): a thread that merely exits unregisters its list and lets kr_robust_exit walk it, with checks. A vfork child
- * never registers (its death must not touch the parent), so it has no robust futexes.
+ * A guest word is a host word at the same address, so all operations are the kernel's. What is dangerous is
+ * the robust list: when a thread ends, the kernel walks a list that the payload can change at any moment, and
+ * marks any word of the process that holds the thread's tid, the monitor's words included. So the kernel's
+ * walk is allowed only where the whole address space dies with the thread (death by signal, exit of the
+ * group): a thread that merely exits unregisters its list and lets kr_robust_exit walk it, with checks. A
+ * vfork child never registers (its death must not touch the parent), so it has no robust futexes.
  */
 #include "robust.h"
 #include "table.h"
@@ -15,8 +16,7 @@
 #define NR_FUTEX_WAITV 449
 #define NR_FUTEX_REQUEUE 456
 
-long sys_futex(struct kr_task *t, const u64 a[6])
-{
+long sys_futex(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u64 word = kr_guest_ptr(a[0], 4), word2 = a[4], arg = a[3];
     switch ((u32)a[1] & (u32)FUTEX_CMD_MASK) {
@@ -40,14 +40,12 @@ struct waiter {
     u32 flags, reserved;
 };
 
-static void check_waiters(struct waiter *w, u32 n)
-{
+static void check_waiters(struct waiter *w, u32 n) {
     for (u32 i = 0; i < n; i++)
         w[i].uaddr = kr_guest_ptr(w[i].uaddr, 8);
 }
 
-long sys_futex_waitv(struct kr_task *t, const u64 a[6])
-{
+long sys_futex_waitv(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct waiter w[FUTEX_WAITV_MAX];
     u32 n = (u32)a[1];
@@ -59,8 +57,7 @@ long sys_futex_waitv(struct kr_task *t, const u64 a[6])
     return kr_call_intr(NR_FUTEX_WAITV, arg, a[1], a[2], a[3], a[4], 0);
 }
 
-long sys_futex_requeue(struct kr_task *t, const u64 a[6])
-{
+long sys_futex_requeue(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct waiter w[2];
     if (kr_copy_in(w, a[0], sizeof w) < 0)
@@ -79,16 +76,15 @@ struct head {
 
 #define LIST_LIMIT 2048 /* ROBUST_LIST_LIMIT in the kernel */
 
-long sys_set_robust_list(struct kr_task *t, const u64 a[6])
-{
+long sys_set_robust_list(struct kr_task *t, const u64 a[6]) {
     if (a[1] != sizeof(struct head))
         return -EINVAL;
     return t->is_vfork ? 0 : kr_forward(__NR_set_robust_list, a);
 }
 
-/* Marks one word as its owner's death leaves it, and wakes a waiter (handle_futex_death() in the kernel). 0, or -EFAULT: stop. */
-static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending)
-{
+/* Marks one word as its owner's death leaves it, and wakes a waiter (handle_futex_death() in the kernel). 0,
+ * or -EFAULT: stop. */
+static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending) {
     u64 addr = entry + (u64)offset;
     if ((addr & 3) || !kr_span_ok(addr, 4))
         return -EFAULT;
@@ -114,8 +110,7 @@ static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending)
     return 0;
 }
 
-void kr_robust_exit(struct kr_task *t)
-{
+void kr_robust_exit(struct kr_task *t) {
     u64 list = 0, size;
     if (t->is_vfork || kr_sys3(__NR_get_robust_list, 0, &list, &size) < 0 || !list)
         return;

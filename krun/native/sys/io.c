@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectored reads and writes, and the copying of arrays with pointers that other families use, too. No state, no locks.
+ * Vectored reads and writes, and the copying of arrays with pointers that other families use, too. No state,
+ * no locks.
  */
 #include "nested.h"
 
-void *kr_temp(void *small, size_t small_size, size_t size) { return size <= small_size ? small : kr_alloc(size); }
+void *kr_temp(void *small, size_t small_size, size_t size) {
+    return size <= small_size ? small : kr_alloc(size);
+}
 
-void kr_temp_drop(void *p, void *small, size_t size)
-{
+void kr_temp_drop(void *p, void *small, size_t size) {
     if (p && p != small)
         kr_free(p, size);
 }
 
-void kr_iovs_check(struct kr_iovec *v, u64 n)
-{
+void kr_iovs_check(struct kr_iovec *v, u64 n) {
     for (u64 i = 0; i < n; i++)
         v[i].base = kr_guest_ptr(v[i].base, v[i].len);
 }
 
-long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg)
-{
+long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg) {
     io->v = io->few;
     io->n = 0;
     *arg = KR_BAD_PTR;
@@ -38,14 +38,12 @@ long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg)
     return 0;
 }
 
-void kr_iovs_drop(struct kr_iovs *io)
-{
+void kr_iovs_drop(struct kr_iovs *io) {
     if (io->n)
         kr_free(io->v, io->n * sizeof *io->v);
 }
 
-long kr_fprog_in(struct kr_fprog *f, u64 ptr)
-{
+long kr_fprog_in(struct kr_fprog *f, u64 ptr) {
     if (kr_copy_in(f, ptr, sizeof *f) < 0)
         return -EFAULT;
     f->filter = kr_guest_ptr(f->filter, f->len * 8ULL);
@@ -53,8 +51,7 @@ long kr_fprog_in(struct kr_fprog *f, u64 ptr)
 }
 
 /* All of them: (fd, iovec array, count, ...). */
-static long vectored(long nr, const u64 a[6])
-{
+static long vectored(long nr, const u64 a[6]) {
     struct kr_iovs io;
     u64 v;
     long r = kr_iovs_in(&io, a[1], a[2], &v);
@@ -65,11 +62,10 @@ static long vectored(long nr, const u64 a[6])
     return r;
 }
 
-#define VECTORED(name)                                                                                                 \
-    long sys_##name(struct kr_task *t, const u64 a[6])                                                                 \
-    {                                                                                                                  \
-        (void)t;                                                                                                       \
-        return vectored(__NR_##name, a);                                                                               \
+#define VECTORED(name)                                                                                       \
+    long sys_##name(struct kr_task *t, const u64 a[6]) {                                                     \
+        (void)t;                                                                                             \
+        return vectored(__NR_##name, a);                                                                     \
     }
 
 VECTORED(readv)

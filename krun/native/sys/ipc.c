@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * System V IPC: shared memory, which must appear in the address space's books, and semctl with its union argument. Message queues and
- * the rest are forwards.
+ * System V IPC: shared memory, which must appear in the address space's books, and semctl with its union
+ * argument. Message queues and the rest are forwards.
  *
- * State: the attached segments of this address space (a list, under mm->lock; the monitor's memory lives and forks with the mm).
+ * State: the attached segments of this address space (a list, under mm->lock; the monitor's memory lives and
+ * forks with the mm).
  */
 #include "table.h"
 #include "../vmm/mm.h"
@@ -29,16 +30,14 @@ struct shmid_k {
 };
 _Static_assert(sizeof(struct shmid_k) == 112, "struct shmid64_ds");
 
-static void remember(struct kr_mm *mm, struct attached *s)
-{
+static void remember(struct kr_mm *mm, struct attached *s) {
     kr_lock(&mm->lock);
     s->next = list;
     list = s;
     kr_unlock(&mm->lock);
 }
 
-static struct attached *take(struct kr_mm *mm, u64 addr)
-{
+static struct attached *take(struct kr_mm *mm, u64 addr) {
     kr_lock(&mm->lock);
     struct attached **at = &list;
     while (*at && (*at)->addr != addr)
@@ -50,8 +49,7 @@ static struct attached *take(struct kr_mm *mm, u64 addr)
     return s;
 }
 
-long sys_shmat(struct kr_task *t, const u64 a[6])
-{
+long sys_shmat(struct kr_task *t, const u64 a[6]) {
     u64 addr = a[1];
     u32 flags = (u32)a[2], map = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (addr & (KR_PAGE - 1)) {
@@ -75,7 +73,8 @@ long sys_shmat(struct kr_task *t, const u64 a[6])
     if (!s)
         return -ENOMEM;
 
-    /* The place is reserved first, so that no other thread gets it meanwhile; then the segment replaces the reservation. */
+    /* The place is reserved first, so that no other thread gets it meanwhile; then the segment replaces the
+     * reservation. */
     long at = kr_mm_mmap(t->mm, addr, len, PROT_NONE, map, -1, 0);
     if (at < 0) {
         kr_free(s, sizeof *s);
@@ -102,8 +101,7 @@ long sys_shmat(struct kr_task *t, const u64 a[6])
     return at;
 }
 
-long sys_shmdt(struct kr_task *t, const u64 a[6])
-{
+long sys_shmdt(struct kr_task *t, const u64 a[6]) {
     struct attached *s = take(t->mm, a[0]);
     if (!s)
         return -EINVAL;
@@ -112,8 +110,7 @@ long sys_shmdt(struct kr_task *t, const u64 a[6])
     return r;
 }
 
-long sys_semctl(struct kr_task *t, const u64 a[6])
-{
+long sys_semctl(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u64 arg;
     switch ((u32)a[2] & ~0x100u /* IPC_64 */) {

@@ -8,28 +8,28 @@
 #define KEYCTL_DH_COMPUTE 23
 #define KEYCTL_WATCH_KEY 32
 
-/* Which of the arguments 1..4 are pointers, a bit each. Their lengths are the kernel's to check: it copies them whole before use. */
+/* Which of the arguments 1..4 are pointers, a bit each. Their lengths are the kernel's to check: it copies
+ * them whole before use. */
 static const u8 pointers[] = {
-    [1] = 1 << 1,                       /* JOIN_SESSION_KEYRING: name */
-    [2] = 1 << 2,                       /* UPDATE: payload */
-    [6] = 1 << 2,                       /* DESCRIBE: buffer */
-    [10] = 1 << 2 | 1 << 3,             /* SEARCH: type, description */
-    [11] = 1 << 2,                      /* READ: buffer */
-    [12] = 1 << 2,                      /* INSTANTIATE: payload */
-    [17] = 1 << 2,                      /* GET_SECURITY: buffer */
-    [23] = 1 << 1 | 1 << 2,             /* DH_COMPUTE: parameters, buffer */
-    [24] = 1 << 3 | 1 << 4,             /* PKEY_QUERY: info, result */
+    [1] = 1 << 1,                             /* JOIN_SESSION_KEYRING: name */
+    [2] = 1 << 2,                             /* UPDATE: payload */
+    [6] = 1 << 2,                             /* DESCRIBE: buffer */
+    [10] = 1 << 2 | 1 << 3,                   /* SEARCH: type, description */
+    [11] = 1 << 2,                            /* READ: buffer */
+    [12] = 1 << 2,                            /* INSTANTIATE: payload */
+    [17] = 1 << 2,                            /* GET_SECURITY: buffer */
+    [23] = 1 << 1 | 1 << 2,                   /* DH_COMPUTE: parameters, buffer */
+    [24] = 1 << 3 | 1 << 4,                   /* PKEY_QUERY: info, result */
     [25] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_ENCRYPT: parameters, info, in, out */
     [26] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_DECRYPT */
     [27] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_SIGN */
     [28] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_VERIFY */
-    [29] = 1 << 2 | 1 << 3,             /* RESTRICT_KEYRING: type, restriction */
-    [31] = 1 << 1,                      /* CAPABILITIES: buffer */
+    [29] = 1 << 2 | 1 << 3,                   /* RESTRICT_KEYRING: type, restriction */
+    [31] = 1 << 1,                            /* CAPABILITIES: buffer */
     [32] = 0,
 };
 
-long sys_keyctl(struct kr_task *t, const u64 args[6])
-{
+long sys_keyctl(struct kr_task *t, const u64 args[6]) {
     (void)t;
     u64 a[6];
     memcpy(a, args, sizeof a);

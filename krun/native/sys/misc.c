@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, unshare, mount, fsconfig, move_pages, pkey_mprotect. No state.
+ * Single calls that need a look at their arguments: personality, unshare, mount, fsconfig, move_pages,
+ * pkey_mprotect. No state.
  */
 #include "nested.h"
 #include "../vmm/mm.h"
 #include <linux/personality.h>
 #include <linux/sched.h>
 
-long sys_personality(struct kr_task *t, const u64 a[6])
-{
+long sys_personality(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u32 p = (u32)a[0];
-    /* READ_IMPLIES_EXEC would have to change every mapping; other base personalities change the kernel's answers in ways the loader does
-     * not follow. */
+    /* READ_IMPLIES_EXEC would have to change every mapping; other base personalities change the kernel's
+     * answers in ways the loader does not follow. */
     if (p != 0xffffffff && ((p & PER_MASK) != PER_LINUX || (p & READ_IMPLIES_EXEC)))
         return -EINVAL;
     return kr_forward(__NR_personality, a);
 }
 
-long sys_unshare(struct kr_task *t, const u64 a[6])
-{
-    /* vCPUs and the other hidden descriptors serve all threads: one table. With a single thread there is nothing to unshare. */
+long sys_unshare(struct kr_task *t, const u64 a[6]) {
+    /* vCPUs and the other hidden descriptors serve all threads: one table. With a single thread there is
+     * nothing to unshare. */
     if ((a[0] & CLONE_FILES) && __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
         return -EINVAL;
     return kr_forward(__NR_unshare, a);
@@ -31,8 +31,7 @@ long sys_unshare(struct kr_task *t, const u64 a[6])
 #define TYPE_MAX 64
 
 /* Up to a page of mount data, as far as it is readable (copy_mount_options() in the kernel). 0 or -EFAULT. */
-static long data_in(u8 *page, u64 ptr)
-{
+static long data_in(u8 *page, u64 ptr) {
     u64 first = KR_PAGE - (ptr & (KR_PAGE - 1));
     if (kr_copy_in(page, ptr, first) < 0)
         return -EFAULT;
@@ -41,8 +40,7 @@ static long data_in(u8 *page, u64 ptr)
     return 0;
 }
 
-long sys_mount(struct kr_task *t, const u64 a[6])
-{
+long sys_mount(struct kr_task *t, const u64 a[6]) {
     (void)t;
     char type[TYPE_MAX];
     if (!a[2] || !a[4])
@@ -52,7 +50,8 @@ long sys_mount(struct kr_task *t, const u64 a[6])
         return n == -ENAMETOOLONG ? -ENODEV : n;
     u64 data = a[4];
     u8 *page = NULL;
-    if (!strncmp(type, "nfs", 3)) { /* nfs4's binary data holds pointers; text begins with a printable character */
+    if (!strncmp(type, "nfs",
+                 3)) { /* nfs4's binary data holds pointers; text begins with a printable character */
         page = kr_alloc(KR_PAGE);
         if (!page)
             return -ENOMEM;
@@ -71,11 +70,11 @@ long sys_mount(struct kr_task *t, const u64 a[6])
 
 #define FSCONFIG_SET_FD_K 5
 
-long sys_fsconfig(struct kr_task *t, const u64 a[6])
-{
+long sys_fsconfig(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u64 aux = a[4];
-    /* SET_FD, SET_PATH, SET_PATH_EMPTY: aux is a descriptor (or AT_FDCWD). For SET_BINARY it is a size, at most 1 MiB. */
+    /* SET_FD, SET_PATH, SET_PATH_EMPTY: aux is a descriptor (or AT_FDCWD). For SET_BINARY it is a size, at
+     * most 1 MiB. */
     if ((u32)a[1] >= 3 && (u32)a[1] <= FSCONFIG_SET_FD_K)
         aux = (u32)kr_guest_fd(aux);
     return kr_call_intr(__NR_fsconfig, a[0], a[1], a[2], a[3], aux, 0);
@@ -85,8 +84,7 @@ long sys_fsconfig(struct kr_task *t, const u64 a[6])
 
 #define MOVE_MAX (1u << 17)
 
-long sys_move_pages(struct kr_task *t, const u64 a[6])
-{
+long sys_move_pages(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u32 pid = (u32)a[0];
     u64 n = a[1];
@@ -109,7 +107,6 @@ long sys_move_pages(struct kr_task *t, const u64 a[6])
     return r;
 }
 
-long sys_pkey_mprotect(struct kr_task *t, const u64 a[6])
-{
+long sys_pkey_mprotect(struct kr_task *t, const u64 a[6]) {
     return (s32)a[3] == -1 ? kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]) : -EINVAL;
 }

@@ -3,7 +3,8 @@
 #ifndef KR_SYS_MISC_H
 #define KR_SYS_MISC_H
 
-/* In proc->flags, besides KR_BOOTF_*: the payload said PR_SET_DUMPABLE 0. fork keeps it, an execve clears it. */
+/* In proc->flags, besides KR_BOOTF_*: the payload said PR_SET_DUMPABLE 0. fork keeps it, an execve clears it.
+ */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays of the payload that hold pointers: copied in once, checked, handed to the kernel from monitor memory. */
+ * Arrays of the payload that hold pointers: copied in once, checked, handed to the kernel from monitor
+ * memory. */
 #ifndef KR_SYS_NESTED_H
 #define KR_SYS_NESTED_H
 
@@ -19,8 +20,8 @@ struct kr_iovs {
     size_t n; /* room of v when it is on the heap, else 0 */
 };
 
-/* Copies in and checks n iovecs. *arg is what the host call gets: the copy, or KR_BAD_PTR where the kernel has an error to report
- * (too many, not readable). 0 or -ENOMEM; call kr_iovs_drop after 0. */
+/* Copies in and checks n iovecs. *arg is what the host call gets: the copy, or KR_BAD_PTR where the kernel
+ * has an error to report (too many, not readable). 0 or -ENOMEM; call kr_iovs_drop after 0. */
 long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg);
 void kr_iovs_drop(struct kr_iovs *io);
 /* Checks n elements that are in monitor memory already. */

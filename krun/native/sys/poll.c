@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * poll, select, epoll waits. The sets are copied: a hidden descriptor is replaced in the copy, so no other thread of the payload can
- * slip one in after the check. No state, no locks.
+ * poll, select, epoll waits. The sets are copied: a hidden descriptor is replaced in the copy, so no other
+ * thread of the payload can slip one in after the check. No state, no locks.
  */
 #include "nested.h"
 #include "../vmm/signal.h"
@@ -17,8 +17,7 @@ struct pollfd_k {
 #define FEW 64
 
 /* nr, timeout and mask arguments as the host call wants them. */
-static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 mask_size)
-{
+static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 mask_size) {
     struct pollfd_k few[FEW], *p;
     u32 n = (u32)count;
     if (n > POLL_MAX)
@@ -37,7 +36,8 @@ static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 ma
     if (r < 0)
         goto out;
     for (u32 i = 0; i < n; i++) { /* only revents is written, as the kernel does */
-        if (kr_copy_out(ptr + i * sizeof *p + offsetof(struct pollfd_k, revents), &p[i].revents, sizeof p[i].revents) < 0) {
+        if (kr_copy_out(ptr + i * sizeof *p + offsetof(struct pollfd_k, revents), &p[i].revents,
+                        sizeof p[i].revents) < 0) {
             r = -EFAULT;
             break;
         }
@@ -47,14 +47,12 @@ out:
     return r;
 }
 
-long sys_poll(struct kr_task *t, const u64 a[6])
-{
+long sys_poll(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return poll_with(__NR_poll, a[0], a[1], a[2], 0, 0);
 }
 
-long sys_ppoll(struct kr_task *t, const u64 a[6])
-{
+long sys_ppoll(struct kr_task *t, const u64 a[6]) {
     kr_sigset host;
     long r = kr_wait_mask_begin(t, a[3], a[4], &host);
     if (r < 0)
@@ -71,8 +69,7 @@ long sys_ppoll(struct kr_task *t, const u64 a[6])
 #define SELECT_MAX POLL_MAX
 
 /* One set: copied in to s (bytes long); EBADF if it names a descriptor of ours. */
-static long set_in(u64 *s, u64 ptr, size_t bytes, u32 nfds)
-{
+static long set_in(u64 *s, u64 ptr, size_t bytes, u32 nfds) {
     if (kr_copy_in(s, ptr, bytes) < 0)
         return -EFAULT;
     for (u32 w = 0; w < bytes / 8; w++) {
@@ -85,8 +82,7 @@ static long set_in(u64 *s, u64 ptr, size_t bytes, u32 nfds)
     return 0;
 }
 
-static long select_with(long nr, const u64 a[6], u64 last)
-{
+static long select_with(long nr, const u64 a[6], u64 last) {
     u64 few[3 * FEW / 4];
     int n = (int)a[0];
     if (n < 0)
@@ -112,14 +108,12 @@ static long select_with(long nr, const u64 a[6], u64 last)
     return r;
 }
 
-long sys_select(struct kr_task *t, const u64 a[6])
-{
+long sys_select(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return select_with(__NR_select, a, 0);
 }
 
-long sys_pselect6(struct kr_task *t, const u64 a[6])
-{
+long sys_pselect6(struct kr_task *t, const u64 a[6]) {
     struct {
         u64 mask, size;
     } guest = {0, 0}, host = {0, 8};
@@ -140,8 +134,7 @@ long sys_pselect6(struct kr_task *t, const u64 a[6])
 
 /* ---- epoll ---- */
 
-static long epoll_masked(long nr, struct kr_task *t, const u64 a[6])
-{
+static long epoll_masked(long nr, struct kr_task *t, const u64 a[6]) {
     kr_sigset host;
     long r = kr_wait_mask_begin(t, a[4], a[5], &host);
     if (r < 0)

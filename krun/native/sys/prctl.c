@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prctl option by option: true or refused, never silently successful. Owns one bit of proc->flags (KR_PROCF_UNDUMPABLE). No locks.
+ * prctl option by option: true or refused, never silently successful. Owns one bit of proc->flags
+ * (KR_PROCF_UNDUMPABLE). No locks.
  */
 #include "table.h"
 #include "misc.h"
@@ -25,60 +26,60 @@ struct option {
     u8 err;
 };
 
-/* Options that are not listed: EINVAL, as on a kernel that does not know them (and all that are for other CPUs). */
+/* Options that are not listed: EINVAL, as on a kernel that does not know them (and all that are for other
+ * CPUs). */
 static const struct option options[] = {
-    {1, PLAIN, 0},            /* SET_PDEATHSIG */
-    {2, OUT_INT, 0},          /* GET_PDEATHSIG */
-    {3, OWN, 0},              /* GET_DUMPABLE: the payload's; the monitor never is */
-    {4, OWN, 0},              /* SET_DUMPABLE */
-    {7, PLAIN, 0},            /* GET_KEEPCAPS */
-    {8, PLAIN, 0},            /* SET_KEEPCAPS */
-    {13, PLAIN, 0},           /* GET_TIMING */
-    {14, PLAIN, 0},           /* SET_TIMING */
-    {15, IN_NAME, 0},         /* SET_NAME */
-    {16, OUT_NAME, 0},        /* GET_NAME */
-    {21, OWN, 0},             /* GET_SECCOMP: the payload's filters */
-    {22, OWN, 0},             /* SET_SECCOMP */
-    {23, PLAIN, 0},           /* CAPBSET_READ */
-    {24, PLAIN, 0},           /* CAPBSET_DROP */
-    {25, OWN, 0},             /* GET_TSC */
-    {26, OWN, 0},             /* SET_TSC */
-    {27, PLAIN, 0},           /* GET_SECUREBITS */
-    {28, PLAIN, 0},           /* SET_SECUREBITS */
-    {29, PLAIN, 0},           /* SET_TIMERSLACK */
-    {30, PLAIN, 0},           /* GET_TIMERSLACK */
-    {31, PLAIN, 0},           /* TASK_PERF_EVENTS_DISABLE */
-    {32, PLAIN, 0},           /* TASK_PERF_EVENTS_ENABLE */
-    {33, PLAIN, 0},           /* MCE_KILL */
-    {34, PLAIN, 0},           /* MCE_KILL_GET */
-    {35, NO, EPERM},          /* SET_MM: the kernel's bounds are the monitor's business (kr_publish_mm) */
-    {36, PLAIN, 0},           /* SET_CHILD_SUBREAPER */
-    {37, OUT_INT, 0},         /* GET_CHILD_SUBREAPER */
-    {38, OWN, 0},             /* SET_NO_NEW_PRIVS */
-    {39, OWN, 0},             /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
-    {40, OUT_LONG, 0},        /* GET_TID_ADDRESS */
-    {41, PLAIN, 0},           /* SET_THP_DISABLE */
-    {42, PLAIN, 0},           /* GET_THP_DISABLE */
-    {47, PLAIN, 0},           /* CAP_AMBIENT */
-    {52, OWN, 0},             /* GET_SPECULATION_CTRL */
-    {53, NO, ENXIO},          /* SET_SPECULATION_CTRL: would bind the host thread, not the guest's code */
-    {57, PLAIN, 0},           /* SET_IO_FLUSHER */
-    {58, PLAIN, 0},           /* GET_IO_FLUSHER */
-    {59, NO, EINVAL},         /* SET_SYSCALL_USER_DISPATCH: would catch the monitor's own calls */
-    {62, OUT_4TH, 0},         /* SCHED_CORE */
-    {65, NO, EINVAL},         /* SET_MDWE: host mappings are never executable, so the kernel could not enforce it */
-    {66, PLAIN, 0},           /* GET_MDWE */
-    {67, NO, EPERM},          /* SET_MEMORY_MERGE: would merge the monitor's pages with others' */
-    {68, PLAIN, 0},           /* GET_MEMORY_MERGE */
-    {77, PLAIN, 0},           /* TIMER_CREATE_RESTORE_IDS */
-    {78, PLAIN, 0},           /* FUTEX_HASH */
+    {1, PLAIN, 0},     /* SET_PDEATHSIG */
+    {2, OUT_INT, 0},   /* GET_PDEATHSIG */
+    {3, OWN, 0},       /* GET_DUMPABLE: the payload's; the monitor never is */
+    {4, OWN, 0},       /* SET_DUMPABLE */
+    {7, PLAIN, 0},     /* GET_KEEPCAPS */
+    {8, PLAIN, 0},     /* SET_KEEPCAPS */
+    {13, PLAIN, 0},    /* GET_TIMING */
+    {14, PLAIN, 0},    /* SET_TIMING */
+    {15, IN_NAME, 0},  /* SET_NAME */
+    {16, OUT_NAME, 0}, /* GET_NAME */
+    {21, OWN, 0},      /* GET_SECCOMP: the payload's filters */
+    {22, OWN, 0},      /* SET_SECCOMP */
+    {23, PLAIN, 0},    /* CAPBSET_READ */
+    {24, PLAIN, 0},    /* CAPBSET_DROP */
+    {25, OWN, 0},      /* GET_TSC */
+    {26, OWN, 0},      /* SET_TSC */
+    {27, PLAIN, 0},    /* GET_SECUREBITS */
+    {28, PLAIN, 0},    /* SET_SECUREBITS */
+    {29, PLAIN, 0},    /* SET_TIMERSLACK */
+    {30, PLAIN, 0},    /* GET_TIMERSLACK */
+    {31, PLAIN, 0},    /* TASK_PERF_EVENTS_DISABLE */
+    {32, PLAIN, 0},    /* TASK_PERF_EVENTS_ENABLE */
+    {33, PLAIN, 0},    /* MCE_KILL */
+    {34, PLAIN, 0},    /* MCE_KILL_GET */
+    {35, NO, EPERM},   /* SET_MM: the kernel's bounds are the monitor's business (kr_publish_mm) */
+    {36, PLAIN, 0},    /* SET_CHILD_SUBREAPER */
+    {37, OUT_INT, 0},  /* GET_CHILD_SUBREAPER */
+    {38, OWN, 0},      /* SET_NO_NEW_PRIVS */
+    {39, OWN, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
+    {40, OUT_LONG, 0}, /* GET_TID_ADDRESS */
+    {41, PLAIN, 0},    /* SET_THP_DISABLE */
+    {42, PLAIN, 0},    /* GET_THP_DISABLE */
+    {47, PLAIN, 0},    /* CAP_AMBIENT */
+    {52, OWN, 0},      /* GET_SPECULATION_CTRL */
+    {53, NO, ENXIO},   /* SET_SPECULATION_CTRL: would bind the host thread, not the guest's code */
+    {57, PLAIN, 0},    /* SET_IO_FLUSHER */
+    {58, PLAIN, 0},    /* GET_IO_FLUSHER */
+    {59, NO, EINVAL},  /* SET_SYSCALL_USER_DISPATCH: would catch the monitor's own calls */
+    {62, OUT_4TH, 0},  /* SCHED_CORE */
+    {65, NO, EINVAL},  /* SET_MDWE: host mappings are never executable, so the kernel could not enforce it */
+    {66, PLAIN, 0},    /* GET_MDWE */
+    {67, NO, EPERM},   /* SET_MEMORY_MERGE: would merge the monitor's pages with others' */
+    {68, PLAIN, 0},    /* GET_MEMORY_MERGE */
+    {77, PLAIN, 0},    /* TIMER_CREATE_RESTORE_IDS */
+    {78, PLAIN, 0},    /* FUTEX_HASH */
     {PR_SET_PTRACER, NO, EINVAL}, /* as without Yama */
-    {0x53564d41, OWN, 0},     /* SET_VMA */
-    {0x41555856, OWN, 0},     /* GET_AUXV */
+    {0x53564d41, OWN, 0},         /* SET_VMA */
+    {0x41555856, OWN, 0},         /* GET_AUXV */
 };
 
-static long set_dumpable(struct kr_task *t, u64 v)
-{
+static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
         return -EINVAL;
     if (v)
@@ -88,8 +89,7 @@ static long set_dumpable(struct kr_task *t, u64 v)
     return 0;
 }
 
-static long set_seccomp(struct kr_task *t, const u64 a[6])
-{
+static long set_seccomp(struct kr_task *t, const u64 a[6]) {
     u64 b[6] = {0, 0, 0, 0, 0, 0};
     if (a[1] == SECCOMP_MODE_STRICT) {
         b[0] = SECCOMP_SET_MODE_STRICT; /* the kernel ignores the third argument here */
@@ -102,8 +102,7 @@ static long set_seccomp(struct kr_task *t, const u64 a[6])
     return sys_seccomp(t, b);
 }
 
-static long name_vma(const u64 a[6])
-{
+static long name_vma(const u64 a[6]) {
     if (a[1] != 0) /* PR_SET_VMA_ANON_NAME */
         return -EINVAL;
     if (!kr_span_ok(a[2], a[3]))
@@ -112,8 +111,7 @@ static long name_vma(const u64 a[6])
 }
 
 /* The auxiliary vector as it stands on the payload's stack; the kernel's own copy may be the monitor's. */
-static long get_auxv(struct kr_task *t, const u64 a[6])
-{
+static long get_auxv(struct kr_task *t, const u64 a[6]) {
     u8 buf[512];
     if (a[3] || a[4])
         return -EINVAL;
@@ -125,8 +123,7 @@ static long get_auxv(struct kr_task *t, const u64 a[6])
     return (long)size;
 }
 
-static long own(struct kr_task *t, const u64 a[6])
-{
+static long own(struct kr_task *t, const u64 a[6]) {
     u32 v;
     long r;
     switch ((u32)a[0]) {
@@ -162,8 +159,7 @@ static long own(struct kr_task *t, const u64 a[6])
     return -EINVAL;
 }
 
-long sys_prctl(struct kr_task *t, const u64 args[6])
-{
+long sys_prctl(struct kr_task *t, const u64 args[6]) {
     u64 a[6];
     memcpy(a, args, sizeof a);
     for (size_t i = 0; i < KR_COUNT(options); i++) {

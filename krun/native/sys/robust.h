@@ -6,7 +6,8 @@
 #include "../vmm/vmm.h"
 
 /* Before a thread ends while its address space lives on (exit of one thread of several): walks the
- * thread's list with checks and makes the kernel forget it. Not needed when the whole process ends. Runs on the task's own thread. */
+ * thread's list with checks and makes the kernel forget it. Not needed when the whole process ends. Runs on
+ * the task's own thread. */
 void kr_robust_exit(struct kr_task *t);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets: what has nested pointers (messages, control data, some options). Everything else of the family is forwarded by its row.
- * No state, no locks.
+ * Sockets: what has nested pointers (messages, control data, some options). Everything else of the family is
+ * forwarded by its row. No state, no locks.
  */
 #include "nested.h"
 
@@ -12,8 +12,7 @@
 #define SCM_RIGHTS 1
 #define SOL_RDS 276
 
-long sys_socket(struct kr_task *t, const u64 a[6])
-{
+long sys_socket(struct kr_task *t, const u64 a[6]) {
     (void)t;
     /* Their requests carry addresses that the kernel follows much later (XDP_UMEM_REG, RDMA arguments). */
     if ((s32)a[0] == AF_RDS || (s32)a[0] == AF_XDP)
@@ -45,11 +44,11 @@ struct cmsghdr_k {
 #define CMSG_ROUND(n) (((n) + 7) & ~7ULL)
 
 #define CONTROL_MAX (1u << 20) /* far above net.core.optmem_max, where the kernel says ENOBUFS */
-#define MSG_BATCH_IOVS 16384u  /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
+#define MSG_BATCH_IOVS                                                                                       \
+    16384u /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
 
 /* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. */
-static long check_control(u8 *c, u64 len)
-{
+static long check_control(u8 *c, u64 len) {
     struct cmsghdr_k h;
     for (u64 off = 0; len - off >= sizeof h && off <= len;) {
         memcpy(&h, c + off, sizeof h);
@@ -75,8 +74,7 @@ static long check_control(u8 *c, u64 len)
 }
 
 /* Replaces h's control pointer by a checked copy. *copy is NULL where there is nothing to free. */
-static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size)
-{
+static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size) {
     *copy = NULL;
     if (!h->controllen)
         return 0;
@@ -94,16 +92,14 @@ static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_si
     return check_control(c, h->controllen);
 }
 
-static void check_header(struct msghdr_k *h, int receive)
-{
+static void check_header(struct msghdr_k *h, int receive) {
     if (h->name)
         h->name = kr_guest_ptr(h->name, 1);
     if (receive && h->control)
         h->control = kr_guest_ptr(h->control, h->controllen);
 }
 
-long sys_sendmsg(struct kr_task *t, const u64 a[6])
-{
+long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct msghdr_k h;
     struct kr_iovs io;
@@ -123,16 +119,14 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6])
 }
 
 /* What recvmsg writes back into the header. */
-static long header_out(u64 ptr, const struct msghdr_k *h)
-{
+static long header_out(u64 ptr, const struct msghdr_k *h) {
     if (kr_copy_out(ptr + offsetof(struct msghdr_k, controllen), &h->controllen, 8) < 0 ||
         kr_copy_out(ptr + offsetof(struct msghdr_k, flags), &h->flags, 4) < 0)
         return -EFAULT;
     return h->name ? kr_copy_out(ptr + offsetof(struct msghdr_k, namelen), &h->namelen, 4) : 0;
 }
 
-long sys_recvmsg(struct kr_task *t, const u64 a[6])
-{
+long sys_recvmsg(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct msghdr_k h;
     struct kr_iovs io;
@@ -149,8 +143,8 @@ long sys_recvmsg(struct kr_task *t, const u64 a[6])
     return r;
 }
 
-/* sendmmsg and recvmmsg: the headers and all their vectors in one block; the kernel does the loop, so partial results, errors after the
- * first message and the timeout are its own. */
+/* sendmmsg and recvmmsg: the headers and all their vectors in one block; the kernel does the loop, so partial
+ * results, errors after the first message and the timeout are its own. */
 struct batch {
     struct mmsghdr_k *m;
     u32 n;
@@ -161,8 +155,7 @@ struct batch {
     u64 *controllen;
 };
 
-static void batch_drop(struct batch *b)
-{
+static void batch_drop(struct batch *b) {
     for (u32 i = 0; b->control && i < b->n; i++)
         if (b->control[i])
             kr_free(b->control[i], b->controllen[i]);
@@ -177,8 +170,7 @@ static void batch_drop(struct batch *b)
 }
 
 /* Reads as many headers as there are readable ones (at least one, or EFAULT). 0 or -errno. */
-static long batch_in(struct batch *b, u64 ptr, u32 n, int receive)
-{
+static long batch_in(struct batch *b, u64 ptr, u32 n, int receive) {
     memset(b, 0, sizeof *b);
     b->n = n;
     b->m_size = n * sizeof *b->m;
@@ -237,8 +229,7 @@ static long batch_in(struct batch *b, u64 ptr, u32 n, int receive)
 
 #define MMSG_MAX 1024u /* UIO_MAXIOV: the kernel cuts longer ones */
 
-static long batch_call(long nr, const u64 a[6], int receive)
-{
+static long batch_call(long nr, const u64 a[6], int receive) {
     struct batch b;
     u32 n = KR_MIN((u32)a[2], MMSG_MAX);
     if (!n)
@@ -260,14 +251,12 @@ static long batch_call(long nr, const u64 a[6], int receive)
     return r;
 }
 
-long sys_sendmmsg(struct kr_task *t, const u64 a[6])
-{
+long sys_sendmmsg(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return batch_call(__NR_sendmmsg, a, 0);
 }
 
-long sys_recvmmsg(struct kr_task *t, const u64 a[6])
-{
+long sys_recvmmsg(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return batch_call(__NR_recvmmsg, a, 1);
 }
@@ -284,47 +273,45 @@ struct opt {
 };
 
 static const struct opt special[] = {
-    {1, 26, 26, SET, OPT_FPROG, 0},             /* SO_ATTACH_FILTER */
-    {1, 51, 51, SET, OPT_FPROG, 0},             /* SO_ATTACH_REUSEPORT_CBPF */
-    {0, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},  /* IPT_SO_SET_REPLACE: counters */
-    {0, 96, 96, SET, OPT_REFUSE, ENOPROTOOPT},  /* ARPT_SO_SET_REPLACE: counters */
+    {1, 26, 26, SET, OPT_FPROG, 0},                    /* SO_ATTACH_FILTER */
+    {1, 51, 51, SET, OPT_FPROG, 0},                    /* SO_ATTACH_REUSEPORT_CBPF */
+    {0, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},         /* IPT_SO_SET_REPLACE: counters */
+    {0, 96, 96, SET, OPT_REFUSE, ENOPROTOOPT},         /* ARPT_SO_SET_REPLACE: counters */
     {0, 128, 131, GET | SET, OPT_REFUSE, ENOPROTOOPT}, /* EBT_SO_*: entries, counters */
-    {41, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT}, /* IP6T_SO_SET_REPLACE: counters */
-    {6, 35, 35, GET, OPT_REFUSE, EOPNOTSUPP},   /* TCP_ZEROCOPY_RECEIVE: maps pages behind our back */
-    {284, 4, 4, GET, OPT_REFUSE, EOPNOTSUPP},   /* MPTCP_FULL_INFO: two arrays */
-    {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP}, /* SCTP_SOCKOPT_CONNECTX3: addresses */
+    {41, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},        /* IP6T_SO_SET_REPLACE: counters */
+    {6, 35, 35, GET, OPT_REFUSE, EOPNOTSUPP},          /* TCP_ZEROCOPY_RECEIVE: maps pages behind our back */
+    {284, 4, 4, GET, OPT_REFUSE, EOPNOTSUPP},          /* MPTCP_FULL_INFO: two arrays */
+    {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP},      /* SCTP_SOCKOPT_CONNECTX3: addresses */
 };
 
 /* Levels whose other options are plain values. The rest (RDS, XDP, ...) has none here. */
 static const u16 levels[] = {
-    0,   /* IP */
-    1,   /* SOCKET */
-    6,   /* TCP */
-    17,  /* UDP */
-    41,  /* IPV6 */
-    58,  /* ICMPV6 */
-    100, /* CAN: BASE, RAW */
-    101,
-    132, /* SCTP */
-    136, /* UDPLITE */
-    255, /* RAW */
-    263, /* PACKET */
-    268, /* LLC */
-    269, /* DCCP */
-    270, /* NETLINK */
-    271, /* TIPC */
-    274, /* BLUETOOTH */
-    279, /* ALG */
-    281, /* KCM */
-    282, /* TLS */
-    284, /* MPTCP */
-    286, /* SMC */
-    287, /* VSOCK */
-    40,  /* AF_VSOCK, its level before SOL_VSOCK */
+    0,        /* IP */
+    1,        /* SOCKET */
+    6,        /* TCP */
+    17,       /* UDP */
+    41,       /* IPV6 */
+    58,       /* ICMPV6 */
+    100,      /* CAN: BASE, RAW */
+    101, 132, /* SCTP */
+    136,      /* UDPLITE */
+    255,      /* RAW */
+    263,      /* PACKET */
+    268,      /* LLC */
+    269,      /* DCCP */
+    270,      /* NETLINK */
+    271,      /* TIPC */
+    274,      /* BLUETOOTH */
+    279,      /* ALG */
+    281,      /* KCM */
+    282,      /* TLS */
+    284,      /* MPTCP */
+    286,      /* SMC */
+    287,      /* VSOCK */
+    40,       /* AF_VSOCK, its level before SOL_VSOCK */
 };
 
-static const struct opt *find_special(u64 level, u64 name, int dir)
-{
+static const struct opt *find_special(u64 level, u64 name, int dir) {
     for (size_t i = 0; i < KR_COUNT(special); i++) {
         const struct opt *o = &special[i];
         if (o->level == (u32)level && o->first <= (u32)name && (u32)name <= o->last && (o->dir & dir))
@@ -333,16 +320,14 @@ static const struct opt *find_special(u64 level, u64 name, int dir)
     return NULL;
 }
 
-static int known_level(u64 level)
-{
+static int known_level(u64 level) {
     for (size_t i = 0; i < KR_COUNT(levels); i++)
         if (levels[i] == (u32)level)
             return 1;
     return 0;
 }
 
-long sys_setsockopt(struct kr_task *t, const u64 a[6])
-{
+long sys_setsockopt(struct kr_task *t, const u64 a[6]) {
     (void)t;
     const struct opt *o = find_special(a[1], a[2], SET);
     /* PACKET_FANOUT_DATA takes a classic filter or the descriptor of an extended one; the length tells. */
@@ -359,8 +344,7 @@ long sys_setsockopt(struct kr_task *t, const u64 a[6])
     return known_level(a[1]) ? kr_forward(__NR_setsockopt, a) : -ENOPROTOOPT;
 }
 
-long sys_getsockopt(struct kr_task *t, const u64 a[6])
-{
+long sys_getsockopt(struct kr_task *t, const u64 a[6]) {
     (void)t;
     const struct opt *o = find_special(a[1], a[2], GET);
     if (o)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch: from a number and six arguments to a result. Owns no state but constant tables made from syscalls.def; takes no locks. Any
- * thread that serves a task may call.
+ * Dispatch: from a number and six arguments to a result. Owns no state but constant tables made from
+ * syscalls.def; takes no locks. Any thread that serves a task may call.
  */
 #include "table.h"
 #include "../vmm/fdtab.h"
@@ -70,7 +70,8 @@ static const char names[][24] = {
 };
 #undef SYS
 
-#define SYS(nr, name, how, attr, args, note) _Static_assert(sizeof(#name) <= sizeof names[0], "name of " #name);
+#define SYS(nr, name, how, attr, args, note)                                                                 \
+    _Static_assert(sizeof(#name) <= sizeof names[0], "name of " #name);
 #include "syscalls.def"
 #undef SYS
 
@@ -86,10 +87,9 @@ static const char names[][24] = {
 #undef SYS
 
 /* A switch and not a table of pointers: its jump table needs no relocation. */
-static long call_handler(u64 nr, struct kr_task *t, const u64 a[6])
-{
-#define CASE(nr, name)                                                                                                 \
-    case nr:                                                                                                           \
+static long call_handler(u64 nr, struct kr_task *t, const u64 a[6]) {
+#define CASE(nr, name)                                                                                       \
+    case nr:                                                                                                 \
         return sys_##name(t, a);
 #define CASE_FWD SKIP
 #define CASE_OWN CASE
@@ -102,8 +102,7 @@ static long call_handler(u64 nr, struct kr_task *t, const u64 a[6])
     return -ENOSYS;
 }
 
-const struct kr_sys_row *kr_sys_row(u64 nr)
-{
+const struct kr_sys_row *kr_sys_row(u64 nr) {
     return nr < KR_COUNT(rows) && rows[nr].service != KR_SVC_NONE ? &rows[nr] : NULL;
 }
 
@@ -111,14 +110,10 @@ u32 kr_sys_count(void) { return KR_COUNT(rows); }
 
 const char *kr_syscall_name(u64 nr) { return kr_sys_row(nr) ? names[nr] : NULL; }
 
-int kr_guest_fd(u64 fd)
-{
-    return kr_fd_hidden((u32)fd) ? KR_BAD_FD : (int)fd;
-}
+int kr_guest_fd(u64 fd) { return kr_fd_hidden((u32)fd) ? KR_BAD_FD : (int)fd; }
 
 /* Bytes that the argument i covers. */
-static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x)
-{
+static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x) {
     int len = KR_ARG_LEN(x);
     if (len < 0)
         return KR_ARG_BYTES(x);
@@ -128,8 +123,7 @@ static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x)
     return __builtin_mul_overflow(n, (u64)KR_ARG_BYTES(x), &bytes) ? ~0ULL : bytes;
 }
 
-void kr_check_args(const struct kr_sys_row *row, u64 a[6])
-{
+void kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
     for (u32 i = 0; i < row->nargs; i++) {
         u32 x = row->arg[i];
         switch (KR_ARG_KIND(x)) {
@@ -138,7 +132,8 @@ void kr_check_args(const struct kr_sys_row *row, u64 a[6])
             if (kr_fd_hidden((u32)a[i]))
                 a[i] = KR_BAD_FD;
             break;
-        case KR_ARG_IOVEC: /* the count may be nonsense that the kernel answers with EINVAL: the copy decides */
+        case KR_ARG_IOVEC: /* the count may be nonsense that the kernel answers with EINVAL: the copy decides
+                            */
         case KR_ARG_MMSG:
             a[i] = kr_guest_ptr(a[i], 1);
             break;
@@ -153,8 +148,7 @@ void kr_check_args(const struct kr_sys_row *row, u64 a[6])
 /* ---- dispatch ---- */
 
 /* Whether the filters of the profile or of the payload end the call here; *ret is its result then. */
-static int filtered(struct kr_task *t, long *ret)
-{
+static int filtered(struct kr_task *t, long *ret) {
     u32 verdict = kr_seccomp_check(t), data = verdict & SECCOMP_RET_DATA;
     switch (verdict & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
@@ -166,7 +160,8 @@ static int filtered(struct kr_task *t, long *ret)
             *ret = -EINTR;
         return 1;
     case SECCOMP_RET_TRAP:
-        /* For SIGSYS, trapno and error carry si_syscall and si_errno. rax keeps the number (syscall_rollback() in the kernel). */
+        /* For SIGSYS, trapno and error carry si_syscall and si_errno. rax keeps the number
+         * (syscall_rollback() in the kernel). */
         kr_signal_force(t, SIGSYS, SYS_SECCOMP, kr_regs(t)->rip, (int)t->nr, data);
         *ret = (long)t->nr;
         return 1;
@@ -183,8 +178,7 @@ static int filtered(struct kr_task *t, long *ret)
     }
 }
 
-static long serve(struct kr_task *t)
-{
+static long serve(struct kr_task *t) {
     u64 nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
     long ret;
     if (t->proc->seccomp && filtered(t, &ret))
@@ -202,8 +196,7 @@ static long serve(struct kr_task *t)
     return row->service == KR_SVC_FORWARD ? kr_forward((long)nr, a) : call_handler(nr, t, a);
 }
 
-long kr_syscall(struct kr_task *t)
-{
+long kr_syscall(struct kr_task *t) {
     if (!kr_trace_on)
         return serve(t);
     u64 started = kr_trace_enter(t);

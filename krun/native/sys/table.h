@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the rows of sys/syscalls.def say, for dispatch (sys/table.c), the trace (vmm/trace.c) and the tests. Read-only data without
- * relocations: touching it costs no private page.
+ * What the rows of sys/syscalls.def say, for dispatch (sys/table.c), the trace (vmm/trace.c) and the tests.
+ * Read-only data without relocations: touching it costs no private page.
  */
 #ifndef KR_SYS_TABLE_H
 #define KR_SYS_TABLE_H
 
 #include "sys.h"
 
-/* Kinds of arguments; notation and meaning: head of syscalls.def. Order matters: 32-bit scalars, 64-bit scalars, pointers. */
+/* Kinds of arguments; notation and meaning: head of syscalls.def. Order matters: 32-bit scalars, 64-bit
+ * scalars, pointers. */
 enum kr_arg_kind {
     KR_ARG_NONE = 0,
     KR_ARG_INT,
@@ -40,7 +41,8 @@ enum kr_arg_kind {
     KR_ARG_RANGE,
 };
 
-/* An argument in a row: kind, 1 + index of the argument that holds the count (0: none), bytes (of one element where there is a count). */
+/* An argument in a row: kind, 1 + index of the argument that holds the count (0: none), bytes (of one element
+ * where there is a count). */
 #define KR_ARG(kind, len, size) ((u32)(kind) | (u32)(len) << 8 | (u32)(size) << 12)
 #define KR_ARG_KIND(x) ((enum kr_arg_kind)((x)&0xff))
 #define KR_ARG_LEN(x) ((int)((x) >> 8 & 0xf) - 1) /* -1: none */
@@ -66,8 +68,9 @@ const struct kr_sys_row *kr_sys_row(u64 nr);
 /* One above the highest known number. */
 u32 kr_sys_count(void);
 
-/* What a bad pointer and a hidden descriptor become, so that the kernel refuses them itself, in its own order of checks: an address
- * below the window where nothing is ever mapped, and a number that no descriptor can have (above any sysctl fs.nr_open). */
+/* What a bad pointer and a hidden descriptor become, so that the kernel refuses them itself, in its own order
+ * of checks: an address below the window where nothing is ever mapped, and a number that no descriptor can
+ * have (above any sysctl fs.nr_open). */
 #define KR_BAD_PTR 0x1000ULL
 #define KR_BAD_FD 0x7fffffff
 
