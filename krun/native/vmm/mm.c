@@ -8,7 +8,8 @@
  * tables from the array.
  *
  * Small mappings enter the page tables at once; large ones when first touched, in blocks of 2 MiB (kr_mm_fault), so that a huge reservation costs
- * nothing.
+ * nothing. A block of private anonymous memory whose neighbour is in use already gets a huge page of the host and one 2 MiB entry: dense
+ * use, one fault instead of 512. A lone first block (a thread's stack, a sparse table) never does.
  */
 #include "mm.h"
 #include "usercopy.h"
@@ -16,6 +17,7 @@
 #include <asm/siginfo.h>
 
 #define EAGER (16ULL << 20)
+#define EAGER_ANON (2ULL << 20)
 #define BLOCK (2ULL << 20)
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -147,9 +149,9 @@ static int fill(struct kr_mm *mm, u64 start, u64 end, u32 prot)
 }
 
 /* After a change of [start, end) to prot: small ranges at once, large ones where tables exist already. */
-static int reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot)
+static int reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 vma_flags)
 {
-    if (end - start <= EAGER)
+    if (end - start <= ((vma_flags & KR_VMA_ANON) && (prot & PROT_WRITE) ? EAGER_ANON : EAGER))
         return fill(mm, start, end, prot);
     return kr_pt_update(&mm->vm, start, end, prot, 0);
 }
@@ -157,7 +159,8 @@ static int reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot)
 static void refill(struct kr_mm *mm, u64 start, u64 end)
 {
     for (u32 i = lower(mm, start); i < mm->nvma && mm->vma[i].start < end; i++)
-        reflect(mm, KR_MAX(start, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), mm->vma[i].prot);
+        reflect(mm, KR_MAX(start, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), mm->vma[i].prot,
+                mm->vma[i].flags);
 }
 
 /* ---- address choice ---- */
@@ -233,7 +236,7 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
         kr_sys3(__NR_mlock2, addr, len, mm->lock_future == 2 ? MLOCK_ONFAULT : 0);
     cut(mm, addr, addr + len);
     insert(mm, addr, addr + len, prot, vma_flags);
-    r = reflect(mm, addr, addr + len, prot);
+    r = reflect(mm, addr, addr + len, prot, vma_flags);
     if (r < 0) {
         unmap_locked(mm, addr, len);
         return -ENOMEM;
@@ -322,7 +325,7 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags)
     if (!r) {
         cut(mm, addr, addr + len);
         insert(mm, addr, addr + len, prot, vma_flags);
-        r = reflect(mm, addr, addr + len, prot);
+        r = reflect(mm, addr, addr + len, prot, vma_flags);
     }
     kr_unlock(&mm->lock);
     return r;
@@ -392,7 +395,8 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
             lost_exec_only = 1;
     /* Tables first where rights go, host first where they come: a page whose table allows more than the host gives only costs a retry
      * (kr_mm_fault finds nothing wrong), so one order serves both. */
-    reflect(mm, addr, end, prot);
+    for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot, mm->vma[i].flags);
     r = kr_sys3(__NR_mprotect, addr, len, host_prot(prot));
     if (r < 0) {
         refill(mm, addr, end);
@@ -441,7 +445,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
                     mm->vma[i].end = old + new_len;
                     remove_at(mm, i + 1, 1);
                 }
-                return reflect(mm, old + old_len, old + new_len, src.prot) < 0 ? -ENOMEM : (long)old;
+                return reflect(mm, old + old_len, old + new_len, src.prot, src.flags) < 0 ? -ENOMEM : (long)old;
             }
         }
         if (!(flags & MREMAP_MAYMOVE))
@@ -462,11 +466,11 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     }
     cut(mm, new_addr, new_addr + new_len);
     if (flags & MREMAP_DONTUNMAP)
-        reflect(mm, old, old + old_len, src.prot);
+        reflect(mm, old, old + old_len, src.prot, src.flags);
     else if (old_len)
         cut(mm, old, old + old_len);
     insert(mm, new_addr, new_addr + new_len, src.prot, src.flags);
-    return reflect(mm, new_addr, new_addr + new_len, src.prot) < 0 ? -ENOMEM : (long)new_addr;
+    return reflect(mm, new_addr, new_addr + new_len, src.prot, src.flags) < 0 ? -ENOMEM : (long)new_addr;
 }
 
 long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr)
@@ -629,6 +633,15 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error)
     if ((pte & KR_PTE_P) && (!(need & PROT_WRITE) || (pte & KR_PTE_W)) && (!(need & PROT_EXEC) || !(pte & KR_PTE_NX)))
         goto out; /* another thread was faster, or KVM showed a stale translation: run on */
     u64 block = addr & ~(BLOCK - 1);
+    if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED)) == KR_VMA_ANON && (v->prot & PROT_WRITE) && v->start <= block &&
+        v->end >= block + BLOCK &&
+        ((block > v->start && kr_pt_touched(&mm->vm, block - 1)) ||
+         (block + BLOCK < v->end && kr_pt_touched(&mm->vm, block + BLOCK))) &&
+        kr_vm_chunk(&mm->vm, block) == 0 && !kr_pt_touched(&mm->vm, block) && kr_pt_leaf(&mm->vm, block, v->prot)) {
+        if (kr_sys3(__NR_madvise, block, BLOCK, MADV_HUGEPAGE) == 0)
+            kr_sys3(__NR_madvise, block, BLOCK, MADV_POPULATE_WRITE); /* best effort: KVM's own fault does the same */
+        goto out;
+    }
     for (u32 i = lower(mm, block); i < mm->nvma && mm->vma[i].start < block + BLOCK; i++)
         if (fill(mm, KR_MAX(block, mm->vma[i].start), KR_MIN(block + BLOCK, mm->vma[i].end), mm->vma[i].prot) < 0)
             r = KR_FAULT_BUS;

@@ -71,6 +71,10 @@ int kr_vm_chunk(struct kr_vm *vm, u64 addr);
 int kr_pt_init(struct kr_vm *vm);
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
 int kr_pt_slot(struct kr_vm *vm); /* registers one more slot of the pool: vm.c */
+/* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must exist. */
+int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
+/* Whether the block of gva has been entered into the tables. */
+int kr_pt_touched(struct kr_vm *vm, u64 gva);
 /* System-area mapping: gva -> gpa, flags KR_PTE_*. */
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags);
 /* The leaf entry for gva, 0 if none. */
