@@ -1,4 +1,4 @@
-"""./dev demo: a bundle from busybox-static, run in a VM by krun; shows that it was in one and how long each stage took."""
+"""The ./dev demo: busybox-static in a VM by krun; shows that it was in one and how long each stage took."""
 
 from __future__ import annotations
 

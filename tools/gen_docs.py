@@ -1,6 +1,6 @@
 """gen_docs.py [--check]: write docs/cli.md and docs/spec-conformance.md from the tables that the code reads.
 
---check writes nothing and fails when a page is not what would be written. docs/syscalls.md has its own script.
+--check writes nothing and fails when a page is not what would be. docs/syscalls.md has a script of its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,304 @@
+"""./dev bench: krun beside runc and crun in one run, interleaved (A B C A B C ...).  It measures and judges nothing.
+
+Wall time is from spawn to exit of the command; CPU time is that of the command and of all children it waited for
+(wait4), so work that a container's own process does after the command has ended is not in it.  Every figure is from this
+run, on this machine, with whatever else ran on it: compare columns, not runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from helpers.bundle import Bundle, make_busybox_root  # noqa: E402
+from helpers.runtime import find  # noqa: E402
+
+CLONE_NEWNS = 0x00020000
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+UNIFIED = "/sys/fs/cgroup/unified"
+
+
+class Series:
+    """One measured quantity of one runtime."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def add(self, wall: float, cpu: float) -> None:
+        self.wall.append(wall)
+        self.cpu.append(cpu)
+
+    def summary(self) -> dict[str, float]:
+        ordered = sorted(self.wall)
+        return {
+            "runs": len(ordered),
+            "min_ms": ordered[0],
+            "median_ms": ordered[len(ordered) // 2],
+            "p99_ms": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))],
+            "cpu_ms": sorted(self.cpu)[len(self.cpu) // 2] if self.cpu else 0.0,
+        }
+
+
+class Contender:
+    """A runtime with a bundle and a state directory of its own."""
+
+    def __init__(self, name: str, work: Path, busybox: Path) -> None:
+        self.name = name
+        self.path = str(find(name))
+        self.root = str(work / f"{name}-state")
+        self.devnull = os.open("/dev/null", os.O_RDWR)
+        self.bundles: dict[str, str] = {}
+        self.series: dict[str, Series] = {}
+        for key, args in {"true": ["/bin/true"], "sleep": ["/bin/sleep", "1000"]}.items():
+            bundle = Bundle(work / f"{name}-{key}", root=busybox)
+            self.bundles[key] = str(bundle.args(*args).write())
+
+    def timed(self, series: str, *args: str, status: int | None = 0) -> tuple[float, float]:
+        """Run one command with nothing but descriptors 0 to 2; its wall and CPU milliseconds."""
+        argv = [self.path, "--root", self.root, *args]
+        files = [(os.POSIX_SPAWN_DUP2, self.devnull, fd) for fd in (0, 1)]
+        begin = time.perf_counter_ns()
+        pid = os.posix_spawn(self.path, argv, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, file_actions=files)
+        _, code, usage = os.wait4(pid, 0)
+        wall = (time.perf_counter_ns() - begin) / 1e6
+        if status is not None and os.waitstatus_to_exitcode(code) != status:
+            raise SystemExit(f"bench: {' '.join(argv)}: status {os.waitstatus_to_exitcode(code)}")
+        cpu = (usage.ru_utime + usage.ru_stime) * 1e3
+        self.series.setdefault(series, Series()).add(wall, cpu)
+        return wall, cpu
+
+    def run_true(self, number: int) -> None:
+        self.timed("run true", "run", "--bundle", self.bundles["true"], f"b{os.getpid()}-{number}")
+
+    def life(self, number: int) -> None:
+        """create, state, start, exec, kill, delete of one container."""
+        id, pid_file = f"b{os.getpid()}-{number}", f"{self.root}.pid"
+        sums = [0.0, 0.0]
+
+        def step(name: str, *args: str, counted: bool = False) -> None:
+            wall, cpu = self.timed(name, *args)
+            if counted:
+                sums[0] += wall
+                sums[1] += cpu
+
+        step("create", "create", "--bundle", self.bundles["sleep"], "--pid-file", pid_file, id, counted=True)
+        pid = int(Path(pid_file).read_text())
+        step("state", "state", id)
+        step("start", "start", id, counted=True)
+        step("exec true", "exec", id, "/bin/true")
+        step("kill", "kill", id, "KILL")
+        os.waitpid(pid, 0)
+        step("delete", "delete", id, counted=True)
+        self.series.setdefault("create+start+delete", Series()).add(*sums)
+
+    def idle_memory(self) -> dict[str, int]:
+        """KiB of one idle container: every process in its cgroup."""
+        id, pid_file = f"b{os.getpid()}-idle", f"{self.root}.pid"
+        argv = ["create", "--bundle", self.bundles["sleep"], "--pid-file", pid_file, id]
+        self.timed("create", *argv)
+        self.timed("start", "start", id)
+        pid = int(Path(pid_file).read_text())
+        time.sleep(0.3)
+        found = {"rss_kb": 0, "pss_kb": 0, "private_kb": 0, "processes": 0}
+        for entry in Path("/proc").iterdir():
+            try:
+                if not entry.name.isdigit() or f"/{id}" not in (entry / "cgroup").read_text():
+                    continue
+                rows = [line.split() for line in (entry / "smaps_rollup").read_text().splitlines()[1:]]
+            except OSError:
+                continue
+            table = {row[0].rstrip(":"): int(row[1]) for row in rows}
+            found["rss_kb"] += table["Rss"]
+            found["pss_kb"] += table["Pss"]
+            found["private_kb"] += table["Private_Clean"] + table["Private_Dirty"]
+            found["processes"] += 1
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        self.timed("delete", "delete", id)
+        return found
+
+    def stages(self) -> dict[str, float]:
+        """krun's own marks, in milliseconds since the first: state.json of a started container."""
+        id, pid_file = f"b{os.getpid()}-stages", f"{self.root}.pid"
+        self.timed("create", "create", "--bundle", self.bundles["sleep"], "--pid-file", pid_file, id)
+        self.timed("start", "start", id)
+        marks = json.loads(Path(self.root, id, "state.json").read_text()).get("stages") or {}
+        os.kill(int(Path(pid_file).read_text()), signal.SIGKILL)
+        os.waitpid(int(Path(pid_file).read_text()), 0)
+        self.timed("delete", "delete", id)
+        ordered = sorted(marks.items(), key=lambda mark: mark[1])
+        return {name: (at - ordered[0][1]) / 1e6 for name, at in ordered}
+
+
+def private_mounts() -> None:
+    """crun before 1.9 refuses the hybrid layout: hide the v2 part from this run, in a mount namespace of its own."""
+    if not os.path.ismount(UNIFIED):
+        return
+    if LIBC.unshare(CLONE_NEWNS) != 0:
+        raise SystemExit(f"bench: unshare: {os.strerror(ctypes.get_errno())}")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["umount", UNIFIED], check=True)
+
+
+def build(source: Path, work: Path) -> Path:
+    program = work / source.stem
+    subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def micro(contenders: list[Contender], work: Path, busybox: Path, rounds: int, budget: int) -> dict[str, Any]:
+    """tests/perf/micro.c natively and in each runtime, interleaved; name -> where -> nanoseconds (median, min)."""
+    program = build(ROOT / "tests" / "perf" / "micro.c", work)
+    shutil.copy2(program, busybox / "micro")
+    seen: dict[str, dict[str, list[float]]] = {}
+    for number in range(rounds):
+        for where in ("native", *contenders):
+            if isinstance(where, str):
+                argv, name = [str(program), str(budget)], where
+            else:
+                bundle = Bundle(work / f"{where.name}-micro", root=busybox)
+                path = bundle.args("/micro", str(budget)).write()
+                id, name = f"b{os.getpid()}-micro{number}", where.name
+                argv = [where.path, "--root", where.root, "run", "--bundle", str(path), id]
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            if done.returncode != 0:
+                print(f"bench: micro in {name}: status {done.returncode}", file=sys.stderr)
+            for line in done.stdout.splitlines():
+                quantity, value = line.split()
+                seen.setdefault(quantity, {}).setdefault(name, []).append(float(value))
+    return {
+        quantity: {
+            name: {"median_ns": sorted(values)[len(values) // 2], "min_ns": min(values)}
+            for name, values in by.items()
+        }
+        for quantity, by in seen.items()
+    }
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, columns aligned."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
+        for row in [head, *rows]
+    ]
+    lines.insert(1, "| " + " | ".join("-" * w for w in widths) + " |")
+    return "\n".join(lines)
+
+
+def nanoseconds(value: float) -> str:
+    for unit, size in (("ns", 1), ("us", 1e3), ("ms", 1e6)):
+        if value < 1000 * size or unit == "ms":
+            return f"{value / size:.{0 if value / size >= 100 else 1 if value / size >= 10 else 2}f} {unit}"
+    raise AssertionError
+
+
+def report(data: dict[str, Any]) -> str:
+    names = list(data["runtimes"])
+    parts = [f"{data['machine']}; {data['date']}; milliseconds, median (min, p99), CPU in brackets"]
+    rows = []
+    for quantity in data["lifecycle"].get(names[0], {}):
+        row = [quantity]
+        for name in names:
+            s = data["lifecycle"][name][quantity]
+            row.append(f"{s['median_ms']:.1f} ({s['min_ms']:.1f}, {s['p99_ms']:.1f}) [{s['cpu_ms']:.1f}]")
+        rows.append(row)
+    if rows:
+        parts.append(table(["", *names], rows))
+    if data.get("stages"):
+        rows = [[name, f"{at:.3f}"] for name, at in data["stages"].items()]
+        parts.append("krun's stages, milliseconds since the first\n\n" + table(["stage", "at"], rows))
+    if data.get("memory"):
+        rows = [
+            [name, *(str(m[k]) for k in ("rss_kb", "pss_kb", "private_kb", "processes"))]
+            for name, m in data["memory"].items()
+        ]
+        parts.append(table(["idle container", "RSS KiB", "PSS KiB", "private KiB", "processes"], rows))
+    if data.get("micro"):
+        rows = []
+        where = ["native", *names]
+        for quantity, by in data["micro"].items():
+            rows.append([quantity, *(nanoseconds(by[n]["median_ns"]) if n in by else "-" for n in where)])
+        parts.append(table(["one operation, median", *where], rows))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev bench", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--runtimes", default="runc,crun,krun", help="in the order in which they take turns")
+    parser.add_argument("--series", default="lifecycle,memory,stages,micro")
+    parser.add_argument("--runs", type=int, default=40, help="rounds of the lifecycle series")
+    parser.add_argument("--micro-rounds", type=int, default=3)
+    parser.add_argument(
+        "--micro-ms", type=int, default=60, help="time for each single measurement of micro.c"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=ROOT / "build" / "bench.json", help="where the figures go"
+    )
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("bench: needs root")
+    wanted = options.series.split(",")
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    private_mounts()
+    with tempfile.TemporaryDirectory(prefix="krun-bench-") as tmp:
+        work, busybox = Path(tmp), Path(tmp, "rootfs")
+        make_busybox_root(busybox)
+        contenders = [Contender(name, work, busybox) for name in options.runtimes.split(",")]
+        data: dict[str, Any] = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "machine": f"{os.cpu_count()} CPUs, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}",
+            "runtimes": {c.name: c.path for c in contenders},
+            "runs": options.runs,
+            "lifecycle": {},
+        }
+        if "lifecycle" in wanted:
+            for number in range(-2, options.runs):
+                for contender in contenders:
+                    contender.run_true(number + 1000)
+                    contender.life(number + 2000)
+                    if number < 0:
+                        # Warm caches; nothing of it counts.
+                        contender.series.clear()
+            order = [
+                "run true",
+                "create",
+                "start",
+                "create+start+delete",
+                "exec true",
+                "state",
+                "kill",
+                "delete",
+            ]
+            for c in contenders:
+                data["lifecycle"][c.name] = {key: c.series[key].summary() for key in order}
+        if "memory" in wanted:
+            data["memory"] = {c.name: c.idle_memory() for c in contenders}
+        if "stages" in wanted:
+            data["stages"] = next((c.stages() for c in contenders if c.name == "krun"), {})
+        if "micro" in wanted:
+            data["micro"] = micro(contenders, work, busybox, options.micro_rounds, options.micro_ms)
+    options.json.parent.mkdir(exist_ok=True)
+    options.json.write_text(json.dumps(data, indent=1) + "\n")
+    print(report(data))
+    print(f"\nfigures: {options.json}")
+
+
+main()
