@@ -1,7 +1,7 @@
 """Python faces of the host calls in `krun.native._krun`; every failure is a SysError(op, path, errno).
 
-Thin wrapper = the system call's own name. What `os` has already is used from there, through `syscall errors` of
-`guard` where a path makes a better message. Nothing here imports more than os: it is on every hot path.
+Thin wrapper = the system call's own name. What `os` has already is used from there, through `syscall errors`
+of `guard` where a path makes a better message. Nothing here imports more than os: it is on every hot path.
 """
 
 import os
@@ -79,6 +79,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 CLOSE_RANGE_CLOEXEC = 4
+STACK_SOFT = 8 << 20  # soft RLIMIT_STACK of the monitor where the payload has none
 SIGCHLD = 17
 SIGKILL = 9
 MAX_FD = 0xFFFFFFFF
@@ -142,10 +143,13 @@ def enc(path: "str | bytes") -> bytes:
     return path if type(path) is bytes else path.encode("utf-8", "surrogateescape")
 
 
-# --- mounts ---------------------------------------------------------------------------------------------------------
+# --- mounts
+# ---------------------------------------------------------------------------------------------------------
 
 
-def mount(source: "str | None", target: str, fstype: "str | None", flags: int, data: "str | None" = None) -> None:
+def mount(
+    source: "str | None", target: str, fstype: "str | None", flags: int, data: "str | None" = None
+) -> None:
     """mount(2)."""
     null = ffi.NULL
     check(
@@ -183,7 +187,13 @@ def move_mount(from_fd: int, to_fd: int, name: str) -> None:
 
 
 def mount_setattr(
-    fd: int, set_: int, clear: int = 0, propagation: int = 0, userns_fd: int = -1, recursive: bool = False, name: str = ""
+    fd: int,
+    set_: int,
+    clear: int = 0,
+    propagation: int = 0,
+    userns_fd: int = -1,
+    recursive: bool = False,
+    name: str = "",
 ) -> None:
     """mount_setattr(2) on the mount that `fd` is the root of."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
@@ -193,7 +203,8 @@ def mount_setattr(
 def new_mount(fstype: str, options: "Iterable[tuple[str, str | None]]", attrs: int, name: str) -> int:
     """A new, detached mount (fsopen(2), fsconfig(2), fsmount(2)).
 
-    Arguments: options, pairs (key, value; None for a flag); attrs, MOUNT_ATTR_*; name, the destination, for errors.
+    Arguments: options, pairs (key, value; None for a flag); attrs, MOUNT_ATTR_*; name, the destination, for
+    errors.
     Returns the mount's descriptor. Raises SysError with the file system's own message where it leaves one.
     """
     fs = check(lib.kr_fsopen(enc(fstype), FSOPEN_CLOEXEC), f"mount {fstype} on", name)
@@ -228,7 +239,8 @@ def _fs_message(fs: int) -> str:
     return text[2:] if text[1:2] == " " else text
 
 
-# --- paths ----------------------------------------------------------------------------------------------------------
+# --- paths
+# ----------------------------------------------------------------------------------------------------------
 
 
 def openat2(dirfd: int, path: str, flags: int, resolve: int, mode: int = 0, name: str = "") -> int:
@@ -262,7 +274,9 @@ def fs_magic(fd: int, name: str = "") -> int:
 
 def memfd(name: str, content: bytes, seal: bool, mode: int = 0o700) -> int:
     """A close-on-exec memory file with this content, at offset 0, sealed against any change if asked."""
-    fd = check(lib.kr_memfd_create(enc(name), MFD_CLOEXEC | (MFD_ALLOW_SEALING if seal else 0)), "memfd_create", name)
+    fd = check(
+        lib.kr_memfd_create(enc(name), MFD_CLOEXEC | (MFD_ALLOW_SEALING if seal else 0)), "memfd_create", name
+    )
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
@@ -317,7 +331,8 @@ def read_file(path: str, limit: int = 1 << 26) -> bytes:
         os.close(fd)
 
 
-# --- processes and namespaces ---------------------------------------------------------------------------------------
+# --- processes and namespaces
+# ---------------------------------------------------------------------------------------
 
 
 def clone3(flags: int, exit_signal: int = SIGCHLD, cgroup_fd: int = -1) -> "tuple[int, int]":
@@ -353,7 +368,9 @@ def prctl(op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0, name: str = "
 
 
 def wait_exit(pid: int) -> int:
-    """Waits for a child; returns its exit code, or 128 + the signal it died of (runc's and the shell's convention)."""
+    """Waits for a child; returns its exit code, or 128 + the signal it died of (runc's and the shell's
+    convention).
+    """
     while True:
         try:
             _, status = os.waitpid(pid, 0)
@@ -376,7 +393,8 @@ def execveat(fd: int, argv: "Sequence[bytes]", envp: "Sequence[bytes]") -> int:
     return -int(lib.kr_execveat(fd, b"", args, env, AT_EMPTY_PATH))
 
 
-# --- descriptors ----------------------------------------------------------------------------------------------------
+# --- descriptors
+# ----------------------------------------------------------------------------------------------------
 
 
 def close_range(first: int, last: int = MAX_FD, flags: int = 0) -> None:
@@ -426,7 +444,9 @@ def recv_fd(sock: int, limit: int = 4096) -> "tuple[bytes, int]":
 
 
 def poll(fds: "Sequence[int]", timeout_ms: int = -1) -> "list[bool]":
-    """Waits for input or hang-up on any of at most 16 descriptors. Returns one flag each; all False on timeout."""
+    """Waits for input or hang-up on any of at most 16 descriptors. Returns one flag each; all False on
+    timeout.
+    """
     ready = ffi.new("int[]", len(fds))
     while True:
         result = lib.kr_poll(ffi.new("int[]", list(fds)), len(fds), timeout_ms, ready)
@@ -447,7 +467,8 @@ def signalfd_read(fd: int) -> "tuple[int, int]":
     return check(lib.kr_signalfd_read(fd, pid, status), "read signalfd"), pid[0]
 
 
-# --- credentials ----------------------------------------------------------------------------------------------------
+# --- credentials
+# ----------------------------------------------------------------------------------------------------
 
 
 def capset(effective: int, permitted: int, inheritable: int) -> None:

@@ -19,6 +19,7 @@ from krun.sysio import (
     PR_SET_KEEPCAPS,
     PR_SET_NO_NEW_PRIVS,
     RESOLVE_BENEATH,
+    STACK_SOFT,
     capget,
     capset,
     check,
@@ -50,7 +51,6 @@ CAPABILITIES = (
 NUMBERS = {name: number for number, name in enumerate(CAPABILITIES)}
 KINDS = ("bounding", "effective", "permitted", "inheritable", "ambient")
 
-STACK_SOFT = 8 << 20
 INFINITY = (1 << 64) - 1
 
 
@@ -62,6 +62,11 @@ def mask(names: "list[str]") -> int:
         if number is not None:
             bits |= 1 << number
     return bits
+
+
+def own_capabilities() -> int:
+    """Returns what we may give away: our permitted set."""
+    return capget()[1]
 
 
 def warn_unavailable(process: "Process", own: int) -> None:

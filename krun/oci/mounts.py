@@ -183,7 +183,7 @@ class FsMount(MountStep):
             refuse_symlink(ctx.root, name, f'filesystem "{kind}"')
         place = make_dir(ctx.root, name)
         data = self.options.data
-        if kind not in ("proc", "sysfs", "mqueue", "cgroup2") and self.mount.source:
+        if self.mount.source:
             data = [("source", self.mount.source), *data]
         if kind == "tmpfs" and not any(key == "mode" for key, _ in data):
             # The tree's own mode shows through, as with runc; tmpfs would make it 1777.
@@ -388,7 +388,8 @@ def own_hierarchies() -> "list[tuple[str, str]]":
     return [(label, found[label]) for label in own if label in found]
 
 
-def _is_bind(mount: "Mount") -> bool:
+def is_bind(mount: "Mount") -> bool:
+    """Tells whether a mount is a bind: by its options; the type is a dummy then (config.md, "Linux mounts")."""
     return "bind" in mount.options or "rbind" in mount.options
 
 
@@ -397,7 +398,7 @@ def make(spec: "Spec") -> "list[MountStep]":
     steps: list[MountStep] = []
     for index, mount in enumerate(spec.mounts):
         options = parse(mount.options)
-        if _is_bind(mount) or mount.type == "bind":
+        if is_bind(mount) or mount.type == "bind":
             if not mount.source:
                 raise ConfigError(f"/mounts/{index}/source", "a bind mount needs a source")
             if options.data:

@@ -1,0 +1,322 @@
+"""The child's side: from clone3 to the monitor, THE numbered list (ORDER). docs/lifecycle.md gives the reasons.
+
+Runs in a clone of the parent that has none of Python's fork handlers behind it. Rules: no import inside a function
+that runs here (after step "pivot" the interpreter's files are gone); every failure goes to the parent as one E message;
+the only ways out are the monitor's exec and os._exit.
+"""
+
+import os
+
+from krun.errors import KrunError, SysError
+from krun.jsonio import dumps
+from krun.kvm import boot, probe
+from krun.oci import hooks, sync
+from krun.oci.namespaces import FLAGS
+from krun.oci.rootfs import enter_cwd
+from krun.sysio import (
+    CLONE_NEWCGROUP,
+    CLOSE_RANGE_CLOEXEC,
+    EACCES,
+    EPERM,
+    PR_SET_PDEATHSIG,
+    SIGKILL,
+    STACK_SOFT,
+    close_range,
+    getrlimit,
+    keep_over_exec,
+    lib,
+    prctl,
+    setgroups,
+    setns,
+    setresgid,
+    setresuid,
+    setrlimit,
+    unshare,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from krun.oci.plan import Plan
+    from krun.oci.steps import Context
+
+    Stage = Callable[["Child"], None]
+
+_INFINITE_STACK = 1 << 40
+_RLIMIT_STACK = 3
+_PASSWD_LIMIT = 1 << 20
+
+
+class Child:
+    """State of one run through ORDER. join_fds: namespaces to join; map_ids: wait for id maps and become root."""
+
+    __slots__ = ("ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns")
+
+    def __init__(self, ctx: "Context", plan: "Plan") -> None:
+        self.ctx = ctx
+        self.plan = plan
+        self.join_fds: dict[str, int] = {}
+        self.join_all: tuple[int, int] | None = None  # exec: (pidfd, flags)
+        self.map_ids = False
+        self.new_cgroup_ns = plan.new_cgroup_ns
+
+
+def _ask(child: Child, kind: str) -> None:
+    """Sends a request to the parent and waits for its "go on". A parent that is gone ends us."""
+    sync.send(child.ctx.sync, kind)
+    answer, _ = sync.receive(child.ctx.sync)
+    if answer != sync.GO:
+        os._exit(1)
+
+
+def _steps(name: str) -> "Stage":
+    """Returns the stage that executes the plan's steps of that name."""
+
+    def stage(child: Child) -> None:
+        for step in child.plan.stages[name]:
+            step.execute(child.ctx)
+
+    return stage
+
+
+def _parent(child: Child) -> None:
+    ctx = child.ctx
+    os.close(ctx.parent_sync)
+    # Until the exec we die with krun; the caller's own PDEATHSIG did not survive the clone (reference/oci.md 0.5).
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
+    lib.kr_sigactions_default()
+    lib.kr_sigmask_clear()
+    if child.map_ids:
+        _ask(child, sync.MAPS)
+        become_root(ctx)
+
+
+def become_root(ctx: "Context") -> None:
+    """Takes id 0 of the user namespace we are in now; without it, files we make would have no owner."""
+    result = lib.kr_setresgid(0, 0, 0)
+    if result == 0:
+        result = lib.kr_setresuid(0, 0, 0)
+    if result < 0 and -result != 22:  # EINVAL: 0 is not mapped, we stay who we are
+        raise SysError("become root of the user namespace", "", -result)
+    if not ctx.groups_denied:
+        setgroups(())
+
+
+def _session(child: Child) -> None:
+    try:
+        os.setsid()
+    except OSError as e:
+        raise SysError("setsid", "", e.errno or 0) from None
+    for step in child.plan.stages["session"]:
+        step.execute(child.ctx)
+
+
+def _join(child: Child) -> None:
+    for kind, fd in child.join_fds.items():
+        # A pid namespace is entered by being born in it: the parent saw to that.
+        if kind != "pid" and kind != "mount":
+            setns(fd, FLAGS[kind], f"{kind} namespace {child.plan.joins[kind]}")
+    # Last, because it takes away the paths (the descriptors above are open already).
+    if "mount" in child.join_fds:
+        setns(child.join_fds["mount"], FLAGS["mount"], f"mount namespace {child.plan.joins['mount']}")
+
+
+def _join_container(child: Child) -> None:
+    """exec: all namespaces of the container's init in one call, by its pidfd: no path, no other process's."""
+    if child.join_all is not None:
+        pidfd, flags = child.join_all
+        if flags:
+            setns(pidfd, flags, "namespaces of the container")
+        if flags & FLAGS["user"]:
+            become_root(child.ctx)
+    # setns(2) into a mount namespace makes its root our root and working directory.
+    child.ctx.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _cgroup(child: Child) -> None:
+    _ask(child, sync.CGROUP)
+    if child.new_cgroup_ns:
+        unshare(CLONE_NEWCGROUP, "cgroup namespace")
+
+
+def _hooks(child: Child) -> None:
+    ctx = child.ctx
+    wanted = ctx.spec.hooks
+    if wanted.get("prestart") or wanted.get("createRuntime"):
+        _ask(child, sync.HOOKS)
+    if wanted.get("createContainer"):
+        # In the container's namespaces, with the host's tree still visible; the pid is the one seen in here.
+        hooks.run(wanted, "createContainer", {**ctx.hook_state, "status": "creating", "pid": os.getpid()})
+
+
+def _pivot(child: Child) -> None:
+    for step in child.plan.stages["pivot"]:
+        step.execute(child.ctx)
+
+
+def _early_cwd(child: Child) -> None:
+    # As root first, because the user may lack the right to pass a directory on the way (runc does the same); what
+    # root may not enter either (root-squashed NFS) is tried again as the user.
+    try:
+        os.chdir(child.ctx.process.cwd)
+    except OSError:
+        pass
+
+
+def _cwd(child: Child) -> None:
+    cwd = child.ctx.process.cwd
+    try:
+        enter_cwd(cwd)
+    except SysError as e:
+        if e.errno not in (EACCES, EPERM):
+            raise
+        here = os.getcwd()
+        if here != os.path.normpath(cwd):
+            raise
+
+
+def _environment(child: Child) -> None:
+    ctx = child.ctx
+    found: dict[bytes, bytes] = {}
+    for entry in ctx.process.env:
+        raw = os.fsencode(entry)
+        key = raw.partition(b"=")[0]
+        # The last of two with one name counts, and stands where the first stood (runc, crun).
+        found[key] = raw
+    if b"HOME" not in found:
+        found[b"HOME"] = b"HOME=" + _home(ctx.process.uid)
+    ctx.env = list(found.values())
+    ctx.argv = [os.fsencode(word) for word in ctx.process.args]
+
+
+def _home(uid: int) -> bytes:
+    """The home directory that the container's /etc/passwd names for a uid, "/" if none (runc's rule)."""
+    try:
+        # Non-blocking: the image may have a FIFO there.
+        fd = os.open("/etc/passwd", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return b"/"
+    try:
+        data = os.read(fd, _PASSWD_LIMIT)
+    except OSError:
+        return b"/"
+    finally:
+        os.close(fd)
+    wanted = str(uid).encode()
+    for line in data.split(b"\n"):
+        fields = line.split(b":")
+        if len(fields) >= 6 and fields[2] == wanted and b"\0" not in fields[5]:
+            return fields[5] or b"/"
+    return b"/"
+
+
+def _program(child: Child) -> None:
+    ctx = child.ctx
+    path = next((word[5:] for word in ctx.env if word[:5] == b"PATH="), None)
+    ctx.target = probe.find_program(ctx.process.args[0], None if path is None else os.fsdecode(path))
+    probe.classify(ctx.target)
+
+
+def _limits(child: Child) -> None:
+    ctx = child.ctx
+    for step in child.plan.stages["limits"]:
+        step.execute(ctx)
+    if ctx.stack_limit is None:
+        soft, hard = getrlimit(_RLIMIT_STACK)
+        if soft > _INFINITE_STACK:
+            ctx.stack_limit = soft
+            setrlimit(_RLIMIT_STACK, min(STACK_SOFT, hard), hard, "RLIMIT_STACK")
+
+
+def _descriptors(child: Child) -> None:
+    # Everything goes at the exec, but for what the next step and the caller's --preserve-fds name.
+    close_range(3, flags=CLOSE_RANGE_CLOEXEC)
+    for fd in child.ctx.keep:
+        keep_over_exec(fd)
+
+
+def _monitor(child: Child) -> None:
+    ctx = child.ctx
+    block = boot.Block()
+    block.add(boot.EXE_PATH, os.fsencode(ctx.target))
+    starts = ctx.spec.hooks.get("startContainer") if ctx.start >= 0 else None
+    if starts:
+        state = {**ctx.hook_state, "status": "created", "pid": os.getpid()}
+        block.add(boot.STATE_JSON, dumps(state).encode())
+        for hook in starts:
+            block.hook(hook["path"], hook.get("args") or (), hook.get("env"), hook.get("timeout"))
+    if ctx.seccomp:
+        block.add(boot.SECCOMP, ctx.seccomp)
+    block.fd(boot.FD_KVM, ctx.kvm)
+    block.fd(boot.FD_EXE, ctx.exe)
+    block.fd(boot.FD_PROC, ctx.proc)
+    block.fd(boot.FD_SYNC, ctx.sync)
+    block.fd(boot.FD_START, ctx.start)
+    block.fd(boot.FD_RESULT, ctx.result)
+    block.fd(boot.FD_LOG, ctx.log)
+    block.number(boot.FLAGS, boot.FLAG_FIRST | ctx.trace)
+    if ctx.stack_limit is not None:
+        block.number(boot.RLIMIT_STACK, ctx.stack_limit)
+    if ctx.t0:
+        block.number(boot.T0, ctx.t0)
+    # The reported pid must outlive `create`.
+    prctl(PR_SET_PDEATHSIG, 0)
+    boot.start_monitor(ctx.exe, block.done(), ctx.argv, ctx.env)
+
+
+# THE order. (number, name, what, function). docs/lifecycle.md has the same numbers and names, with the reasons;
+# tests/unit/test_lifecycle.py compares them.
+ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
+    (1, "parent", "die with krun; wait for id maps", _parent),
+    (2, "session", "new session and session keyring", _session),
+    (3, "join", "join namespaces by path", _join),
+    (4, "proc", "detached procfs", _steps("proc")),
+    (5, "names", "loopback, hostname, domainname", _steps("names")),
+    (6, "propagation", "propagation of the host's tree", _steps("propagation")),
+    (7, "root", "bind the root", _steps("root")),
+    (8, "cgroup", "wait for the cgroup, then the cgroup namespace", _cgroup),
+    (9, "mounts", "mounts", _steps("mounts")),
+    (10, "devices", "devices, links, mask source, cwd", _steps("devices")),
+    (11, "console", "terminal", _steps("console")),
+    (12, "hooks", "prestart, createRuntime, createContainer hooks", _hooks),
+    (13, "pivot", "pivot_root", _pivot),
+    (14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
+    (15, "process", "scheduling, memory policy, oom score, labels, umask", _steps("process")),
+    (16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
+    (17, "chdir", "working directory, as root", _early_cwd),
+    (18, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
+    (19, "cwd", "working directory, checked", _cwd),
+    (20, "env", "environment and HOME", _environment),
+    (21, "program", "find and classify the program", _program),
+    (22, "limits", "rlimits", _limits),
+    (23, "descriptors", "close the caller's descriptors", _descriptors),
+    (24, "monitor", "become the monitor", _monitor),
+)
+
+# What a further process (exec) does: the same steps, without those that make the container.
+EXEC_ORDER: "tuple[tuple[int, str, str, Stage], ...]" = tuple(
+    (number, name, what, _join_container if name == "join" else function)
+    for number, name, what, function in sorted(
+        (row for row in ORDER if row[1] not in ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")),
+        # The container's mount namespace comes after the procfs (a masked /proc would forbid a new one in a user
+        # namespace) and after the cgroup (whose namespace is then the container's).
+        key=lambda row: 8.5 if row[1] == "join" else float(row[0]),
+    )
+)
+
+
+def run(child: Child, order: "tuple[tuple[int, str, str, Stage], ...]") -> "NoReturn":
+    """Runs the list in the child and never returns: the process becomes the monitor, or reports and exits with 1."""
+    step = ""
+    try:
+        for number, name, _, function in order:
+            step = f"{number} {name}"
+            function(child)
+        raise KrunError("the monitor's exec returned")
+    except BaseException as e:
+        try:
+            sync.send(child.ctx.sync, sync.ERROR, *sync.error_fields(step, e))
+        finally:
+            os._exit(1)

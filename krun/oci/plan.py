@@ -1,0 +1,132 @@
+"""Spec + options -> Plan: what will be done, as lists of steps. Pure: no system call, so it can be printed and tested.
+
+The child's stages have the names of the rows of `init.ORDER`; `create --dry-run` prints them in that order.
+"""
+
+from krun.errors import KrunError
+from krun.oci import console, cred, mounts, namespaces, rootfs
+from krun.oci.seccomp import check as check_seccomp
+from krun.oci.steps import clean
+from krun.sysio import CLONE_NEWCGROUP, CLONE_NEWTIME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.mounts import BindMount
+    from krun.oci.spec import Process, Spec
+    from krun.oci.steps import Step
+
+# Names of the child's stages that hold steps of a plan (the others are fixed code in init.py).
+STAGES = ("session", "proc", "names", "propagation", "root", "mounts", "devices", "console", "pivot", "paths", "process",
+          "stdio", "ids", "limits")  # fmt: skip
+
+
+class Plan:
+    """What to do for one process. clone_flags: new namespaces (cgroup and time come later or earlier, see launch).
+
+    joins: type to path. stages: the child's steps. sources: bind mounts whose source the parent must open.
+    """
+
+    __slots__ = ("clone_flags", "new_cgroup_ns", "new_time_ns", "joins", "stages", "parent_sources", "host")
+
+    def __init__(self) -> None:
+        self.clone_flags = 0
+        self.new_cgroup_ns = False
+        self.new_time_ns = False
+        self.joins: dict[str, str] = {}
+        self.stages: dict[str, list[Step]] = {name: [] for name in STAGES}
+        self.parent_sources: list[BindMount] = []
+        self.host: list[str] = []
+
+    def describe(self) -> "list[str]":
+        """Returns the plan as lines, parent's part first."""
+        lines = [f"host: {text}" for text in self.host]
+        for name in STAGES:
+            lines += [f"{name}: {step.describe()}" for step in self.stages[name]]
+        return lines
+
+
+def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = True) -> Plan:
+    """Makes the plan for the first process of a container.
+
+    Arguments: spec; id; no_pivot, --no-pivot; new_keyring, not --no-new-keyring. Raises ConfigError, KrunError.
+    """
+    process = spec.process
+    if process is None:
+        raise KrunError("process property must not be empty")
+    plan = Plan()
+    stages = plan.stages
+    spaces = spec.namespaces
+    flags = namespaces.new_flags(spaces)
+    # The cgroup namespace is made once the parent has moved the child; the time namespace before there is a child.
+    plan.new_cgroup_ns = bool(flags & CLONE_NEWCGROUP)
+    plan.new_time_ns = bool(flags & CLONE_NEWTIME)
+    plan.clone_flags = flags & ~(CLONE_NEWCGROUP | CLONE_NEWTIME)
+    plan.joins = {kind: spaces[kind] for kind in namespaces.JOIN_ORDER if spaces.get(kind)}
+    if spec.seccomp and spec.seccomp.get("defaultAction"):
+        check_seccomp(spec.seccomp)
+
+    if new_keyring:
+        stages["session"].append(cred.JoinKeyring(f"_ses.{id}"))
+    stages["proc"].append(rootfs.OpenProc())
+    if spaces.get("network") == "":
+        stages["names"].append(namespaces.LoopbackUp())
+    if spec.hostname:
+        stages["names"].append(namespaces.SetHostname(spec.hostname))
+    if spec.domainname:
+        stages["names"].append(namespaces.SetDomainname(spec.domainname))
+    stages["propagation"].append(rootfs.Propagation(spec.propagation, spec.rootfs))
+    stages["root"].append(rootfs.BindRoot(spec.rootfs, spec.propagation))
+    all_mounts = mounts.make(spec)
+    stages["mounts"] += all_mounts
+    stages["devices"] += rootfs.make_before_pivot(spec)
+    if process.terminal:
+        has_dev = any(clean(m.destination) == "/dev" and not mounts.is_bind(m) for m in spec.mounts)
+        stages["console"].append(console.OpenConsole(process.uid, process.console_size, has_dev))
+    stages["pivot"].append(rootfs.Pivot(no_pivot))
+    stages["paths"] += rootfs.make_after_pivot(spec)
+    stages["process"] += cred.make_container(spec)
+    _process(plan, process)
+    # A user namespace's root may not reach what the caller's root can: then the parent opens the sources (and the root).
+    user = "user" in spaces
+    for step in all_mounts:
+        if isinstance(step, mounts.BindMount) and (user or step.mount.uid_maps or step.options.idmap):
+            plan.parent_sources.append(step)
+    _describe_host(plan, spec)
+    return plan
+
+
+def build_exec(process: "Process", new_keyring: bool = False) -> Plan:
+    """Makes the plan for a further process of a running container."""
+    plan = Plan()
+    plan.stages["proc"].append(rootfs.OpenProc())
+    if process.terminal:
+        plan.stages["console"].append(console.OpenConsole(process.uid, process.console_size, False))
+    _process(plan, process)
+    return plan
+
+
+def _process(plan: Plan, process: "Process") -> None:
+    """The steps that a first and a further process share."""
+    plan.stages["process"] += cred.make_process(process)
+    if not process.terminal:
+        plan.stages["stdio"].append(console.OwnStdio(process.uid))
+    plan.stages["ids"].append(cred.SetCapabilities(process))
+    if process.no_new_privs:
+        plan.stages["ids"].append(cred.SetNoNewPrivs())
+    plan.stages["limits"].append(cred.SetRlimits(process.rlimits))
+
+
+def _describe_host(plan: Plan, spec: "Spec") -> None:
+    host = plan.host
+    host.append("open /dev/kvm and the monitor")
+    host.append(f"cgroup {spec.cgroups_path or 'by id'}")
+    kinds = sorted(spec.namespaces)
+    host.append("new namespaces " + " ".join(kind for kind in kinds if not spec.namespaces[kind]))
+    for kind, path in plan.joins.items():
+        host.append(f"join {kind} namespace {path}")
+    if spec.uid_maps:
+        host.append(f"id maps uid {namespaces.map_text(spec.uid_maps).split()} gid {namespaces.map_text(spec.gid_maps).split()}")
+    for clock, offset in spec.time_offsets.items():
+        host.append(f"time offset {clock} {offset.get('secs') or 0} s {offset.get('nanosecs') or 0} ns")
+    for name in spec.net_devices:
+        host.append(f"move network device {name}")

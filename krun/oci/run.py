@@ -1,0 +1,65 @@
+"""`krun run`: create and start; in the foreground also wait, hand on signals and the terminal, and delete."""
+
+import os
+
+from krun import log
+from krun.errors import KrunError
+from krun.oci import launch, start
+from krun.oci.create import make, prefixed
+from krun.oci.foreground import Foreground
+from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.cli.table import Options
+
+
+def main(opts: "Options") -> int:
+    """Runs a container. Returns 0 if detached, else the program's exit code or 128 + signal. Raises KrunError."""
+    try:
+        return _run(opts)
+    except KrunError as e:
+        raise prefixed("run", e) from None
+
+
+def _run(opts: "Options") -> int:
+    detach = bool(opts.detach)
+    front = None
+    ours = theirs = -1
+    if not detach and not opts.dry_run:
+        if not opts.no_subreaper:
+            # Orphans of the container that leave its pid namespace's init (--pid=host) come to us.
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+        front = Foreground()
+        if not opts.console_socket:
+            ours, theirs = socketpair()
+    container = make(opts, detach, theirs)
+    if container is None:
+        return 0
+    launched = container.launched
+    assert launched is not None
+    try:
+        stages = start.wake(container.start, container.result, launched.pidfd)
+        start.finish(container.statedir)
+        log_stages(stages)
+    except KrunError:
+        launch.undo(container)
+        raise
+    for fd in (container.start, container.result):
+        os.close(fd)
+    start.run_poststart(container.statedir, container.state, container.spec.hooks)
+    if front is None:
+        return 0
+    terminal = bool(container.spec.process and container.spec.process.terminal)
+    code = front.wait(launched.pid, launched.pidfd, ours if terminal else -1)
+    if not opts.keep:
+        launch.remove(container)
+    return code
+
+
+def log_stages(stages: "dict[str, int]") -> None:
+    """Writes the times of the way to the first instruction, with --debug."""
+    if log.debugging() and stages:
+        first = min(stages.values())
+        words = " ".join(f"{name}={(at - first) / 1e6:.2f}" for name, at in stages.items())
+        log.debug(f"started, ms: {words}")
