@@ -259,7 +259,7 @@ class Cgroup:
         assert self.pending is not None
         resources, rootless = self.pending
         unit = self.manager.partition(":")[2]
-        systemd.start_scope(unit, pid, resources, rootless, "" in self.paths)
+        systemd.start_scope(unit, pid, resources, rootless, self._main(), "" in self.paths)
         self.pending = None
         driver = _driver(self.paths)
         try:
@@ -347,6 +347,28 @@ class Cgroup:
         """Let every process inside go on. Errors: KrunError, SysError."""
         self._need_paths("thaw")
         _driver(self.paths).freeze(self.paths, False)
+
+    def delegate(self, uid: int, gid: int) -> None:
+        """Give a cgroup v2 to the container's root, so that it can make groups below (config-linux.md,
+        "Cgroup ownership"): the directory and the files of /sys/kernel/cgroup/delegate, nothing that holds a
+        limit.
+
+        Precondition: own cgroup namespace and a read-write cgroup mount; never for v1. Errors: SysError.
+        """
+        path = self.paths.get("")
+        if path is None:
+            return
+        try:
+            names = read("/sys/kernel/cgroup/delegate").split()
+        except OSError:
+            names = ["cgroup.procs", "cgroup.subtree_control", "cgroup.threads"]
+        for name in ("", *names):
+            try:
+                os.chown(f"{path}/{name}", uid, gid, follow_symlinks=False)
+            except FileNotFoundError:
+                pass  # a file of a controller that is not on
+            except OSError as error:
+                raise SysError.of("chown cgroup", error, f"{path}/{name}") from None
 
     def frozen(self) -> bool:
         """Return whether the cgroup is (being) frozen; False when it does not exist."""
