@@ -79,7 +79,8 @@ void *kr_realloc(void *p, size_t old_size, size_t new_size)
     void *q = kr_alloc(new_size);
     if (!q)
         return NULL;
-    memcpy(q, p, KR_MIN(old_size, new_size));
+    if (p)
+        memcpy(q, p, KR_MIN(old_size, new_size));
     kr_free(p, old_size);
     return q;
 }

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Hosted stand-ins: the calls of lib/syscall.S without their signal rules, and the ways out, which end the
+ * test. */
+#include "harness.h"
+#include "vmm/mm.h"
+#include "vmm/main.h"
+#include <linux/fcntl.h>
+#include <linux/mman.h>
+#include <stdarg.h>
+
+int kr_test_failures;
+
+__attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
+                                                .fd_exe = -1,
+                                                .fd_proc = -1,
+                                                .fd_sync = -1,
+                                                .fd_start = -1,
+                                                .fd_result = -1,
+                                                .fd_target = -1,
+                                                .fd_log = -1};
+
+long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) { return kr_sys6(nr, a, b, c, d, e, f); }
+
+struct iov {
+    u64 base, len;
+};
+
+/* Through the kernel, so that a bad address is -EFAULT. */
+static long copy(int nr, u64 local, u64 remote, size_t n) {
+    struct iov l = {local, n}, r = {remote, n};
+    if (!n)
+        return 0;
+    long got = kr_sys6(nr, (u64)kr_sys0(__NR_getpid), (u64)&l, 1, (u64)&r, 1, 0);
+    return got == (long)n ? 0 : -EFAULT;
+}
+
+long kr_copy_raw(void *dst, const void *src, size_t n) {
+    if ((u64)src < KR_WINDOW_END)
+        return copy(__NR_process_vm_readv, (u64)dst, (u64)src, n);
+    return copy(__NR_process_vm_writev, (u64)src, (u64)dst, n);
+}
+
+long kr_copy_str_raw(char *dst, const char *src, size_t max) {
+    for (size_t i = 0; i < max; i++) {
+        if (kr_copy_raw(dst + i, src + i, 1) < 0)
+            return -EFAULT;
+        if (!dst[i])
+            return (long)i;
+    }
+    return (long)max;
+}
+
+__attribute__((weak)) void kr_die(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    printf("\n(kr_die)\n");
+    abort();
+}
+
+__attribute__((weak)) void kr_log(const char *fmt, ...) { (void)fmt; }
+
+__attribute__((weak)) void kr_task_exit(struct kr_task *t, int code) {
+    kr_die("kr_task_exit(%p, %d)", (void *)t, code);
+}
+
+__attribute__((weak)) void kr_die_signal(struct kr_task *t, int sig) {
+    kr_die("kr_die_signal(%p, %d)", (void *)t, sig);
+}
+
+static u64 seed = 1, state;
+
+u64 kr_test_random(void) {
+    if (!state)
+        state = seed * 0x9e3779b97f4a7c15ULL | 1;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state * 0x2545f4914f6cdd1dULL >> 11;
+}
+
+u64 kr_test_below(u64 n) { return kr_test_random() % n; }
+
+void *kr_test_window(size_t size) {
+    static u64 next = 0x200000000000ULL; /* above the shadow of the address sanitizer */
+    size = KR_PAGE_UP(size);
+    long p = kr_sys6(__NR_mmap, next, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    if (p < 0)
+        kr_die("no window memory: %ld", p);
+    next += size + KR_PAGE;
+    return (void *)p;
+}
+
+struct kr_task *kr_test_task(void) {
+    struct kr_task *t = calloc(1, sizeof *t);
+    t->proc = calloc(1, sizeof *t->proc);
+    t->mm = t->proc->mm = calloc(1, sizeof(struct kr_mm));
+    t->run = calloc(1, sizeof *t->run);
+    t->self = t;
+    t->proc->refs = 1;
+    t->proc->exe_fd = -1;
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    t->nr = ~0ULL;
+    return t;
+}
+
+void kr_test_boot(void) {
+    kr_boot.fd_proc = (int)kr_sys3(__NR_open, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    kr_boot.fd_exe = (int)kr_sys3(__NR_open, "/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
+}
+
+int main(int argc, char **argv) {
+    const char *s = argc > 1 ? argv[1] : getenv("KR_TEST_SEED");
+    if (s)
+        seed = strtoull(s, NULL, 0);
+    test_main();
+    if (kr_test_failures)
+        printf("%d failure(s); seed %llu\n", kr_test_failures, (unsigned long long)seed);
+    return kr_test_failures != 0;
+}
