@@ -5,6 +5,7 @@ signals and the terminal are the program's. The program sees the host's file sys
 """
 
 import os
+import signal
 import sys
 
 from krun.kvm import boot
@@ -26,6 +27,8 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
 
     The environment variable KRUN_MONITOR names another build of the monitor (sanitizers); only here, never in the runtime.
     """
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
     block = boot.Block()
     block.add(boot.EXE_PATH, os.fsencode(program))
     monitor = os.open(os.environ.get("KRUN_MONITOR", boot.MONITOR_PATH), os.O_RDONLY)

@@ -69,9 +69,9 @@ const struct kr_sys_row *kr_sys_row(u64 nr);
 u32 kr_sys_count(void);
 
 /* What a bad pointer and a hidden descriptor become, so that the kernel refuses them itself, in its own order
- * of checks: an address below the window where nothing is ever mapped, and a number that no descriptor can
+ * of checks: an address in the kernel half (EFAULT even for zero bytes), and a number that no descriptor can
  * have (above any sysctl fs.nr_open). */
-#define KR_BAD_PTR 0x1000ULL
+#define KR_BAD_PTR 0xfffffffffffff000ULL
 #define KR_BAD_FD 0x7fffffff
 
 /* ptr if all its len bytes may be the payload's, else KR_BAD_PTR. */

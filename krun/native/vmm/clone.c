@@ -253,6 +253,12 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca)
     if (((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) || ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
         ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND)))
         return -EINVAL;
+    /* A shared descriptor table over two address spaces: each monitor's own descriptors would lie open in the other's. A limit
+     * (docs/limits.md); no program is known to want it. */
+    if ((f & CLONE_FILES) && !(f & CLONE_VM)) {
+        kr_log("clone: CLONE_FILES without CLONE_VM is not served");
+        return -EINVAL;
+    }
     if (!kr_span_ok(ca->child_tid, 4) || !kr_span_ok(ca->parent_tid, 4) || !kr_span_ok(ca->pidfd, 4))
         return -EFAULT;
     if (ca->stack_size ? !kr_span_ok(ca->stack, ca->stack_size) : !kr_span_ok(ca->stack, 0))

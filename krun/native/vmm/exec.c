@@ -204,6 +204,11 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
             break;
         /* words = interp [arg] script, in front of what earlier levels made: [interp2 [arg2]] interp... */
         if (depth == 0) {
+            /* The interpreter could not open it any more (BINPRM_FLAGS_PATH_INACCESSIBLE). */
+            if ((!path[0] || (path[0] != '/' && dirfd != AT_FDCWD)) && (kr_sys2(__NR_fcntl, dirfd, F_GETFD) & FD_CLOEXEC)) {
+                r = -ENOENT;
+                break;
+            }
             p->words[0] = word(path[0] ? path : p->path, path[0] ? strlen(path) : strlen(p->path));
             if (path[0] && path[0] != '/' && dirfd != AT_FDCWD && p->words[0])
                 kr_snprintf(p->words[0], PATH_MAX_, "/dev/fd/%d/%s", dirfd, path);

@@ -262,7 +262,7 @@ void kr_fd_after_fork(void) {
     copies = 0;
     u32 kept = 0;
     for (u32 i = 0; i < count; i++) {
-        if (tab[i].holder && !tab[i].cloexec) {
+        if (tab[i].holder && tab[i].cloexec != KR_FD_FORK_DROPS) {
             tab[kept++] = tab[i];
             continue;
         }

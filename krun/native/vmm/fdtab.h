@@ -14,6 +14,11 @@
  * Returns the new number (also stored in *holder), or -errno (then fd is closed, *holder is -1). */
 int kr_fd_hide(int fd, int cloexec, int *holder);
 
+/* Values of cloexec: what drops the descriptor. */
+#define KR_FD_KEPT 0        /* nothing: the next monitor gets it, too */
+#define KR_FD_EXEC_DROPS 1  /* execve */
+#define KR_FD_FORK_DROPS 2  /* execve, and a fork child closes it: the VM and its vCPUs belong to one process */
+
 /* Forgets and closes a hidden descriptor; *holder becomes -1. */
 void kr_fd_drop(int *holder);
 
@@ -39,7 +44,7 @@ void kr_fd_copy_end(void);
 void kr_fd_before_fork(void);
 void kr_fd_fork_parent(void);
 
-/* In a fork child (resets the lock): closes the hidden descriptors that were made cloexec (the parent's VM and vCPUs), keeps the others. */
+/* In a fork child (resets the lock): closes the hidden descriptors of kind KR_FD_FORK_DROPS, keeps the others. */
 void kr_fd_after_fork(void);
 
 #endif

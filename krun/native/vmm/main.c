@@ -120,8 +120,8 @@ static void hide_all(void)
     const struct {
         int *fd;
         int cloexec;
-    } fds[] = {{&kr_boot.fd_kvm, 0},   {&kr_boot.fd_exe, 0},    {&kr_boot.fd_proc, 0},  {&kr_boot.fd_log, 0},
-               {&kr_boot.fd_sync, 1}, {&kr_boot.fd_start, 1}, {&kr_boot.fd_result, 1}};
+    } fds[] = {{&kr_boot.fd_kvm, KR_FD_KEPT},   {&kr_boot.fd_exe, KR_FD_KEPT},    {&kr_boot.fd_proc, KR_FD_KEPT},  {&kr_boot.fd_log, KR_FD_KEPT},
+               {&kr_boot.fd_sync, KR_FD_EXEC_DROPS}, {&kr_boot.fd_start, KR_FD_EXEC_DROPS}, {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (*fds[i].fd >= 0)
             kr_fd_hide(*fds[i].fd, fds[i].cloexec, fds[i].fd);
@@ -270,7 +270,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp)
     if (e < 0)
         give_up(t, "exec", why, p.path, e);
     kr_stage("loaded");
-    kr_fd_hide(p.fd, 1, &first_proc.exe_fd);
+    kr_fd_hide(p.fd, KR_FD_EXEC_DROPS, &first_proc.exe_fd);
     first_proc.exe_path = p.path;
     if (!first)
         make_vm(t);

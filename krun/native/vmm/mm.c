@@ -224,7 +224,7 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
     if (reserve_entries(mm, 3) < 0)
         return -ENOMEM;
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
-    u32 host_flags = (flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN)) | MAP_FIXED;
+    u32 host_flags = (flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT)) | MAP_FIXED;
     if (len > EAGER && (flags & MAP_ANONYMOUS) && !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
         host_flags |= MAP_NORESERVE; /* a reservation: no commit charge */
     long r = host_mmap(addr, len, host_prot(prot), host_flags, fd, off);
@@ -344,15 +344,18 @@ long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len)
     return r;
 }
 
-static int range_mapped(struct kr_mm *mm, u64 addr, u64 end)
+/* End of the part of [addr, end) that is mapped without a hole from addr on. */
+static u64 mapped_until(struct kr_mm *mm, u64 addr, u64 end)
 {
     for (u32 i = lower(mm, addr); addr < end; i++) {
         if (i == mm->nvma || mm->vma[i].start > addr)
-            return 0;
+            return addr;
         addr = mm->vma[i].end;
     }
-    return 1;
+    return end;
 }
+
+static int range_mapped(struct kr_mm *mm, u64 addr, u64 end) { return mapped_until(mm, addr, end) == end; }
 
 int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
 {
@@ -385,9 +388,12 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
             addr = v->start;
         }
     }
-    u64 end = addr + len;
-    if (!range_mapped(mm, addr, end) || reserve_entries(mm, 2) < 0)
+    u64 end = addr + len, hole = mapped_until(mm, addr, end);
+    if (hole == addr || reserve_entries(mm, 2) < 0)
         goto out;
+    long result = hole < end ? -ENOMEM : 0; /* what lies before the hole is changed all the same */
+    end = hole;
+    len = end - addr;
     int lost_exec_only = 0;
     for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && host_prot(prot) &&
@@ -409,6 +415,7 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
     merge_around(mm, addr, end);
     if (lost_exec_only) /* the host saw no change, so no notifier ran: drop translations ourselves */
         kr_vm_flush(&mm->vm);
+    r = result;
 out:
     kr_unlock(&mm->lock);
     return r;
@@ -596,19 +603,19 @@ out:
     return (long)brk;
 }
 
-/* A MAP_GROWSDOWN mapping above addr may grow down to it (mmap(2)); the main stack is mapped whole. Locked. */
+/* A MAP_GROWSDOWN mapping above addr may grow down to it (mmap(2)); the main stack is mapped whole. The host's mapping grows by itself when it is
+ * touched, as it does when the kernel writes there for a system call; the array follows. Locked. */
 static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr)
 {
-    u32 i = lower(mm, addr);
-    if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr)
+    u32 i = lower(mm, addr), seen;
+    if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr || reserve_entries(mm, 2) < 0)
         return NULL;
     struct kr_vma v = mm->vma[i];
     u64 start = KR_PAGE_DOWN(addr);
-    if (v.end - start > (mm->stack_end - mm->stack_start) || (i && mm->vma[i - 1].end + STACK_GUARD_GAP > start) ||
-        start < KR_WINDOW_START)
+    if (start < KR_WINDOW_START || (i && mm->vma[i - 1].end > start) || !(v.prot & PROT_WRITE) ||
+        kr_cas32_raw((u32 *)start, 0, 0, &seen) < 0)
         return NULL;
-    if (map_locked(mm, start, v.start - start, v.prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, v.flags) < 0)
-        return NULL;
+    insert(mm, start, v.start, v.prot, v.flags);
     return kr_vma_find(mm, addr);
 }
 
@@ -652,7 +659,12 @@ out:
 
 u64 kr_mm_random(u64 max)
 {
+    static u32 personality = ~0u;
     u64 v = 0;
+    if (personality == ~0u)
+        personality = (u32)kr_sys1(__NR_personality, 0xffffffffu);
+    if (personality & 0x0040000 /* ADDR_NO_RANDOMIZE */)
+        return 0;
     kr_sys3(__NR_getrandom, &v, sizeof v, 0);
     return max ? v % max : 0;
 }

@@ -140,7 +140,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
     long fd = ioctl_(kvm_fd, KVM_CREATE_VM, 0);
     if (fd < 0)
         return (int)fd;
-    int r = kr_fd_hide((int)fd, 1, &vm->fd);
+    int r = kr_fd_hide((int)fd, KR_FD_FORK_DROPS, &vm->fd);
     if (r < 0)
         return r;
     *why = "KVM_GET_SUPPORTED_CPUID";
@@ -286,7 +286,7 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner)
     }
     vm->next_vcpu++; /* the number is spent whatever happens next */
     long run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)fd, 0);
-    if (kr_fd_hide((int)fd, 1, &v->fd) < 0 || run < 0)
+    if (kr_fd_hide((int)fd, KR_FD_FORK_DROPS, &v->fd) < 0 || run < 0)
         goto fail;
     v->run = (struct kvm_run *)run;
     v->owner = owner;
