@@ -129,7 +129,7 @@ def start_scope(
         properties.append(("PIDs", ("au", [pid])))
     properties += limits(resources, v2)
     with _Connection(rootless and os.geteuid() != 0) as bus:
-        arguments = (unit, "replace", properties, [])
+        arguments: tuple[Any, ...] = (unit, "replace", properties, [])
         try:
             bus.job("StartTransientUnit", "ssa(sv)a(sa(sv))", arguments)
         except BusError as error:
