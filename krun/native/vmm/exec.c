@@ -405,6 +405,10 @@ int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, in
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     if (lim[0] == ~0ULL)
         emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
+    u32 cpuid_size;
+    const void *cpuid = kr_vm_cpuid(&cpuid_size);
+    if (cpuid)
+        emit(&b, KR_BOOT_CPUID, cpuid, cpuid_size);
     kr_seccomp_save(t->proc, emit, &b);
     h.size = (u32)b.size;
     memcpy(b.buf, &h, sizeof h);

@@ -18,7 +18,7 @@
  *
  *   guest physical
  *   0                 KR_SYS_GPA: the system area (descriptor tables, stubs, per-vCPU pages)
- *   256 MiB           KR_PT_GPA: page-table pool, slots of KR_PT_SLOT added as it grows
+ *   KR_PT_GPA         page-table pool, right behind: its first part shares the system area's slot, more slots as it grows
  *   4 GiB             window chunks of 64 MiB, given out in order of first use (low: GPA width may be 39 bits)
  */
 #ifndef KR_LAYOUT_H
@@ -29,7 +29,7 @@
 
 #define KR_SYS_BASE 0x600000000000ULL
 #define KR_SYS_GPA 0x0ULL
-#define KR_SYS_SIZE 0x4000000ULL /* 64 MiB of address space; touched as needed */
+#define KR_SYS_SIZE 0x2200000ULL /* 34 MiB of address space, room for 1056 vCPUs; touched as needed */
 
 /* Shared pages, offsets from KR_SYS_BASE. */
 #define KR_SYS_GDT 0x0000ULL
@@ -46,7 +46,7 @@
 #define KR_VCPU_DF 0x4000ULL  /* #DF has a stack of its own */
 #define KR_MAX_VCPUS ((KR_SYS_SIZE - 0x100000ULL) / 0x8000ULL)
 
-#define KR_PT_GPA 0x10000000ULL
+#define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)
 #define KR_PT_SLOT 0x1000000ULL /* 16 MiB: 4096 table pages */
 #define KR_PT_SLOTS_MAX 208      /* up to chunk space at 4 GiB minus what is below */
 

@@ -244,6 +244,11 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp)
         if (kr_seccomp_add(&first_proc, filter, len / 8, 0) < 0)
             give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
 
+    pos = 0;
+    const void *cpuid = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);
+    if (cpuid)
+        kr_vm_set_cpuid(cpuid, len);
+
     const char *why = "";
     int r = kr_vm_create(&first_mm.vm, -1, 1, &why);
     if (r < 0)

@@ -32,7 +32,7 @@ static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *
     return ioctl_(vm->fd, KVM_SET_USER_MEMORY_REGION, &r);
 }
 
-/* Slot numbers: 0 the system area, 1 reserved for kr_vm_flush, then in order of use. */
+/* Slot numbers: 0 the system area and the first part of the page-table pool, 1 reserved for kr_vm_flush, then in order of use. */
 #define SLOT_SYS 0
 #define SLOT_FLUSH 1
 #define SLOT_FIRST 2
@@ -98,6 +98,20 @@ static void find_xstate(struct kr_vm *vm)
     }
 }
 
+const void *kr_vm_cpuid(u32 *size)
+{
+    *size = (u32)(sizeof cpuid.head + cpuid.head.nent * sizeof cpuid.entry[0]);
+    return cpuid.head.nent ? &cpuid : NULL;
+}
+
+void kr_vm_set_cpuid(const void *data, u32 size)
+{
+    if (size > sizeof cpuid.head && size <= sizeof cpuid && (size - sizeof cpuid.head) % sizeof cpuid.entry[0] == 0) {
+        memcpy(&cpuid, data, size);
+        cpuid.head.nent = (u32)((size - sizeof cpuid.head) / sizeof cpuid.entry[0]);
+    }
+}
+
 static long learn_cpu(struct kr_vm *vm)
 {
     if (!cpuid.head.nent) {
@@ -122,11 +136,12 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
     vm->fd = -1;
     if (fresh && !vm->sys) {
         *why = "memory for the monitor's tables";
-        vm->sys = reserve(KR_SYS_SIZE);
-        vm->pt = reserve(KR_PT_SLOT * KR_PT_SLOTS_MAX);
+        vm->sys = reserve(KR_SYS_SIZE + KR_PT_SLOT * KR_PT_SLOTS_MAX);
+        vm->pt = vm->sys + KR_SYS_SIZE;
+        vm->pt_slots = 1;
         vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
         vm->chunk_list = reserve(KR_CHUNKS * sizeof(u32));
-        if (!vm->sys || !vm->pt || !vm->chunk || !vm->chunk_list)
+        if (!vm->sys || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
         if (kr_pt_init(vm) < 0 || kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_GDT, KR_SYS_GPA + KR_SYS_GDT, KR_PTE_W | KR_PTE_NX) < 0 ||
@@ -153,8 +168,8 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
     }
     *why = "KVM_SET_USER_MEMORY_REGION";
     vm->nslots = SLOT_FIRST;
-    long e = set_slot(vm, SLOT_SYS, KR_SYS_GPA, KR_SYS_SIZE, vm->sys);
-    for (u64 s = 0; e >= 0 && s < vm->pt_slots; s++)
+    long e = set_slot(vm, SLOT_SYS, KR_SYS_GPA, KR_SYS_SIZE + KR_PT_SLOT, vm->sys);
+    for (u64 s = 1; e >= 0 && s < vm->pt_slots; s++)
         e = new_slot(vm, KR_PT_GPA + s * KR_PT_SLOT, KR_PT_SLOT, vm->pt + s * KR_PT_SLOT);
     for (u64 n = 0; e >= 0 && n < vm->next_chunk; n++)
         e = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE,
@@ -167,7 +182,7 @@ void kr_vm_flush(struct kr_vm *vm)
     if (vm->fd < 0)
         return;
     /* The deletion of a slot drops every translation and flushes all vCPUs, on shadow and on nested paging alike. */
-    u64 gpa = KR_PT_GPA - KR_PAGE;
+    u64 gpa = KR_CHUNK_GPA - KR_PAGE;
     set_slot(vm, SLOT_FLUSH, gpa, KR_PAGE, vm->sys);
     set_slot(vm, SLOT_FLUSH, gpa, 0, vm->sys);
 }
@@ -257,10 +272,29 @@ static long set_up(struct kr_vm *vm, struct kr_vcpu *v)
     return r;
 }
 
+/* Before Linux 6.13 a vCPU that another thread ran before costs synchronize_rcu() at its next KVM_RUN (10 ms and more); a new one costs
+ * 0.2 ms and some 40 KB. So there the first few are not reused. */
+#define SPARE_VCPUS 32
+
+static int reuse_is_cheap(void)
+{
+    static int known = -1;
+    if (known < 0) {
+        char u[6][65];
+        const char *p = u[2];
+        known = 0;
+        if (kr_sys1(__NR_uname, u) == 0) {
+            u64 major = kr_strtou(p, &p), minor = *p == '.' ? kr_strtou(p + 1, &p) : 0;
+            known = major > 6 || (major == 6 && minor >= 13);
+        }
+    }
+    return known;
+}
+
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner)
 {
     struct kr_vcpu *v = vm->free_vcpus;
-    if (v) {
+    if (v && (reuse_is_cheap() || vm->next_vcpu >= SPARE_VCPUS)) {
         vm->free_vcpus = v->free_next;
         v->owner = owner;
         first_state(vm, v);
