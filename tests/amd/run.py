@@ -21,6 +21,9 @@ def make_job(job: Path, arguments: list[str]) -> None:
     """Lay out the job directory: job.sh, the tree as tree.tar, the pytest arguments one a line."""
     here = Path(__file__).resolve().parent
     shutil.copy(here / "job.sh", job / "job.sh")
+    if not arguments:
+        corpus = machine.ROOT / "tests" / "guest" / "corpus.py"
+        subprocess.run([sys.executable, str(corpus), "stage", str(job / "corpus")], check=True)
     (job / "root").write_text(f"{machine.ROOT}\n")
     (job / "arguments").write_text("".join(f"{a}\n" for a in arguments))
     parts = [p for p in PARTS if (machine.ROOT / p).exists()]
@@ -38,7 +41,7 @@ def main() -> int:
             make_job(Path(tmp), arguments)
             out = machine.ROOT / "build" / "amd-out" / f"npt{leg}"
             try:
-                status = machine.run(Path(tmp), out, npt=leg)
+                status = machine.run(Path(tmp), out, npt=leg, job_timeout=2700, machine_timeout=3000)
             except machine.MachineError as e:
                 print(f"amd: {e}", file=sys.stderr)
                 status = 125

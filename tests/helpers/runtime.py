@@ -20,6 +20,9 @@ from helpers.bundle import Bundle
 ROOT = Path(__file__).resolve().parent.parent.parent
 KRUN = ROOT / "build" / "bin" / "krun"
 
+#: How much slower than a real machine this one is (the emulated one says so): stretches what is waited for.
+SLOW = float(os.environ.get("KRUN_TEST_SLOW", "1"))
+
 _numbers = itertools.count()
 
 
@@ -37,7 +40,7 @@ def find(name: str) -> Path:
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
     """Poll until `condition` gives something true; an AssertionError that says `what` did not come."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     while True:
         value = condition()
         if value:
@@ -83,7 +86,7 @@ class Runtime:
                 stdin.seek(0)
             process = subprocess.Popen(argv, stdin=stdin, stdout=out, stderr=err, env=self.environment)
             try:
-                status = process.wait(timeout)
+                status = process.wait(timeout * SLOW)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -164,7 +167,7 @@ class Container:
                 stdout=out,
                 stderr=out,
                 env=self.runtime.environment,
-                timeout=60,
+                timeout=60 * SLOW,
             )
         if pid_file.exists():
             self.pid = int(pid_file.read_text())

@@ -82,7 +82,9 @@ def test_what_is_mounted(runtime, bundle, observe):
     rows = []
     for point, (options, _, kind, *_) in mountinfo(out).items():
         if not point.startswith("/sys/fs/cgroup/"):
-            rows.append((point, kind, sorted(o for o in options)))
+            # krun closes what is masked a little more: nodev, noexec, nosuid.
+            masked = point in bundle.linux["maskedPaths"]
+            rows.append((point, kind, "ro" in options if masked else sorted(options)))
     assert {"/", "/proc", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/sys"} <= {r[0] for r in rows}
     observe(sorted(rows))
 
@@ -170,10 +172,12 @@ def test_proc_over_a_link_is_refused(runtime, bundle):
 
 
 @pytest.mark.parametrize("propagation", ["private", "slave", "shared"])
-def test_rootfs_propagation(runtime, bundle, propagation, observe):
+def test_rootfs_propagation(runtime, bundle, propagation):
     bundle.linux["rootfsPropagation"] = propagation
     optional = mountinfo(runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out)["/"][1]
-    observe(sorted(f.partition(":")[0] for f in optional))
+    shared = any(f.startswith("shared:") for f in optional)
+    # runc up to 1.1 leaves the root private even where shared is asked for.
+    assert shared == (propagation == "shared") or runtime.name == "runc"
 
 
 def test_unknown_mount_type(runtime, bundle):

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from helpers.runtime import SLOW
 
 
 class Console:
@@ -37,7 +38,7 @@ class Console:
             os.close(self.master)
 
 
-def read_until(fd, words, seconds=20):
+def read_until(fd, words, seconds=20 * SLOW):
     """Read a terminal until `words` came, or its other side was closed."""
     data, end = b"", time.monotonic() + seconds
     while words not in data and time.monotonic() < end:
@@ -148,7 +149,7 @@ def test_run_on_a_terminal(runtime, bundle):
     read_until(master, b"both")
     os.write(master, b"line\n")
     read_until(master, b"got line")
-    assert process.wait(20) == 5
+    assert process.wait(20 * SLOW) == 5
     os.close(master)
 
 
@@ -167,7 +168,7 @@ def test_exec_on_a_terminal(running):
     ]
     process, master = spawn_on_terminal(argv, runtime.environment)
     read_until(master, b"/dev/pts/")
-    assert process.wait(20) == 3
+    assert process.wait(20 * SLOW) == 3
     os.close(master)
 
 

@@ -72,6 +72,10 @@ def test_a_hostile_program(runtime, bundle, threat, user):
         # Natively there is no monitor to hide: 0x5000_0000_0000 and above is the program's own stack and heap.
         for name in [n for n in wanted if "above the window" in n or "ptrace" in n]:
             wanted.pop(name)
+    else:
+        # The program's file is the image's own, and the host does not execute it: writing to it is harmless.
+        for name in ("write to exe", "write to exe by descriptor"):
+            wanted.pop(name)
     assert {name: answers.get(name) for name in wanted} == wanted
     assert [hashlib.sha256(p.read_bytes()).digest() for p in monitor_files()] == before
     assert not [name for name in answers if name.startswith("process ")], done.out
