@@ -19,7 +19,9 @@ __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
                                                 .fd_target = -1,
                                                 .fd_log = -1};
 
-long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) { return kr_sys6(nr, a, b, c, d, e, f); }
+__attribute__((weak)) long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
+    return kr_sys6(nr, a, b, c, d, e, f);
+}
 
 struct iov {
     u64 base, len;

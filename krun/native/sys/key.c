@@ -38,13 +38,13 @@ long sys_keyctl(struct kr_task *t, const u64 args[6]) {
         return -EOPNOTSUPP;
     if (op == KEYCTL_INSTANTIATE_IOV) {
         struct kr_iovs io;
-        u64 v = 0;
+        u64 v = 0, id = (u64)(s64)(s32)a[1], ring = (u64)(s64)(s32)a[4];
         if (!a[2])
-            return kr_call_intr(__NR_keyctl, op, a[1], 0, 0, a[4], 0);
+            return kr_call_intr(__NR_keyctl, op, id, 0, 0, ring, 0);
         long r = kr_iovs_in(&io, a[2], a[3], &v);
         if (r < 0)
             return r;
-        r = kr_call_intr(__NR_keyctl, op, a[1], v, a[3], a[4], 0);
+        r = kr_call_intr(__NR_keyctl, op, id, v, KR_MIN(a[3], KR_IOV_MAX + 1), ring, 0);
         kr_iovs_drop(&io);
         return r;
     }

@@ -166,9 +166,11 @@ long sys_prctl(struct kr_task *t, const u64 args[6]) {
         const struct option *o = &options[i];
         if (o->option != (u32)a[0])
             continue;
-        switch (o->how) {
-        case NO:
+        if (o->how == NO)
             return -(long)o->err;
+        for (int k = 1; k < 5; k++) /* numbers stay as they are; nothing looks like an address of ours */
+            a[k] = kr_guest_ptr(a[k], 1);
+        switch (o->how) {
         case OWN:
             return own(t, a);
         case OUT_INT:

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sys/table.c and the handlers with nested pointers: whatever the payload passes, no address outside its
+ * window and no hidden descriptor reaches the host. The host call is a fake that looks at what it gets.
+ * Sources: table.c io.c poll.c socket.c futex.c prctl.c file.c event.c ipc.c key.c misc.c ioctl.c kr_alloc.c
+ */
+#include "harness.h"
+#include "sys/nested.h"
+#include "sys/robust.h"
+#include "vmm/fdtab.h"
+#include "vmm/jail.h"
+#include "vmm/mm.h"
+#include "vmm/seccomp.h"
+#include "vmm/signal.h"
+#include "vmm/trace.h"
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+
+/* ---- the parts that this test does without ---- */
+
+/* Other owners' handlers; those of the sources above are stronger. */
+#define SYS(nr, name, how, attr, args, note)                                                                 \
+    __attribute__((weak)) long sys_##name(struct kr_task *t, const u64 a[6]) { return (void)t, (void)a, 0; }
+#include "sys/syscalls.def"
+#undef SYS
+
+static u32 verdict = SECCOMP_RET_ALLOW;
+static u64 unknown;
+
+u32 kr_trace_on;
+u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
+void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
+void kr_count_unknown(u64 nr) { unknown = nr; }
+u32 kr_seccomp_check(struct kr_task *t) { return (void)t, verdict; }
+int kr_seccomp_mode(struct kr_proc *p) { return (void)p, 0; }
+int kr_nnp_view(struct kr_proc *p) { return (void)p, 0; }
+void kr_nnp_set(struct kr_proc *p) { (void)p; }
+static int forced;
+void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error) {
+    (void)t, (void)code, (void)addr, (void)trapno;
+    forced = sig * 1000 + (int)error;
+}
+void kr_wait_mask_end(struct kr_task *t) { t->wait_mask.active = 0; }
+long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
+    if (!ptr)
+        return 1;
+    if (size != 8)
+        return -EINVAL;
+    t->wait_mask.active = 1;
+    return kr_copy_in(host, ptr, 8);
+}
+long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
+    return (void)mm, (void)addr, (void)len, (void)prot, (void)flags, (void)fd, (void)off, -ENOMEM;
+}
+long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) { return (void)mm, (void)addr, (void)len, 0; }
+long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
+    return (void)mm, (void)addr, (void)len, (void)prot, 0;
+}
+long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 f) {
+    return (void)mm, (void)addr, (void)len, (void)prot, (void)f, 0;
+}
+
+#define HIDDEN_FIRST 1000u
+#define HIDDEN_LAST 1007u
+int kr_fd_hidden(u64 fd) { return (u32)fd >= HIDDEN_FIRST && (u32)fd <= HIDDEN_LAST; }
+
+long kr_cas32_raw(u32 *p, u32 old, u32 want, u32 *seen) {
+    *seen = __sync_val_compare_and_swap(p, old, want);
+    return 0;
+}
+
+/* ---- the fake host ---- */
+
+static u8 *guest; /* readable and writable */
+#define GUEST_SIZE (64 * KR_PAGE)
+
+/* Addresses that stand for the monitor's: nothing of the test process lies there. */
+#define TAINT_BASE KR_WINDOW_END
+#define TAINT_SIZE 0x40000000000ULL
+
+static struct {
+    long nr;
+    u64 a[6];
+    u32 calls;
+} host;
+static long next_result;
+static int fuzzing;
+
+static int tainted(u64 p) {
+    return p != KR_BAD_PTR && ((p >= TAINT_BASE && p < TAINT_BASE + TAINT_SIZE) || p >> 63);
+}
+
+static void bad(const char *what, u64 v) {
+    printf("%s: call %ld gets %s 0x%llx\n", __FILE__, host.nr, what, (unsigned long long)v);
+    if (!kr_test_failures++)
+        for (int i = 0; i < 6; i++)
+            printf("    argument %d: 0x%llx\n", i, (unsigned long long)host.a[i]);
+}
+
+/* A guest's pointer with its length, as it lies in a structure of the monitor. */
+static void good_span(u64 p, u64 len) {
+    if (p && !kr_span_ok(p, len) && p != KR_BAD_PTR)
+        bad("a nested pointer", p);
+}
+
+static void good_fd(s64 fd) {
+    if (kr_fd_hidden((u64)fd))
+        bad("a nested descriptor", (u64)fd);
+}
+
+static int ours(u64 p) { return p >= KR_WINDOW_END && !(p >> 63); }
+
+static void good_iovs(u64 p, u64 n) {
+    const struct kr_iovec *v = (const void *)p;
+    for (u64 i = 0; ours(p) && i < n; i++)
+        good_span(v[i].base, v[i].len);
+}
+
+struct hdr {
+    u64 name, namelen, iov, iovlen, control, controllen, flags;
+};
+
+static void good_header(const struct hdr *h, int receive) {
+    good_span(h->name, 1);
+    good_iovs(h->iov, h->iovlen);
+    if (receive)
+        good_span(h->control, h->controllen);
+    for (u64 off = 0; !receive && ours(h->control) && off + 16 <= h->controllen;) {
+        u64 len;
+        s32 kind[2];
+        memcpy(&len, (u8 *)h->control + off, 8);
+        memcpy(kind, (u8 *)h->control + off + 8, 8);
+        if (len < 16 || len > h->controllen - off)
+            break;
+        for (u64 i = 16; kind[0] == 1 && kind[1] == 1 && i + 4 <= len; i += 4) {
+            s32 fd;
+            memcpy(&fd, (u8 *)h->control + off + i, 4);
+            good_fd(fd);
+        }
+        if (kind[0] == 276)
+            bad("an RDS control message", len);
+        off += (len + 7) & ~7ULL;
+    }
+}
+
+static void good_nested(long nr, const u64 a[6]) {
+    const u8 *b = (const void *)a[1];
+    switch (nr) {
+    case __NR_readv:
+    case __NR_writev:
+    case __NR_preadv:
+    case __NR_pwritev:
+    case __NR_preadv2:
+    case __NR_pwritev2:
+    case __NR_vmsplice:
+        good_iovs(a[1], a[2]);
+        return;
+    case __NR_sendmsg:
+    case __NR_recvmsg:
+        if (ours(a[1]))
+            good_header((const void *)b, nr == __NR_recvmsg);
+        return;
+    case __NR_sendmmsg:
+    case __NR_recvmmsg:
+        for (u64 i = 0; ours(a[1]) && i < (u32)a[2]; i++)
+            good_header((const void *)(b + i * 64), nr == __NR_recvmmsg);
+        return;
+    case __NR_poll:
+    case __NR_ppoll:
+        for (u64 i = 0; ours(a[0]) && i < (u32)a[1]; i++)
+            good_fd(((const s32 *)a[0])[2 * i]);
+        return;
+    case __NR_select:
+    case __NR_pselect6:
+        for (int s = 1; s < 4; s++)
+            for (u64 fd = HIDDEN_FIRST; ours(a[s]) && fd <= HIDDEN_LAST && fd < a[0]; fd++)
+                if (((const u64 *)a[s])[fd / 64] >> (fd % 64) & 1)
+                    bad("a hidden descriptor in a set", fd);
+        return;
+    case 449:
+        for (u64 i = 0; ours(a[0]) && i < (u32)a[1]; i++)
+            good_span(((const u64 *)a[0])[3 * i + 1], 4);
+        return;
+    case 456:
+        for (u64 i = 0; ours(a[0]) && i < 2; i++)
+            good_span(((const u64 *)a[0])[3 * i + 1], 4);
+        return;
+    case __NR_setsockopt:
+        if (ours(a[3]))
+            good_span(((const u64 *)a[3])[1], *(const u16 *)a[3] * 8);
+        return;
+    case __NR_mq_notify:
+        if (ours(a[1]) && *(const s32 *)(b + 12) == 2) {
+            good_span(*(const u64 *)b, 32);
+            good_fd(*(const s32 *)(b + 8));
+        }
+        return;
+    case 463:
+    case 464:
+        if (ours(a[4]))
+            good_span(*(const u64 *)a[4], *(const u32 *)(a[4] + 8));
+        return;
+    case __NR_move_pages:
+        for (u64 i = 0; ours(a[2]) && i < a[1]; i++)
+            good_span(((const u64 *)a[2])[i], 1);
+        return;
+    case __NR_keyctl:
+        if ((u32)a[0] == 20)
+            good_iovs(a[2], a[3]);
+        return;
+    case __NR_ioctl:
+        if (!ours(a[2])) /* the guest's, or a number */
+            return;
+        switch (a[1] & 0xffff) {
+        case 0x54d5:
+        case 0x8912:
+            good_span(((const u64 *)a[2])[1], 1);
+            return;
+        case 0x8946:
+        case 0x8993:
+        case 0x8994:
+        case 0x89b0:
+        case 0x89b1:
+            good_span(((const u64 *)a[2])[2], 1);
+            return;
+        case 0x890b:
+        case 0x890c:
+            good_span(((const u64 *)a[2])[11], 1);
+            return;
+        case 0x940d:
+            good_fd(*(const s64 *)a[2]);
+            return;
+        case 0x4c0a:
+            good_fd(*(const s32 *)a[2]);
+            return;
+        case 0x9436:
+            for (u64 i = 0; i < *(const u16 *)(a[2] + 16); i++)
+                good_fd(*(const s64 *)(a[2] + 24 + 32 * i));
+            return;
+        }
+        bad("a structure that this test does not know", a[1]);
+        return;
+    }
+}
+
+/* Arguments that are numbers with 64 bits for the kernel; everything else must not look like an address of
+ * the monitor. */
+static int may_be_any(enum kr_arg_kind k) { return k < KR_ARG_PTR && k != KR_ARG_ARG; }
+
+static void look(long nr, const u64 a[6]) {
+    const struct kr_sys_row *row = kr_sys_row((u64)nr);
+    if (!row || row->service == KR_SVC_REFUSE || row->service == KR_SVC_NONE) {
+        bad("a call that is refused", (u64)nr);
+        return;
+    }
+    for (u32 i = 0; i < row->nargs; i++) {
+        u32 x = row->arg[i];
+        enum kr_arg_kind k = KR_ARG_KIND(x);
+        if (k == KR_ARG_FD || k == KR_ARG_DFD)
+            good_fd((s32)a[i]);
+        /* Of an ARG only the range below the kernel's half matters: negative numbers are fine. */
+        if (k == KR_ARG_ARG ? tainted(a[i]) && !(a[i] >> 63) : !may_be_any(k) && tainted(a[i]))
+            bad("a pointer", a[i]);
+        if ((k == KR_ARG_INV || k == KR_ARG_OUTV) && !ours(a[i]) && a[i] != KR_BAD_PTR) {
+            u64 n = a[KR_ARG_LEN(x)];
+            if (KR_ARG_KIND(row->arg[KR_ARG_LEN(x)]) < KR_ARG_LONG)
+                n = (u32)n;
+            if (n > KR_WINDOW_END || !kr_span_ok(a[i], n * KR_ARG_BYTES(x)))
+                bad("a pointer with a length", a[i]);
+        }
+    }
+    if (row->service == KR_SVC_OWN)
+        good_nested(nr, a);
+}
+
+long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
+    host.nr = nr;
+    u64 v[6] = {a, b, c, d, e, f};
+    memcpy(host.a, v, sizeof v);
+    host.calls++;
+    if (!fuzzing)
+        return next_result;
+    look(nr, v);
+    static const long results[] = {0, 1, 2, 7, -EINTR, -KR_ERESTART, -EAGAIN, -EFAULT};
+    long r = results[kr_test_below(KR_COUNT(results))];
+    if ((nr == __NR_sendmmsg || nr == __NR_recvmmsg) && r > (s32)c)
+        r = (s32)c;
+    return r;
+}
+
+/* ---- tests ---- */
+
+static struct kr_task *t;
+
+static long call(u64 nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
+    memset(&host, 0, sizeof host);
+    host.nr = -1;
+    t->nr = nr;
+    u64 v[6] = {a, b, c, d, e, f};
+    memcpy(t->args, v, sizeof v);
+    return kr_syscall(t);
+}
+
+static void rows(void) {
+    u32 known = 0;
+    for (u32 nr = 0; nr < kr_sys_count(); nr++) {
+        const struct kr_sys_row *r = kr_sys_row(nr);
+        if (!r) {
+            CHECK(!kr_syscall_name(nr));
+            continue;
+        }
+        known++;
+        CHECK(kr_syscall_name(nr)[0]);
+        CHECK(r->nargs <= 6);
+        CHECK((r->service == KR_SVC_REFUSE) == (r->err != 0));
+        for (u32 i = 0; i < r->nargs; i++) {
+            CHECK(r->arg[i]);
+            CHECK(KR_ARG_LEN(r->arg[i]) < (int)r->nargs);
+            CHECK(KR_ARG_LEN(r->arg[i]) != (int)i);
+        }
+    }
+    CHECK(known > 370);
+    CHECK_STR(kr_syscall_name(0), "read");
+    CHECK_STR(kr_syscall_name(450), "set_mempolicy_home_node");
+    CHECK(!kr_sys_row(~0ULL));
+}
+
+static void dispatch(void) {
+    next_result = 5;
+    u64 g = (u64)guest;
+    CHECK_EQ(call(__NR_read, 3, g, 10, 0, 0, 0), 5);
+    CHECK_EQ(host.nr, __NR_read);
+    CHECK_EQ(host.a[1], g);
+    call(0xffffffff00000000ULL | __NR_read, 3, g, 10, 0, 0, 0); /* only eax counts */
+    CHECK_EQ(host.nr, __NR_read);
+    CHECK_EQ(call(__NR_ptrace, 0, 0, 0, 0, 0, 0), -EPERM);
+    CHECK_EQ(host.calls, 0);
+    CHECK_EQ(call(400, 0, 0, 0, 0, 0, 0), -ENOSYS);
+    CHECK_EQ(unknown, 400);
+    CHECK_EQ(call(0x40000000, 0, 0, 0, 0, 0, 0), -ENOSYS); /* x32 */
+    CHECK_EQ(call((u64)-1, 0, 0, 0, 0, 0, 0), -ENOSYS);
+    CHECK_EQ(host.calls, 0);
+}
+
+static void pointers(void) {
+    u64 g = (u64)guest;
+    call(__NR_read, 3, KR_WINDOW_END, 1, 0, 0, 0);
+    CHECK_EQ(host.a[1], KR_BAD_PTR);
+    call(__NR_read, 3, KR_WINDOW_END - 8, 8, 0, 0, 0);
+    CHECK_EQ(host.a[1], KR_WINDOW_END - 8);
+    call(__NR_read, 3, KR_WINDOW_END - 8, 9, 0, 0, 0);
+    CHECK_EQ(host.a[1], KR_BAD_PTR);
+    call(__NR_read, 3, g, ~0ULL, 0, 0, 0);
+    CHECK_EQ(host.a[1], KR_BAD_PTR);
+    call(__NR_semop, 3, g, 0xdead00000001ULL, 0, 0, 0); /* an int's upper half is junk */
+    CHECK_EQ(host.a[1], g);
+    call(458, g, g, 1ULL << 61, 0, 0, 0); /* listmount: 8 times it overflows to 0 */
+    CHECK_EQ(host.a[1], KR_BAD_PTR);
+    call(__NR_gettimeofday, 0, 0, 0, 0, 0, 0);
+    CHECK_EQ(host.a[0], 0);
+    call(__NR_epoll_ctl, 3, 2, 4, KR_WINDOW_END + 5, 0, 0); /* ignored by the kernel: not our EFAULT */
+    CHECK_EQ(host.calls, 1);
+    CHECK_EQ(host.a[3], KR_BAD_PTR);
+}
+
+static void descriptors(void) {
+    u64 g = (u64)guest;
+    call(__NR_read, HIDDEN_FIRST, g, 1, 0, 0, 0);
+    CHECK_EQ(host.a[0], KR_BAD_FD);
+    call(__NR_read, 0x7700000000ULL | HIDDEN_LAST, g, 1, 0, 0, 0);
+    CHECK_EQ(host.a[0], KR_BAD_FD);
+    call(__NR_mkdirat, (u64)-100, g, 0777, 0, 0, 0);
+    CHECK_EQ(host.a[0], (u64)-100);
+    call(__NR_dup, HIDDEN_LAST + 1, 0, 0, 0, 0, 0);
+    CHECK_EQ(host.a[0], HIDDEN_LAST + 1);
+
+    s32 p[4] = {(s32)HIDDEN_FIRST, 1, 0, 1};
+    memcpy(guest, p, sizeof p);
+    fuzzing = 1; /* looks into the copy */
+    call(__NR_poll, g, 2, 0, 0, 0, 0);
+    fuzzing = 0;
+    CHECK_EQ(host.nr, __NR_poll);
+    CHECK(host.a[0] != g);
+
+    memset(guest, 0, 256);
+    guest[HIDDEN_FIRST / 8] = 1;
+    CHECK_EQ(call(__NR_select, 1024, g, 0, 0, 0, 0), -EBADF);
+    CHECK_EQ(call(__NR_select, HIDDEN_FIRST, g, 0, 0, 0, 0), 5);
+    CHECK_EQ(call(__NR_fcntl, HIDDEN_FIRST, 1, 0, 0, 0, 0), 5);
+    CHECK_EQ(host.a[0], KR_BAD_FD);
+}
+
+static void refusals(void) {
+    CHECK_EQ(call(__NR_socket, 44, 3, 0, 0, 0, 0), -EAFNOSUPPORT);
+    CHECK_EQ(call(__NR_ioctl, 1, 0xae01, 0, 0, 0, 0), -ENOTTY);     /* KVM_CREATE_VM */
+    CHECK_EQ(call(__NR_ioctl, 1, 0x4020ae46, 0, 0, 0, 0), -ENOTTY); /* KVM_SET_USER_MEMORY_REGION */
+    CHECK_EQ(call(__NR_ioctl, 1, 0x2285, 0, 0, 0, 0), -ENOTTY);     /* SG_IO */
+    CHECK_EQ(call(__NR_prctl, 59, 1, 0, 0, 0, 0), -EINVAL);
+    CHECK_EQ(call(__NR_prctl, 4, 0, 0, 0, 0, 0), 0);
+    CHECK_EQ(call(__NR_prctl, 3, 0, 0, 0, 0, 0), 0);
+    CHECK_EQ(call(__NR_prctl, 4, 1, 0, 0, 0, 0), 0);
+    CHECK_EQ(call(__NR_prctl, 3, 0, 0, 0, 0, 0), 1);
+    CHECK_EQ(call(__NR_personality, 8, 0, 0, 0, 0, 0), -EINVAL);
+    CHECK_EQ(call(__NR_setsockopt, 3, 0, 64, (u64)guest, 96, 0), -ENOPROTOOPT);
+    CHECK_EQ(host.calls, 0);
+}
+
+static void filters(void) {
+    t->proc->seccomp = (struct kr_seccomp *)guest;
+    verdict = SECCOMP_RET_ERRNO | 38;
+    CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), -38);
+    CHECK_EQ(call(400, 0, 0, 0, 0, 0, 0), -38);
+    verdict = SECCOMP_RET_ERRNO | 512; /* must not look like a restart */
+    CHECK(call(__NR_getpid, 0, 0, 0, 0, 0, 0) != -KR_ERESTART);
+    verdict = SECCOMP_RET_TRAP | 7;
+    CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), __NR_getpid);
+    CHECK_EQ(forced, 31007);
+    CHECK_EQ(host.calls, 0);
+    verdict = SECCOMP_RET_LOG;
+    CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), 5);
+    verdict = SECCOMP_RET_ALLOW;
+    t->proc->seccomp = NULL;
+}
+
+/* A thread's robust list: words of the payload are marked, an address of the monitor ends the walk. */
+static void robust(void) {
+    u64 g = (u64)guest, head[3] = {g + 64, 32, 0}, e1[1] = {g + 128}, e2[1] = {g};
+    static u32 mine; /* stands for a word of the monitor that holds the tid by chance */
+    mine = t->tid;
+    u32 held = t->tid, other = t->tid + 1;
+    memset(guest, 0, 256);
+    memcpy(guest, head, sizeof head);
+    memcpy(guest + 64, e1, 8);
+    memcpy(guest + 64 + 32, &held, 4);
+    memcpy(guest + 128, e2, 8);
+    memcpy(guest + 128 + 32, &other, 4);
+    CHECK_EQ(kr_sys2(__NR_set_robust_list, g, 24), 0);
+    kr_robust_exit(t);
+    u32 seen;
+    memcpy(&seen, guest + 96, 4);
+    CHECK_EQ(seen, FUTEX_OWNER_DIED);
+    memcpy(&seen, guest + 160, 4);
+    CHECK_EQ(seen, other);
+    u64 now = 1, size;
+    CHECK_EQ(kr_sys3(__NR_get_robust_list, 0, &now, &size), 0);
+    CHECK_EQ(now, 0);
+
+    head[1] = (u64)&mine - (g + 64);
+    memcpy(guest, head, sizeof head);
+    CHECK_EQ(kr_sys2(__NR_set_robust_list, g, 24), 0);
+    kr_robust_exit(t);
+    CHECK_EQ(mine, t->tid);
+}
+
+/* ---- fuzzing ---- */
+
+static u64 random_word(void) {
+    u64 g = (u64)guest + kr_test_below(GUEST_SIZE - 4096);
+    switch (kr_test_below(12)) {
+    case 0:
+        return 0;
+    case 1:
+    case 2:
+        return g & ~7ULL;
+    case 3:
+        return g;
+    case 4:
+    case 5:
+        return TAINT_BASE + kr_test_below(TAINT_SIZE);
+    case 6:
+        return KR_WINDOW_END - kr_test_below(64);
+    case 7:
+        return HIDDEN_FIRST + kr_test_below(10);
+    case 8:
+        return kr_test_below(8);
+    case 9:
+        return kr_test_below(2000);
+    case 10:
+        return kr_test_random() << 32 | kr_test_below(70);
+    default:
+        return kr_test_below(2) ? ~0ULL - kr_test_below(200) : kr_test_random();
+    }
+}
+
+static u64 random_request(void) {
+    static const u32 some[] = {0x5401,     0x5413,     0x8912,     0x8946, 0x890b, 0x89b0, 0x8994,    0x4c0a,
+                               0x4020940d, 0xc0189436, 0x401054d5, 0x4c00, 0x5421, 0x541b, 0x40049409};
+    return kr_test_below(8) ? some[kr_test_below(KR_COUNT(some))] : kr_test_random();
+}
+
+static void plausible(u64 nr, u64 a[6]) {
+    u64 g = (u64)guest + (kr_test_below(GUEST_SIZE / 2) & ~7ULL);
+    switch (nr) {
+    case __NR_ioctl:
+        a[1] = random_request();
+        break;
+    case __NR_prctl:
+        a[0] = kr_test_below(80);
+        if (!kr_test_below(8))
+            a[0] = kr_test_below(2) ? 0x53564d41 : 0x41555856;
+        break;
+    case __NR_keyctl:
+        a[0] = kr_test_below(34);
+        break;
+    case __NR_setsockopt:
+    case __NR_getsockopt:
+        a[1] = kr_test_below(2) ? 1 : 263;
+        a[2] = (u64[]){26, 51, 22, 2}[kr_test_below(4)];
+        a[4] = nr == __NR_setsockopt && kr_test_below(2) ? 16 : a[4];
+        break;
+    case __NR_sendmsg: { /* control data that the kernel would read */
+        u64 h[7] = {random_word(), 0, g + 512, kr_test_below(12), g + 1024, 64, 0};
+        u64 c[3] = {24, 1ULL << 32 | 1, (u64)HIDDEN_FIRST << 32 | kr_test_below(1100)};
+        memcpy((void *)(g + 64), h, sizeof h);
+        memcpy((void *)(g + 1024), c, sizeof c);
+        a[1] = g + 64;
+        break;
+    }
+    case 463:
+    case 464:
+        a[5] = 16;
+        break;
+    case __NR_mq_notify: {
+        u64 e[2] = {random_word(), 2ULL << 32 | HIDDEN_FIRST};
+        memcpy((void *)g, e, sizeof e);
+        a[1] = g;
+        break;
+    }
+    }
+    if (kr_test_below(3) == 0) /* counts that make arrays be copied */
+        a[2] = kr_test_below(20);
+}
+
+static void fuzz(void) {
+    fuzzing = 1;
+    u64 rounds = 300000;
+    const char *n = getenv("KR_TEST_ROUNDS");
+    if (n)
+        rounds = strtoull(n, NULL, 0);
+    for (u64 i = 0; i < rounds && !kr_test_failures; i++) {
+        if (i % 8 == 0) {
+            u64 *w = (u64 *)(guest + (kr_test_below(GUEST_SIZE - 2048) & ~7ULL));
+            for (int k = 0; k < 256; k++)
+                w[k] = random_word();
+        }
+        u64 nr = kr_test_below(kr_sys_count() + 2), a[6];
+        if (kr_test_below(2)) {
+            static const u16 hard[] = {16,  19,  20,  23,  46,  47,  54,  55,  7,   157, 202, 244, 250, 270,
+                                       271, 278, 279, 299, 307, 327, 328, 449, 456, 463, 464, 72,  165, 431};
+            nr = hard[kr_test_below(KR_COUNT(hard))];
+        }
+        for (int k = 0; k < 6; k++)
+            a[k] = random_word();
+        plausible(nr, a);
+        call(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+    }
+    fuzzing = 0;
+}
+
+void test_main(void) {
+    guest = kr_test_window(GUEST_SIZE);
+    t = kr_test_task();
+    rows();
+    dispatch();
+    pointers();
+    descriptors();
+    refusals();
+    filters();
+    robust();
+    fuzz();
+}
