@@ -18,8 +18,27 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OUT = Path(os.environ.get("KRUN_GUEST_BUILD", HERE.parent.parent / "build" / "guest"))
-CFLAGS = ["-std=gnu11", "-O0", "-g", "-Wall", "-Wextra", "-pthread"]  # -O0: locals survive a siglongjmp
-CFLAGS += ["-Wno-" + w for w in ("unused-parameter", "nonnull", "stringop-overflow", "stringop-overread", "unused-result", "return-type", "infinite-recursion")]
+CFLAGS = [
+    "-std=gnu11",
+    "-O0",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-pthread",
+    "-fmax-errors=3",
+]  # -O0: locals survive a siglongjmp
+CFLAGS += [
+    "-Wno-" + w
+    for w in (
+        "unused-parameter",
+        "nonnull",
+        "stringop-overflow",
+        "stringop-overread",
+        "unused-result",
+        "return-type",
+        "infinite-recursion",
+    )
+]
 LIBS = ["-lm", "-ldl", "-lrt"]
 VARIANTS = {
     "": ["gcc", "-fPIE", "-pie"],
@@ -90,7 +109,16 @@ def compile_one(program, variant):
     said = ""
     if program.shared and stale(Path(str(binary) + ".so"), program.source):
         cc = VARIANTS[variant][0]
-        command = [cc, *CFLAGS, "-DSHARED_OBJECT", "-shared", "-fPIC", str(program.source), "-o", str(binary) + ".so"]
+        command = [
+            cc,
+            *CFLAGS,
+            "-DSHARED_OBJECT",
+            "-shared",
+            "-fPIC",
+            str(program.source),
+            "-o",
+            str(binary) + ".so",
+        ]
         said += subprocess.run(command, capture_output=True, text=True, check=False).stderr
     if stale(binary, program.source):
         binary.unlink(missing_ok=True)

@@ -46,9 +46,13 @@ class Result:
         if self.status != other.status:
             lines.append(f"status: native {self.status}, here {other.status}")
         for name in ("out", "err"):
-            one, two = (getattr(r, name).decode("utf-8", "backslashreplace").splitlines() for r in (self, other))
+            one, two = (
+                getattr(r, name).decode("utf-8", "backslashreplace").splitlines() for r in (self, other)
+            )
             if one != two:
-                lines += list(difflib.unified_diff(one, two, f"native std{name}", f"here std{name}", "", "", 1, ""))
+                lines += list(
+                    difflib.unified_diff(one, two, f"native std{name}", f"here std{name}", "", "", 1, "")
+                )
         return "\n".join(lines[:60])
 
 
@@ -57,8 +61,15 @@ def run(command, program, timeout, extra=None):
     env = dict(ENV, **program.env, **(extra or {}))
     with tempfile.TemporaryDirectory(prefix="guest.") as cwd:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                     start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -155,7 +166,9 @@ def stage_list(pairs, factor=1):
     lines = []
     for program, variant in pairs:
         env = ",".join(f"{k}={v}" for k, v in program.env.items()) or "-"
-        lines.append(f"{program.binary(variant).name} {program.timeout * factor} {env} {' '.join(program.args)}".rstrip())
+        lines.append(
+            f"{program.binary(variant).name} {program.timeout * factor} {env} {' '.join(program.args)}".rstrip()
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -182,11 +195,23 @@ def stage(directory, pairs):
 def libraries(pairs):
     """The shared libraries (and loaders) the binaries and /bin/sh need, as absolute paths."""
     need = {"/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1"}
-    tools = ["/bin/sh", "/usr/bin/timeout", "/usr/bin/setsid", "/usr/bin/env", "/bin/mkdir", "/bin/rm", "/bin/cat"]
+    tools = [
+        "/bin/sh",
+        "/usr/bin/timeout",
+        "/usr/bin/setsid",
+        "/usr/bin/env",
+        "/bin/mkdir",
+        "/bin/rm",
+        "/bin/cat",
+    ]
     for path in [*tools, *{str(p.binary(v)) for p, v in pairs}]:
         text = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
         need.update(word for word in text.split() if word.startswith("/"))
-    return need | set(tools) | ({"/lib/ld-musl-x86_64.so.1"} if Path("/lib/ld-musl-x86_64.so.1").exists() else set())
+    return (
+        need
+        | set(tools)
+        | ({"/lib/ld-musl-x86_64.so.1"} if Path("/lib/ld-musl-x86_64.so.1").exists() else set())
+    )
 
 
 def bundle(directory, pairs, command):
@@ -222,8 +247,12 @@ def batch(pairs, runtime, timeout=1800):
     """Runs the pairs in one container of `runtime`; returns {binary name: Result with a shell's status}."""
     with tempfile.TemporaryDirectory(prefix="corpus.") as directory:
         bundle(directory, pairs, ["/bin/sh", "/corpus/driver.sh"])
-        subprocess.run([*runtime, "run", "-b", directory, f"corpus{os.getpid()}"], stdin=subprocess.DEVNULL,
-                       timeout=timeout, check=False)
+        subprocess.run(
+            [*runtime, "run", "-b", directory, f"corpus{os.getpid()}"],
+            stdin=subprocess.DEVNULL,
+            timeout=timeout,
+            check=False,
+        )
         results = {}
         for program, variant in pairs:
             at = Path(directory) / "rootfs/results" / program.binary(variant).name
@@ -242,7 +271,11 @@ def main(argv):
     directory = rest.pop(0) if mode == "stage" else None
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
-        verbose, all_variants, twice = verbose or option == "-v", all_variants or option == "-a", twice or option == "-n"
+        verbose, all_variants, twice = (
+            verbose or option == "-v",
+            all_variants or option == "-a",
+            twice or option == "-n",
+        )
         if option == "-r":
             report = open(rest.pop(0), "w", encoding="utf-8")  # pylint: disable=consider-using-with
     chosen = build.programs(rest)
