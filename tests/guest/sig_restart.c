@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
                 r < 0 ? errno_name(errno) : "");
             join(t);
             EXPECT(hits == 2);
-            kill(child, SIGKILL);
+            flock(lockfd, LOCK_UN), kill(child, SIGKILL);
             while (waitpid(-1, NULL, WNOHANG) > 0)
                 ;
             sigemptyset(&m), close(listener);
