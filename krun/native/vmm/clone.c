@@ -13,6 +13,7 @@
 #include "fdtab.h"
 #include "hostsig.h"
 #include "process.h"
+#include "share.h"
 #include "signal.h"
 #include "usercopy.h"
 #include "x86.h"
@@ -49,17 +50,17 @@ struct snapshot {
 };
 
 /* The child's first registers: the parent's, with result 0 and the new stack. */
-static void child_regs(struct kr_vcpu *v, const struct snapshot *s, const struct kr_clone_args *ca)
+static void child_regs(struct kvm_run *run, const struct snapshot *s, const struct kr_clone_args *ca)
 {
-    v->run->s.regs.regs = s->regs;
-    v->run->s.regs.regs.rax = 0;
+    run->s.regs.regs = s->regs;
+    run->s.regs.regs.rax = 0;
     if (ca->stack)
-        v->run->s.regs.regs.rsp = ca->stack + ca->stack_size;
-    v->run->s.regs.sregs.fs = s->sregs.fs;
-    v->run->s.regs.sregs.gs = s->sregs.gs;
+        run->s.regs.regs.rsp = ca->stack + ca->stack_size;
+    run->s.regs.sregs.fs = s->sregs.fs;
+    run->s.regs.sregs.gs = s->sregs.gs;
     if (ca->flags & CLONE_SETTLS)
-        v->run->s.regs.sregs.fs.base = ca->tls;
-    v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+        run->s.regs.sregs.fs.base = ca->tls;
+    run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
 }
 
 static void clear_handlers(struct kr_task *t)
@@ -124,17 +125,25 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         goto fail;
     kr_lock(&t->mm->lock);
     c->vcpu = kr_vcpu_get(vm, c);
-    if (c->vcpu) {
+    r = 0;
+    if (c->vcpu)
         c->run = c->vcpu->run;
+    else if (vm->scarce)
+        r = kr_share_prepare(c); /* it waits for one in kr_run */
+    else
+        r = -EAGAIN; /* as when the limit of threads is reached */
+    if (!r) {
         c->next = t->mm->tasks;
         t->mm->tasks = c;
     }
     kr_unlock(&t->mm->lock);
-    r = -EAGAIN; /* as when the limit of threads is reached */
-    if (!c->vcpu)
+    if (r < 0)
         goto fail;
-    child_regs(c->vcpu, &snap, ca);
-    kr_vcpu_set_xsave(vm, c->vcpu, xsave);
+    child_regs(c->run, &snap, ca);
+    if (c->vcpu)
+        kr_vcpu_set_xsave(vm, c->vcpu, xsave);
+    else
+        memcpy(c->xsave, xsave, 4096);
     c->sigmask = t->sigmask;
     if (!thread || (ca->flags & CLONE_VFORK))
         c->altstack = t->altstack; /* threads start without one (sas_ss_reset) */
@@ -212,7 +221,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     if (!t->vcpu)
         kr_die("fork: KVM_CREATE_VCPU failed");
     t->run = t->vcpu->run;
-    child_regs(t->vcpu, snap, ca);
+    child_regs(t->run, snap, ca);
     kr_vcpu_set_xsave(vm, t->vcpu, xsave);
     if (ca->flags & CLONE_CLEAR_SIGHAND)
         clear_handlers(t);

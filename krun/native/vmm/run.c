@@ -8,12 +8,13 @@
  */
 #include "mm.h"
 #include "process.h"
+#include "share.h"
 #include "signal.h"
 #include "trace.h"
 #include "usercopy.h"
 #include "vdso.h"
 #include "x86.h"
-#include "../sys/sys.h"
+#include "../sys/table.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
 
@@ -37,6 +38,13 @@ static void to_user_mode(struct kr_task *t)
     }
 }
 
+/* Calls during which a thread can do without its vCPU: those that may block, but for the clone family, which copies its state. */
+static int may_park(u64 nr)
+{
+    const struct kr_sys_row *row = kr_sys_row(nr);
+    return row && (row->attr & KR_CALL_BLOCK) && nr != __NR_vfork && nr != __NR_clone && nr != __NR_clone3;
+}
+
 static void system_call(struct kr_task *t)
 {
     struct kvm_regs *r = kr_regs(t);
@@ -51,7 +59,12 @@ static void system_call(struct kr_task *t)
     r->rflags = (r->r11 & KR_FLAGS_USER) | KR_FLAGS_FIXED;
     t->regs_replaced = 0;
     to_user_mode(t);
+    int parks = t->mm->vm.scarce && may_park(t->nr);
+    if (parks)
+        kr_share_release(t);
     long ret = kr_syscall(t);
+    if (parks)
+        kr_share_acquire(t);
     r = kr_regs(t); /* fork gives a new vCPU */
     if (!t->regs_replaced) {
         if (ret == -KR_ERESTART) {
@@ -113,9 +126,16 @@ static void exception(struct kr_task *t, u32 vec, u64 error)
     case VEC_BP:
         kr_signal_force(t, SIGTRAP, SI_KERNEL, 0, vec, 0);
         return;
-    case VEC_UD:
+    case VEC_UD: {
+        /* INT n through a gate that ring 3 may not use is #GP; PVM makes it #UD (portability rule 6). */
+        u8 insn[2];
+        if (kr_copy_in(insn, r->rip, 2) == 0 && insn[0] == 0xcd) {
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, insn[1] * 8u + 2);
+            return;
+        }
         kr_signal_force(t, SIGILL, ILL_ILLOPN, r->rip, vec, 0);
         return;
+    }
     case VEC_PF:
         page_fault(t, t->run->s.regs.sregs.cr2, error);
         return;
@@ -235,6 +255,10 @@ static u32 internal_errors;
 void kr_run(struct kr_task *t)
 {
     for (;;) {
+        if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
+            kr_share_release(t);
+            kr_share_acquire(t);
+        }
         if (t->sig_caught || t->held)
             kr_signal_deliver(t);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;

@@ -40,7 +40,9 @@ void kr_task_release(struct kr_task *t)
         kr_vcpu_put(&t->mm->vm, t->vcpu);
     t->vcpu = NULL;
     kr_free(t->xsave, 4096);
+    kr_free(t->parked, sizeof *t->parked);
     t->xsave = NULL;
+    t->parked = NULL;
 }
 
 /* munmap of the stack we stand on, then exit: no stack may be touched in between. */

@@ -8,6 +8,7 @@
 #include "vm.h"
 #include "x86.h"
 #include "fdtab.h"
+#include <linux/futex.h>
 #include <linux/mman.h>
 
 #define MAX_CPUID 160
@@ -132,7 +133,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
 {
     vm->kvm_fd = kvm_fd;
     vm->vcpus = vm->free_vcpus = NULL;
-    vm->next_vcpu = 0;
+    vm->next_vcpu = vm->scarce = vm->waiters = 0;
     vm->fd = -1;
     if (fresh && !vm->sys) {
         *why = "memory for the monitor's tables";
@@ -294,7 +295,7 @@ static int reuse_is_cheap(void)
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner)
 {
     struct kr_vcpu *v = vm->free_vcpus;
-    if (v && (reuse_is_cheap() || vm->next_vcpu >= SPARE_VCPUS)) {
+    if (v && (reuse_is_cheap() || vm->scarce || vm->next_vcpu >= SPARE_VCPUS)) {
         vm->free_vcpus = v->free_next;
         v->owner = owner;
         first_state(vm, v);
@@ -309,13 +310,16 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner)
         }
         return v;
     }
-    if (vm->next_vcpu >= vm->max_vcpus || !(v = kr_alloc(sizeof *v)))
+    if (vm->next_vcpu >= vm->max_vcpus)
+        vm->scarce = 1;
+    if (vm->scarce || !(v = kr_alloc(sizeof *v)))
         return NULL;
     v->fd = -1;
     v->idx = vm->next_vcpu;
     long fd = ioctl_(vm->fd, KVM_CREATE_VCPU, (void *)(u64)v->idx);
     if (fd < 0) {
         kr_free(v, sizeof *v);
+        vm->scarce = vm->vcpus != NULL;
         return NULL;
     }
     vm->next_vcpu++; /* the number is spent whatever happens next */
@@ -342,6 +346,9 @@ void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v)
     v->owner = NULL;
     v->free_next = vm->free_vcpus;
     vm->free_vcpus = v;
+    vm->released++;
+    if (vm->waiters)
+        kr_sys3(__NR_futex, &vm->released, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* Where SYSCALL stays in ring 3, its stub's OUT needs the port open in every TSS (rule 4). */

@@ -39,6 +39,8 @@ struct kr_vm {
     u8 *sys;               /* host address of the system area */
     u8 *pt;                /* host address of the page-table pool (contiguous in host and guest-physical space) */
     u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
+    u32 scarce;            /* KVM refused a vCPU once: share.h */
+    u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases */
     u64 root_gpa;
     struct kr_vcpu *vcpus, *free_vcpus;
     u32 *chunk;            /* window chunk -> 1 + chunk number; 0: no slot yet */

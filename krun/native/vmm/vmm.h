@@ -77,7 +77,8 @@ struct kr_task {
     struct kr_proc *proc;
     struct kr_mm *mm;          /* == proc->mm */
     struct kr_vcpu *vcpu;
-    struct kvm_run *run;       /* == vcpu->run */
+    struct kvm_run *run;       /* == vcpu->run, or == parked while the thread has no vCPU */
+    struct kvm_run *parked;    /* see share.h; NULL until needed */
     u32 tid;                   /* real tid in the container's pid namespace */
     u32 is_vfork;              /* this task runs on its parent's mm until exec or exit */
 
