@@ -27,7 +27,9 @@ def sources(test: Path) -> list[Path]:
     assert named, f"{test.name} names no sources"
     found = [test, TESTS / "stubs.c", NATIVE / "lib" / "kr_lib.c"]
     for name in named.group(1).replace("*", " ").split():
-        matches = [path for folder in ("lib", "vmm", "sys") for path in [NATIVE / folder / name] if path.exists()]
+        matches = [
+            path for folder in ("lib", "vmm", "sys", "guest") for path in [NATIVE / folder / name] if path.exists()
+        ]
         assert matches, f"{test.name}: no file {name}"
         found += matches
     return found
@@ -38,7 +40,11 @@ def test_native(test: Path, tmp_path: Path) -> None:
     """One C test: it builds without a warning, and neither its checks nor a sanitizer complain."""
     program = tmp_path / test.stem
     compiler = os.environ.get("CC", "gcc").split()
-    built = subprocess.run([*compiler, *FLAGS, *map(str, sources(test)), "-o", str(program)], capture_output=True, text=True)
+    built = subprocess.run(
+        [*compiler, *FLAGS, *map(str, sources(test)), "-o", str(program)], capture_output=True, text=True
+    )
     assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(program)], capture_output=True, text=True, timeout=120, cwd=tmp_path, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,10 +1,262 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The payload's vDSO. No image is announced yet: programs make the real calls. */
+ *
+ * The payload's vDSO and its time.
+ *
+ * The time page tells how to get from the TSC to CLOCK_MONOTONIC for the next few milliseconds. It never
+ * leads the host's clock and lags by less than a system call takes, so that neither vDSO and system call nor
+ * two processes can see time go backwards: the base is taken after the host's clock was read, the rate is a
+ * little lower than the one measured. When the promise is over, the vDSO makes a system call; that exit
+ * renews the page (and so does any exit when the promise is half over).
+ *
+ * A page that was found to lead after all (the host's clock was slowed down meanwhile) goes on from where it
+ * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset that only changes when somebody sets
+ * them.
+ *
+ * State: one kr_vdso_state per monitor process, and a copy of the page; `busy` lets one thread in. A fork
+ * child may inherit it taken: it is broken after a second. vfork relatives share the state and the page.
+ * mm->lock is taken to look whether the page is still the payload's vDSO.
+ */
 #include "vdso.h"
+#include "mm.h"
+#include "usercopy.h"
+#include "../guest/vdso_page.h"
+#include <linux/mman.h>
+#include <linux/time.h>
 
-u64 kr_vdso_map(struct kr_mm *mm) {
-    (void)mm;
-    return 0;
+extern const u8 kr_vdso_image[], kr_vdso_image_end[];
+
+#define SHIFT 32
+#define PROMISE_NS 10000000ULL      /* how long a page is good for, with a measured rate */
+#define FIRST_PROMISE_NS 1000000ULL /* with KVM's figure only */
+#define MEASURE_NS 50000000ULL      /* shortest time to measure the rate over */
+#define REANCHOR_NS 2000000000ULL   /* the rate follows the host's slewing */
+#define LAG_PPM 3
+#define FIRST_LAG_PPM 200
+#define CATCH_PPM 1000 /* the kernel slews by half as much */
+#define STEP_NS 1000000LL
+
+static const u32 clock_ids[3] = {CLOCK_REALTIME, CLOCK_BOOTTIME, CLOCK_TAI};
+
+static u64 read_tsc(void) {
+    u32 lo, hi;
+    __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(lo), "=d"(hi) : : "memory");
+    return (u64)hi << 32 | lo;
 }
 
-void kr_vdso_tick(struct kr_mm *mm) { (void)mm; }
+/* ---- Arithmetic (pure) ---- */
+
+static u64 slower(u64 mult, u32 ppm) { return mult - mult / 1000000 * ppm; }
+
+static u64 page_ns(const struct kr_vdso_time *p, u64 tsc) {
+    return p->base_ns + (u64)((unsigned __int128)(tsc - p->base_tsc) * p->mult >> p->shift);
+}
+
+/* (n << 32) / d, at most 2^64 - 1. (There is no libgcc for a division of 128 bits.) */
+static u64 ratio(u64 n, u64 d) {
+    u64 high = n >> 32, low = n << 32, q;
+    if (high >= d)
+        return ~0ULL;
+    __asm__("divq %3" : "=a"(q), "+d"(high) : "a"(low), "r"(d) : "cc");
+    return q;
+}
+
+void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s) {
+    u32 lag = LAG_PPM;
+    u64 promise = PROMISE_NS;
+    if (!st->anchor_tsc || s->tsc1 <= st->anchor_tsc || s->mono < st->anchor_ns) {
+        st->anchor_tsc = s->tsc1;
+        st->anchor_ns = s->mono;
+        st->mult = (1000000ULL << SHIFT) / st->khz;
+        st->measured = 0;
+    } else if (s->mono - st->anchor_ns >= MEASURE_NS) {
+        u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns;
+        u64 mult = ratio(dn, dt), nominal = (1000000ULL << SHIFT) / st->khz;
+        /* Further off than any clock discipline goes: the TSC or the host's clock jumped (suspend,
+         * migration). Begin anew. */
+        if (mult > nominal + nominal / 500 || mult < nominal - nominal / 500) {
+            st->anchor_tsc = s->tsc1;
+            st->anchor_ns = s->mono;
+            st->mult = nominal;
+            st->measured = 0;
+        } else {
+            st->mult = mult;
+            st->measured = 1;
+            if (dn >= REANCHOR_NS) {
+                st->anchor_tsc = s->tsc1;
+                st->anchor_ns = s->mono;
+            }
+        }
+    }
+    if (!st->measured) {
+        lag = FIRST_LAG_PPM;
+        promise = FIRST_PROMISE_NS;
+    }
+
+    u64 base = s->mono;
+    if (page->limit && s->tsc1 - page->base_tsc < page->limit) {
+        /* The old page still stands: whoever read it a moment ago may not see an earlier time now. */
+        u64 old = page_ns(page, s->tsc1);
+        if (old > base && (s64)(old - base) < STEP_NS) {
+            base = old;
+            lag += (u32)KR_MIN((old - s->mono) * 1000000 / promise + 1,
+                               (u64)CATCH_PPM); /* back on the clock when the promise ends */
+        }
+    }
+    page->base_tsc = s->tsc1;
+    page->base_ns = base;
+    page->shift = SHIFT;
+    page->mult = slower(st->mult, lag);
+    /* The product of limit and mult stays below 2^64: promise << 32. */
+    page->limit = promise * st->khz / 1000000;
+
+    for (u32 i = 0; i < 3; i++) {
+        /* Each sample bounds the offset; the truth lies in all of the bounds unless the clock was set. */
+        s64 lo = s->lo[i] > st->lo[i] ? s->lo[i] : st->lo[i],
+            hi = s->hi[i] < st->hi[i] ? s->hi[i] : st->hi[i];
+        if (st->lo[i] == st->hi[i] && !st->lo[i]) { /* nothing known yet */
+            lo = s->lo[i];
+            hi = s->hi[i];
+        } else if (lo > hi) {
+            lo = s->lo[i];
+            hi = s->hi[i];
+        }
+        st->lo[i] = lo;
+        st->hi[i] = hi;
+        page->offset[clock_ids[i]] = lo;
+    }
+    page->offset[CLOCK_REALTIME_COARSE] = page->offset[CLOCK_REALTIME];
+    page->offset[CLOCK_MONOTONIC_COARSE] = 0;
+}
+
+/* ---- The process's page ---- */
+
+static struct kr_vdso_state state;
+static struct kr_vdso_time page; /* what the payload's page holds */
+static u64 renew_at;             /* TSC from which on an exit renews */
+static u64 busy;                 /* TSC at which a thread took the state; 0: free */
+static u64 page_addr;
+
+static u64 clock_ns(int id) {
+    s64 ts[2] = {0, 0};
+    kr_sys2(__NR_clock_gettime, id, ts);
+    return (u64)ts[0] * 1000000000ULL + (u64)ts[1];
+}
+
+static void take_sample(struct kr_vdso_sample *s) {
+    /* The closest of three: an interruption between the readings would make the page lag. */
+    u64 best = ~0ULL;
+    for (int i = 0; i < 3; i++) {
+        u64 a = read_tsc(), ns = clock_ns(CLOCK_MONOTONIC), b = read_tsc();
+        if (b - a < best) {
+            best = b - a;
+            s->tsc0 = a;
+            s->tsc1 = b;
+            s->mono = ns;
+        }
+    }
+    u64 before = clock_ns(CLOCK_MONOTONIC);
+    for (u32 i = 0; i < 3; i++) {
+        u64 v = clock_ns((int)clock_ids[i]), after = clock_ns(CLOCK_MONOTONIC);
+        s->lo[i] = (s64)(v - after);
+        s->hi[i] = (s64)(v - before);
+        before = after;
+    }
+}
+
+/* Writes the page into the payload, if it is still there. */
+static void publish(struct kr_mm *mm, const struct kr_vdso_time *p) {
+    u32 odd = p->seq | 1, even = odd + 1;
+    kr_lock(&mm->lock);
+    struct kr_vma *v = kr_vma_find(mm, page_addr);
+    if (v && v->start <= page_addr && v->flags & KR_VMA_VDSO) {
+        /* The copies do not fault past the check, but the payload may have a hole there in the host's view:
+         * they are the safe ones. */
+        long r = kr_copy_out(page_addr + KR_VT_SEQ, &odd, sizeof odd);
+        if (r == 0)
+            r = kr_copy_out(page_addr + KR_VT_BASE_TSC, &p->base_tsc, sizeof *p - KR_VT_BASE_TSC);
+        if (r == 0)
+            kr_copy_out(page_addr + KR_VT_SEQ, &even, sizeof even);
+    }
+    kr_unlock(&mm->lock);
+    page.seq = even;
+}
+
+static int take(u64 now) {
+    u64 was = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+    if (was && now - was < state.khz * 1000)
+        return 0;
+    return __atomic_compare_exchange_n(&busy, &was, now, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void give_back(void) { __atomic_store_n(&busy, 0, __ATOMIC_RELEASE); }
+
+static int tsc_is_steady(void) {
+    u32 a = 0x80000000u, b, c = 0, d;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    if (a < 0x80000007u)
+        return 0;
+    a = 0x80000007u;
+    c = 0;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    return d >> 8 & 1; /* invariant TSC */
+}
+
+u64 kr_vdso_map(struct kr_mm *mm) {
+    u64 size = (u64)(kr_vdso_image_end - kr_vdso_image);
+    kr_lock(&mm->lock);
+    u64 at = kr_mm_find_free(mm, KR_PAGE + size, KR_PAGE);
+    kr_unlock(&mm->lock);
+    if (!at)
+        return 0;
+    /* The host's mapping of the time page is writable: the monitor writes it. The payload's is not. */
+    long r = kr_sys6(__NR_mmap, at, KR_PAGE + size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    if (r != (long)at)
+        return 0;
+    memcpy((void *)(at + KR_PAGE), kr_vdso_image, size);
+    kr_sys3(__NR_mprotect, at + KR_PAGE, size, PROT_READ);
+    if (kr_mm_adopt(mm, at, KR_PAGE, PROT_READ, KR_VMA_ANON | KR_VMA_VDSO) < 0 ||
+        kr_mm_adopt(mm, at + KR_PAGE, size, PROT_READ | PROT_EXEC, KR_VMA_ANON | KR_VMA_VDSO) < 0) {
+        kr_mm_munmap(mm, at, KR_PAGE + size);
+        return 0;
+    }
+    page_addr = at;
+    return at + KR_PAGE;
+}
+
+static void renew(struct kr_mm *mm, u64 now) {
+    struct kr_vdso_sample s;
+    take_sample(&s);
+    kr_vdso_renew(&state, &page, &s);
+    publish(mm, &page);
+    __atomic_store_n(&renew_at, now + page.limit / 2, __ATOMIC_RELAXED);
+}
+
+void kr_vdso_tick(struct kr_mm *mm) {
+    u32 lo, hi;
+    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+    u64 now = (u64)hi << 32 | lo;
+    if (now < __atomic_load_n(&renew_at, __ATOMIC_RELAXED))
+        return;
+    if (!state.khz) { /* first time: may the TSC be used? */
+        if (!page_addr || !mm->vm.tsc_khz || !tsc_is_steady()) {
+            __atomic_store_n(&renew_at, ~0ULL, __ATOMIC_RELAXED);
+            return;
+        }
+        __atomic_store_n(&state.khz, mm->vm.tsc_khz, __ATOMIC_RELAXED);
+    }
+    if (!take(now))
+        return;
+    renew(mm, now);
+    give_back();
+}
+
+void kr_vdso_clock_set(struct kr_mm *mm) {
+    u64 now = read_tsc();
+    if (!state.khz || !take(now))
+        return;
+    for (u32 i = 0; i < 3; i++)
+        state.lo[i] = state.hi[i] = 0;
+    renew(mm, now);
+    give_back();
+}
