@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KRUN = ROOT / "build" / "bin" / "krun"
 SCRIPT = """echo "hello from $(hostname), pid $$, $(uname -sm)"
-echo "processes in here:"; ps -o pid,args
+echo "processes in here:"; ps -o pid,comm
 echo "a pipe: $(seq 1 1000 | sort -rn | head -n 3 | tr '\\n' ' ')"
 sleep 1000
 """
@@ -56,17 +56,6 @@ def memory(pid: int) -> str:
     return f"Rss {table['Rss'].strip()}, Pss {table['Pss'].strip()}"
 
 
-def show_stages(state: Path, container: str) -> None:
-    """The times that create and start noted in the state directory (nanoseconds of CLOCK_MONOTONIC)."""
-    stages = json.loads((state / container / "state.json").read_text()).get("stages")
-    if not stages:
-        return
-    print("\nstages, in milliseconds since the first:")
-    ordered = sorted(stages.items(), key=lambda item: item[1])
-    for name, at in ordered:
-        print(f"  {(at - ordered[0][1]) / 1e6:9.3f}  {name}")
-
-
 def main() -> None:
     if os.geteuid() != 0:
         sys.exit("demo: run it as root: sudo ./dev demo")
@@ -93,9 +82,8 @@ def main() -> None:
             print()
             krun(state, "start", "demo")
             time.sleep(0.5)
-            print(f"\nthe host process is {os.readlink(f'/proc/{pid}/exe')}; {memory(pid)}\n", flush=True)
+            print(f"\nthe host's process {pid} is krun's monitor: {memory(pid)}\n", flush=True)
             krun(state, "exec", "demo", "/bin/echo", "exec: one more VM, in the same namespaces")
-            show_stages(state, "demo")
         finally:
             os.kill(pid, signal.SIGKILL)
             krun(state, "delete", "--force", "demo", quiet=True)
@@ -104,6 +92,8 @@ def main() -> None:
         print()
         for _ in range(3):
             krun(state, "run", "--bundle", str(bundle), "demo-true")
+        print("\nits stages, in milliseconds:", flush=True)
+        krun(state, "--debug", "run", "--bundle", str(bundle), "demo-true", quiet=True)
 
 
 main()
