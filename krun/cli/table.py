@@ -1,5 +1,5 @@
 """THE command line: every verb and every flag is one row here. Read by cli.fast (engines), cli.app (click,
-people), cli.manpages and cli.completion; docs/cli.md is generated from it. Imports nothing.
+people), cli.manpages and cli.completion; tools/gen_docs.py writes docs/cli.md from it. Imports nothing.
 
 Sources: runc's commands and manual pages, crun's where its callers differ (reference/oci.md 2.1 and 2.2).
 """

@@ -397,7 +397,7 @@ def frozen(cgroup_paths: "dict[str, str]") -> bool:
     if path:
         return "frozen 1" in _read(f"{path}/cgroup.events")
     path = cgroup_paths.get("freezer")
-    return bool(path) and _read(f"{path}/freezer.state").startswith("FRO")
+    return bool(path) and _read(f"{path}/freezer.state").startswith("FR")
 
 
 def _read(path: str) -> str:

@@ -1,0 +1,386 @@
+"""Control groups: arithmetic and files without a host, then this host's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from krun.errors import KrunError, SysError
+from krun.oci import cgroup_v1, cgroup_v2, cgroups, devices_bpf
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def test_paths_cannot_climb():
+    assert cgroups.clean("/a/../../b") == "/b"
+    assert cgroups.clean("../../x/./y") == "x/y"
+    assert cgroups.clean("//a//b/") == "/a/b"
+    assert cgroups.clean("") == ""
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"), [(0, 1), (2, 1), (1024, 100), (262144, 10000), (1 << 30, 10000)]
+)
+def test_weight_meets_the_fixed_points(shares, weight):
+    assert cgroup_v2.weight(shares) == weight
+
+
+def test_weight_rises():
+    values = [cgroup_v2.weight(shares) for shares in range(2, 5000, 7)]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize(
+    ("limit", "swap", "want"),
+    [
+        (None, None, None),
+        (100, None, None),
+        (100, 100, "0"),
+        (100, 150, "50"),
+        (100, -1, "max"),
+        (-1, None, "max"),
+    ],
+)
+def test_swap_of_v2(limit, swap, want):
+    assert cgroup_v2.swap_max(limit, swap) == want
+
+
+def test_swap_that_cannot_be():
+    with pytest.raises(KrunError, match="without memory limit"):
+        cgroup_v2.swap_max(None, 100)
+    with pytest.raises(KrunError, match="must be >= memory limit"):
+        cgroup_v2.swap_max(200, 100)
+
+
+# --- v2 by files: a directory plays the cgroup
+# -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def v2(tmp_path):
+    for name in (
+        "memory.max memory.low memory.swap.max memory.current cpu.weight cpu.max cpu.max.burst cpu.idle pids.max "
+        "cpuset.cpus cpuset.mems io.weight io.max hugetlb.2MB.max hugetlb.2MB.rsvd.max rdma.max cgroup.controllers"
+    ).split():
+        (tmp_path / name).write_text("")
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids")
+    (tmp_path / "memory.current").write_text("5000\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    return tmp_path
+
+
+def limit(v2, resources):
+    cgroup_v2.limit({"": str(v2)}, resources, True)
+    return {path.name: path.read_text() for path in v2.iterdir()}
+
+
+def test_v2_writes_every_limit(v2):
+    files = limit(
+        v2,
+        {
+            "memory": {"limit": 9000, "swap": 10000, "reservation": 100},
+            "cpu": {"shares": 1024, "quota": 5000, "period": 50000, "burst": 7, "cpus": "0-1", "mems": "0"},
+            "pids": {"limit": -1},
+            "blockIO": {"weight": 10, "throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": 1000}]},
+            "hugepageLimits": [{"pageSize": "2MB", "limit": 4096}],
+            "rdma": {"mlx5_1": {"hcaHandles": 3, "hcaObjects": 4}},
+            "unified": {"cgroup.controllers": "x"},
+        },
+    )
+    assert (
+        files["memory.max"] == "9000" and files["memory.swap.max"] == "1000" and files["memory.low"] == "100"
+    )
+    assert files["cpu.weight"] == "100" and files["cpu.max.burst"] == "7"
+    assert files["cpu.max"].startswith("5000 50000")
+    assert files["cpuset.cpus"] == "0-1" and files["pids.max"] == "max"
+    assert files["io.weight"] == "default 1" and files["io.max"] == "8:0 rbps=1000"
+    assert files["hugetlb.2MB.max"] == files["hugetlb.2MB.rsvd.max"] == "4096"
+    assert files["rdma.max"] == "mlx5_1 hca_handle=3 hca_object=4"
+
+
+def test_v2_period_alone_keeps_the_quota(v2):
+    assert limit(v2, {"cpu": {"period": 20000}})["cpu.max"].startswith("max 20000")
+
+
+def test_v2_refusals(v2):
+    with pytest.raises(KrunError, match="rejecting memory limit 10, since current usage 5000"):
+        limit(v2, {"memory": {"limit": 10, "checkBeforeUpdate": True}})
+    with pytest.raises(KrunError, match="no slashes"):
+        limit(v2, {"unified": {"../x": "1"}})
+    with pytest.raises(KrunError, match="controller 'hugetlb' not available"):
+        limit(v2, {"unified": {"hugetlb.1GB.max": "1"}})
+    with pytest.raises(SysError, match="write cgroup file .*/memory.high: no such file or directory"):
+        limit(v2, {"unified": {"memory.high": "1"}})
+    with pytest.raises(KrunError, match="realtime"):
+        limit(v2, {"cpu": {"realtimeRuntime": 5}})
+
+
+# --- device rules
+# ----------------------------------------------------------------------------------------------------
+
+
+def test_rules_begin_with_nothing_and_end_with_the_defaults():
+    rules = cgroups.device_rules({"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]})
+    assert rules[0] == (False, "a", None, None, "rwm")
+    assert rules[1] == (True, "c", 10, 232, "rwm")
+    assert rules[2:] == [(True, *rule) for rule in cgroups.DEFAULT_DEVICES]
+    assert cgroups.device_rules(None)[0][0] is False
+    for bad in ({"type": "x"}, {"access": "rz"}):
+        with pytest.raises(KrunError, match="device rule"):
+            cgroups.device_rules({"devices": [bad]})
+
+
+def simulate(code: bytes, kind: int, access: int, major: int, minor: int) -> int:
+    """A tiny interpreter of the instructions that assemble() uses."""
+    registers = [0] * 6
+    context = {0: kind | access << 16, 4: major, 8: minor}
+    at = 0
+    while True:
+        op, regs = code[at * 8], code[at * 8 + 1]
+        offset = int.from_bytes(code[at * 8 + 2 : at * 8 + 4], "little", signed=True)
+        value = int.from_bytes(code[at * 8 + 4 : at * 8 + 8], "little", signed=True)
+        target, source = regs & 15, regs >> 4
+        at += 1
+        match op:
+            case 0x61:
+                registers[target] = context[offset]
+            case 0xBF:
+                registers[target] = registers[source]
+            case 0xB7:
+                registers[target] = value
+            case 0x57:
+                registers[target] &= value
+            case 0x77:
+                registers[target] >>= value
+            case 0x15:
+                at += offset if registers[target] == value else 0
+            case 0x55:
+                at += offset if registers[target] != value else 0
+            case 0x95:
+                return registers[0]
+            case _:
+                raise AssertionError(hex(op))
+
+
+def asked(rules, kind, access, major, minor):
+    """What the rules mean: the last that speaks of the request."""
+    wanted = {letter for letter, bit in (("m", 1), ("r", 2), ("w", 4)) if access & bit}
+    for allow, rule_kind, rule_major, rule_minor, rule_access in reversed(rules):
+        if rule_kind == "a" and rule_major is None and rule_minor is None:
+            return allow
+        same = rule_kind in ("a", "b" if kind == 1 else "c")
+        same = same and rule_major in (None, major) and rule_minor in (None, minor)
+        if same and (wanted <= set(rule_access) if allow else wanted & set(rule_access)):
+            return allow
+    return False
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [],
+        [{"allow": False, "access": "rwm"}],
+        [{"allow": True}, {"allow": False, "type": "c", "major": 1, "access": "w"}],
+        [
+            {"allow": True, "type": "b", "access": "r"},
+            {"allow": True, "type": "c", "major": 10, "access": "rw"},
+        ],
+        [{"allow": True, "type": "a", "major": 7, "minor": 1}, {"allow": False, "minor": 3, "access": "m"}],
+    ],
+)
+def test_the_program_decides_as_the_rules(devices):
+    rules = cgroups.device_rules({"devices": devices})
+    for rules in (rules, rules[: 1 + len(devices)]):
+        code = devices_bpf.assemble(rules)
+        for kind in (1, 2):
+            for access in range(1, 8):
+                for major in (1, 5, 7, 8, 10, 136):
+                    for minor in (0, 1, 3, 9):
+                        got = simulate(code, kind, access, major, minor)
+                        assert got == asked(rules, kind, access, major, minor), (kind, access, major, minor)
+
+
+@root
+def test_the_kernel_takes_the_program():
+    tree = "/sys/fs/cgroup" if cgroups.host_layout() == "v2" else cgroups.HYBRID
+    if not os.path.exists(tree + "/cgroup.procs"):
+        pytest.skip("no cgroup v2 tree on this host")
+    path = f"{tree}/krun-test-bpf-{os.getpid()}"
+    os.mkdir(path)
+    try:
+        devices_bpf.attach(path, cgroups.device_rules(None)[:1] + [(True, "c", 1, 3, "r")])
+        script = f"echo 0 > {path}/cgroup.procs; : < /dev/null && echo r; (: > /dev/null) || echo no"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        assert done.stdout == "r\nno\n"
+    finally:
+        for _ in range(100):
+            try:
+                os.rmdir(path)
+                break
+            except OSError:
+                time.sleep(0.01)
+
+
+# --- this host
+# -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def name():
+    found = f"/krun-test-{os.getpid()}-{time.monotonic_ns()}"
+    yield found
+    assert not os.path.exists(f"/sys/fs/cgroup/pids{found}"), "left behind"
+    assert not os.path.exists(f"/sys/fs/cgroup{found}"), "left behind"
+
+
+@pytest.fixture
+def sleeper():
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+RESOURCES = {
+    "memory": {"limit": 64 << 20, "swap": 128 << 20, "reservation": 1 << 20},
+    "cpu": {"shares": 512, "quota": 20000, "period": 100000},
+    "pids": {"limit": 20},
+}
+
+
+@root
+def test_life_of_a_cgroup(name, sleeper):
+    cgroup = cgroups.create(name, RESOURCES, "box")
+    try:
+        cgroup.join(sleeper.pid)
+        assert cgroup.procs() == [sleeper.pid]
+        again = cgroups.Cgroup.load(cgroup.paths, cgroup.manager)
+        with pytest.raises(KrunError, match="is not empty: 1 process"):
+            cgroups.create(name, None, "box")
+        again.freeze()
+        assert again.frozen()
+        with pytest.raises(KrunError, match="unexpectedly frozen"):
+            cgroups.create(name, None, "box")
+        again.thaw()
+        assert not again.frozen()
+        again.apply({"pids": {"limit": -1}, "memory": {"limit": 32 << 20, "swap": 32 << 20}})
+        stats = again.stats()
+        assert stats["memory"]["usage"]["limit"] == 32 << 20
+        assert stats["pids"] == {"current": 1}
+        assert again.oom_kills() == 0
+        begin = time.monotonic()
+        again.freeze()
+        again.kill()
+        assert sleeper.wait() == -9, "a frozen process dies as well"
+        assert time.monotonic() - begin < 5
+        assert again.procs() == []
+    finally:
+        cgroup.kill()
+        cgroup.destroy()
+    cgroup.destroy()
+    assert cgroup.procs() == [] and not cgroup.frozen()
+
+
+@root
+def test_what_the_payload_made_below_goes_too(name, sleeper):
+    cgroup = cgroups.create(name, None, "box")
+    for path in cgroup.directories():
+        os.makedirs(path + "/deep/deeper")
+    cgroup.kill()
+    cgroup.destroy()
+
+
+@root
+def test_a_limit_that_cannot_be_set_leaves_nothing(name):
+    with pytest.raises(KrunError):
+        cgroups.create(name, {"cpu": {"period": 1}}, "box")
+    with pytest.raises(KrunError):
+        cgroups.create(name, {"memory": {"limit": 100 << 20, "swap": 1 << 20}}, "box")
+
+
+@root
+@pytest.mark.skipif(cgroups.host_layout() == "v2", reason="v1 only")
+def test_v1_refusals(name):
+    for resources, words in (
+        ({"unified": {"memory.max": "1"}}, "no cgroup v2"),
+        ({"cpu": {"shares": 1}}, "the minimum allowed cpu-shares is 2"),
+        ({"memory": {"swappiness": 101}}, "use 0 to 100"),
+        ({"rdma": {"x": {"hcaHandles": 1}}}, "rdma cgroup controller is not mounted"),
+    ):
+        with pytest.raises(KrunError, match=words):
+            cgroups.create(name, resources, "box")
+
+
+@root
+@pytest.mark.skipif(cgroups.host_layout() == "v2", reason="v1 only")
+def test_v1_device_list(name):
+    cgroup = cgroups.create(
+        name, {"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]}, "box"
+    )
+    try:
+        lines = cgroups.read(cgroup.paths["devices"] + "/devices.list").split("\n")
+        assert lines[0] == "c 10:232 rwm"
+        assert len(lines) == 1 + len(cgroups.DEFAULT_DEVICES)
+    finally:
+        cgroup.destroy()
+
+
+@root
+def test_destroy_says_who_is_in_the_way(name, sleeper):
+    cgroup = cgroups.create(name, None, "box")
+    cgroup.join(sleeper.pid)
+    with pytest.raises(SysError, match="remove cgroup .*1 process"):
+        cgroup.destroy(0.05)
+    cgroup.kill()
+    cgroup.destroy()
+
+
+def test_disabled_has_nothing():
+    cgroup = cgroups.create("/x", {"pids": {"limit": 1}}, "box", "disabled")
+    cgroup.join(1)
+    cgroup.kill()
+    cgroup.destroy()
+    assert cgroup.paths == {} and cgroup.procs() == [] and cgroup.stats() == {}
+    with pytest.raises(KrunError, match="has no cgroup"):
+        cgroup.freeze()
+    with pytest.raises(KrunError, match="has no cgroup"):
+        cgroup.apply({"pids": {"limit": 1}})
+
+
+def test_places(monkeypatch):
+    mountinfo = (
+        "1 0 0:1 / / rw - ext4 /dev/a rw\n"
+        "30 1 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "31 1 0:31 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        "32 1 0:32 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd"
+    )
+    own = "3:cpu,cpuacct:/me\n2:memory:/docker/x/me\n1:name=systemd:/\n0::/"
+    files = {"/proc/self/mountinfo": mountinfo, "/proc/self/cgroup": own}
+    for module in (cgroups, cgroup_v1):
+        monkeypatch.setattr(module, "read", files.__getitem__)
+    monkeypatch.setattr(cgroup_v1.os.path, "exists", lambda path: False)
+    assert cgroup_v1.place("/a/b") == {
+        "cpu": "/sys/fs/cgroup/cpu,cpuacct/a/b",
+        "cpuacct": "/sys/fs/cgroup/cpu,cpuacct/a/b",
+        "memory": "/sys/fs/cgroup/memory/a/b",
+        "name=systemd": "/sys/fs/cgroup/systemd/a/b",
+    }
+    assert cgroup_v1.place("c")["cpu"] == "/sys/fs/cgroup/cpu,cpuacct/me/c"
+    assert cgroup_v1.place("c")["memory"] == "/sys/fs/cgroup/memory/me/c", "seen through a bind mount"
+    monkeypatch.setattr(cgroups, "read", {"/proc/self/cgroup": "0::/user/me"}.__getitem__)
+    assert cgroup_v2.place("c") == {"": "/sys/fs/cgroup/user/c"}
+    assert cgroup_v2.place("/c") == {"": "/sys/fs/cgroup/c"}
+
+
+def test_lists_and_rows(tmp_path):
+    assert cgroup_v1.cpu_list("0-2,5\n".strip()) == [0, 1, 2, 5]
+    assert cgroup_v1.cpu_list("") == []
+    (tmp_path / "io").write_text("8:0 Read 4096\n8:0 Total 4096\nTotal 4096\n")
+    assert cgroup_v1.blkio_rows(str(tmp_path / "io"))[0] == {
+        "major": 8,
+        "minor": 0,
+        "op": "Read",
+        "value": 4096,
+    }

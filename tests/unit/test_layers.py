@@ -1,0 +1,144 @@
+"""A file imports only from rows above its own: the table of docs/architecture.md, walked along the syntax
+trees.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: Rows; within a row a group may import from the groups before it.
+LAYERS: list[list[set[str]]] = [
+    [{"krun", "krun.native", "krun.native._krun", "krun.oci", "krun.kvm", "krun.cli"}],
+    [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log"}],
+    [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
+    [
+        {"krun.oci.steps"},
+        {"krun.oci.cgroups"},
+        {"krun.oci.devices_bpf", "krun.oci.cgroup_v1", "krun.oci.cgroup_v2", "krun.oci.systemd"},
+        {"krun.oci." + name for name in "mounts namespaces cred seccomp network hooks".split()},
+        {"krun.oci.rootfs"},
+        {"krun.oci.console"},
+        {"krun.kvm.boot", "krun.kvm.probe"},
+        {"krun.kvm.*"},
+    ],
+    [{"krun.oci.plan"}, {"krun.oci.init"}, {"krun.oci.launch"}],
+    [
+        {"krun.oci.kill", "krun.oci.foreground", "krun.oci.start", "krun.oci.create"},
+        {
+            "krun.oci." + name
+            for name in "run exec delete state_cmd list ps pause update events spec_cmd features "
+            "checkpoint".split()
+        },
+    ],
+    [{"krun.cli.table"}, {"krun.cli.fast"}, {"krun.cli.manpages"}, {"krun.cli.*"}, {"krun.__main__"}],
+]
+
+#: Imports inside one function that go against the order, with the reason.
+LAZY = {
+    # The one face of the drivers: it hands out the module that serves this host.
+    ("krun.oci.cgroups", "krun.oci.cgroup_v1"),
+    ("krun.oci.cgroups", "krun.oci.cgroup_v2"),
+    ("krun.oci.cgroups", "krun.oci.systemd"),
+    ("krun.oci.cgroup_v2", "krun.oci.cgroup_v1"),
+    ("krun.oci.cgroup_v2", "krun.oci.devices_bpf"),
+    ("krun.oci.systemd", "krun.oci.cgroup_v1"),
+    ("krun.oci.systemd", "krun.oci.cgroup_v2"),
+}
+
+#: Heavy packages: only in this file, only inside functions.
+HEAVY = {
+    "pyroute2": {"krun.oci.network"},
+    "prctl": {"krun.oci.cred"},
+    "pyseccomp": {"krun.oci.seccomp"},
+    "click": {"krun.cli.app"},
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {
+    module_name(path): path
+    for path in sorted((ROOT / "krun").rglob("*.py"))
+    if "native" not in path.parts or path.name == "__init__.py"
+}
+
+
+def place(name: str) -> tuple[int, int] | None:
+    """(row, group) of a module: by its name, else by the folder it is in."""
+    folder = name.rpartition(".")[0] + ".*"
+    for wanted in (name, folder):
+        for row, groups in enumerate(LAYERS):
+            for group, members in enumerate(groups):
+                if wanted in members:
+                    return row, group
+    return None
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """(module, inside a function) of every import that runs: blocks under TYPE_CHECKING do not."""
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for child in node.orelse:
+                visit(child, inside)
+            return
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.append((full if full in MODULES or full.endswith("._krun") else node.module, inside))
+        inside = inside or isinstance(node, ast.FunctionDef)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text()), False)
+    return found
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_go_up(name: str) -> None:
+    own = place(name)
+    assert own is not None, f"{name} has no place in LAYERS: give it one, here and in docs/architecture.md"
+    for target, lazy in imports(MODULES[name]):
+        if target.split(".")[0] != "krun" or (lazy and (name, target) in LAZY):
+            continue
+        theirs = place(target)
+        assert theirs is not None, f"{name} imports {target}, which has no place in LAYERS"
+        assert theirs < own or theirs[0] == 0, f"{name} imports {target}, which stands beside or below it"
+        assert not (name.startswith("krun.kvm") and target.startswith("krun.oci.")), "kvm never imports oci"
+        assert not (theirs[0] == 5 and own[0] == 6), f"{name} imports a verb: verbs are known by name only"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_heavy_packages_stay_inside_one_function(name: str) -> None:
+    for target, lazy in imports(MODULES[name]):
+        package = target.split(".")[0]
+        if package in HEAVY:
+            assert name in HEAVY[package], f"{name} imports {package}"
+            assert lazy, f"{name} imports {package} at its top"
+        if package == "yaml":
+            assert lazy, f"{name} imports yaml at its top"
+
+
+def test_verbs_of_the_table_exist() -> None:
+    from krun.cli.table import VERBS
+
+    for row in VERBS:
+        module, _, function = row[1].partition(":")
+        assert module in MODULES, f"{row[0]} names {module}, which is not there"
+        names = [
+            node.name
+            for node in ast.parse(MODULES[module].read_text()).body
+            if isinstance(node, ast.FunctionDef)
+        ]
+        assert function in names, f"{row[0]} names {row[1]}, which is not there"

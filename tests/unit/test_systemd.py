@@ -1,0 +1,212 @@
+"""The systemd driver: names, properties, the wire; with a small bus that plays systemd."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import pytest
+
+from krun.errors import KrunError, SysError
+from krun.oci import systemd
+
+
+def test_slices():
+    assert systemd.expand("-.slice") == ""
+    assert systemd.expand("a.slice") == "/a.slice"
+    assert systemd.expand("a-b-c.slice") == "/a.slice/a-b.slice/a-b-c.slice"
+    for bad in ("a", "a/b.slice", "-a.slice", "a--b.slice", ".slice"):
+        with pytest.raises(KrunError, match="invalid slice name"):
+            systemd.expand(bad)
+
+
+def test_places(monkeypatch):
+    monkeypatch.setattr(systemd, "_require", lambda: None)
+    base = "/sys/fs/cgroup"
+    assert systemd.place("machine.slice:libpod:x", "id", False, True) == (
+        "libpod-x.scope",
+        {"": base + "/machine.slice/libpod-x.scope"},
+    )
+    assert systemd.place("", "id", False, True)[1] == {"": base + "/system.slice/krun-id.scope"}
+    assert systemd.place("a-b.slice::n", "id", False, True)[1] == {"": base + "/a.slice/a-b.slice/n.scope"}
+    for bad in ("/a/b", "a:b", "a:b:", "a:b/c:d"):
+        with pytest.raises(KrunError, match='format "slice:prefix:name"'):
+            systemd.place(bad, "id", False, True)
+
+
+def test_without_systemd(monkeypatch):
+    monkeypatch.setattr(systemd.os.path, "isdir", lambda path: False)
+    with pytest.raises(KrunError, match="systemd is not running on this host"):
+        systemd.place("a.slice:b:c", "id", False, True)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nope/bus")
+    with pytest.raises(SysError, match="at /nope/bus: no such file or directory"):
+        systemd.start_scope("u.scope", 1, {}, False, "/a.slice/u.scope", True)
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "tcp:host=x")
+    with pytest.raises(KrunError, match="no unix socket"):
+        systemd.start_scope("u.scope", 1, {}, False, "/a.slice/u.scope", True)
+    systemd.stop_unit("u.scope", False)  # nobody answers: the directories are removed by hand
+
+
+def test_properties():
+    resources = {
+        "memory": {"limit": 100, "swap": 150, "reservation": -1},
+        "cpu": {"shares": 1024, "quota": 12345, "period": 50000, "cpus": "0,9"},
+        "pids": {"limit": -1},
+        "blockIO": {"weight": 1000},
+    }
+    assert systemd.limits(resources, True) == [
+        ("MemoryMax", ("t", 100)),
+        ("MemoryLow", ("t", (1 << 64) - 1)),
+        ("MemorySwapMax", ("t", 50)),
+        ("CPUWeight", ("t", 100)),
+        ("CPUQuotaPerSecUSec", ("t", 250000)),
+        ("CPUQuotaPeriodUSec", ("t", 50000)),
+        ("AllowedCPUs", ("ay", b"\x01\x02")),
+        ("TasksMax", ("t", (1 << 64) - 1)),
+        ("IOWeight", ("t", 10000)),
+    ]
+    v1 = [name for name, _ in systemd.limits(resources, False)]
+    assert v1 == ["MemoryLimit", "CPUShares", "CPUQuotaPerSecUSec", "TasksMax", "BlockIOWeight"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "values"),
+    [
+        ("", []),
+        ("yubitxsog", [1, 2, True, -3, 4, -5, "ä", "/a/b", "a(sv)"]),
+        ("asau", [["a", "", "bc"], [1, 2]]),
+        ("a(yv)", [[(1, ("s", "x")), (2, ("t", 1 << 63))]]),
+        ("sa(sv)a(sa(sv))", ["u", [("PIDs", ("au", [7])), ("D", ("b", False))], []]),
+        ("yat", [1, []]),
+    ],
+)
+def test_the_wire_goes_both_ways(signature, values):
+    def plain(kind, value):
+        if kind == "v":
+            return plain(*value)
+        if kind[0] == "a":
+            return [plain(kind[1:], element) for element in value]
+        if kind[0] == "(":
+            return tuple(plain(k, v) for k, v in zip(systemd.split(kind[1:-1]), value, strict=True))
+        return value
+
+    out = bytearray()
+    systemd.marshal(signature, values, out)
+    want = [plain(kind, value) for kind, value in zip(systemd.split(signature), values, strict=True)]
+    assert systemd._Reader(bytes(out)).values(signature) == want
+
+
+def test_known_bytes():
+    """D-Bus specification, "Marshaling": the example of an array of INT64."""
+    out = bytearray()
+    systemd.marshal("ax", [[5]], out)
+    assert out == b"\x08\0\0\0" + b"\0\0\0\0" + b"\x05\0\0\0\0\0\0\0"
+
+
+class Bus(threading.Thread):
+    """One connection: answers Hello and the rest as systemd would; keeps what it was asked."""
+
+    def __init__(self, path: str, results: list[str]) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.results = results
+        self.asked: list[tuple[str, list]] = []
+
+    def run(self) -> None:
+        while True:
+            connection = self.listener.accept()[0]
+            try:
+                self.serve(connection)
+            except (KrunError, OSError, AssertionError):
+                pass
+            connection.close()
+
+    def serve(self, sock: socket.socket) -> None:
+        reader = systemd._Connection(False)
+        reader._socket = sock
+        sock.settimeout(10)
+        assert reader._exactly(1) == b"\0"
+        uid = str(os.geteuid()).encode().hex().encode()
+        assert reader._line() == b"AUTH EXTERNAL " + uid
+        sock.sendall(b"OK 0123\r\n")
+        assert reader._line() == b"BEGIN"
+        serial = 0
+        while True:
+            start = reader._exactly(16)
+            size, number = int.from_bytes(start[4:8], "little"), int.from_bytes(start[8:12], "little")
+            fields = int.from_bytes(start[12:16], "little")
+            rest = reader._exactly(fields + -fields % 8 + size)
+            head = systemd._Reader(start + rest)
+            head.at = 12
+            header = dict(head.one("a(yv)"))
+            values = systemd._Reader(rest[len(rest) - size :]).values(header.get(8, ""))
+            self.asked.append((header[3], values))
+            if header[3] in ("StartTransientUnit", "StopUnit"):
+                result = self.results.pop(0)
+                if result.startswith("error:"):
+                    serial += 1
+                    error = [(5, ("u", number)), (4, ("s", result[6:])), (8, ("g", "s"))]
+                    sock.sendall(self.message(3, serial, error, "s", ["no"]))
+                    continue
+                # The signal comes before the answer: it must not be lost.
+                job = f"/job/{serial}"
+                serial += 1
+                signal = [(1, ("o", "/o")), (2, ("s", "i")), (3, ("s", "JobRemoved")), (8, ("g", "uoss"))]
+                sock.sendall(self.message(4, serial, signal, "uoss", [1, job, values[0], result]))
+                serial += 1
+                sock.sendall(self.message(2, serial, [(5, ("u", number)), (8, ("g", "o"))], "o", [job]))
+            else:
+                serial += 1
+                sock.sendall(self.message(2, serial, [(5, ("u", number))], "", []))
+
+    @staticmethod
+    def message(kind: int, serial: int, fields: list, signature: str, values: list) -> bytes:
+        body = bytearray()
+        systemd.marshal(signature, values, body)
+        out = bytearray((ord("l"), kind, 0, 1))
+        systemd.marshal("uua(yv)", [len(body), serial, fields], out)
+        out.extend(bytes(-len(out) % 8))
+        return bytes(out + body)
+
+
+@pytest.fixture
+def bus(tmp_path, monkeypatch):
+    def start(*results: str) -> Bus:
+        found = Bus(str(tmp_path / "bus"), list(results))
+        found.start()
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/bus")
+        return found
+
+    return start
+
+
+def test_a_scope_is_started(bus):
+    found = bus("done")
+    systemd.start_scope(
+        "krun-x.scope", 42, {"pids": {"limit": 9}}, False, "/sys/fs/cgroup/a.slice/krun-x.scope", True
+    )
+    name, (unit, mode, properties, others) = found.asked[-1]
+    assert [call for call, _ in found.asked] == ["Hello", "AddMatch", "Subscribe", "StartTransientUnit"]
+    assert (name, unit, mode, others) == ("StartTransientUnit", "krun-x.scope", "replace", [])
+    properties = dict(properties)
+    assert properties["PIDs"] == [42] and properties["Slice"] == "a.slice" and properties["TasksMax"] == 9
+    assert properties["Delegate"] is True and properties["DefaultDependencies"] is False
+
+
+def test_a_unit_left_failed_is_reset(bus):
+    found = bus("error:org.freedesktop.systemd1.UnitExists", "done")
+    systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", False)
+    assert [call for call, _ in found.asked].count("ResetFailedUnit") == 1
+
+
+def test_failures_are_one_line(bus):
+    found = bus("failed", "error:org.x.Denied", "error:org.freedesktop.systemd1.NoSuchUnit")
+    with pytest.raises(KrunError, match=r"systemd job StartTransientUnit of unit u.scope: failed"):
+        systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True)
+    with pytest.raises(KrunError, match=r"start systemd unit u.scope: no \(org.x.Denied\)"):
+        systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True)
+    systemd.stop_unit("u.scope", False)
+    assert found.asked[-1][0] == "StopUnit"
