@@ -5,7 +5,7 @@ import time
 
 from krun.errors import KrunError, NotFoundError, SysError
 from krun.kvm import boot
-from krun.oci import cgroups, cred, init, launch, namespaces, plan, seccomp, spec
+from krun.oci import cred, init, launch, namespaces, plan, seccomp, spec
 from krun.oci.foreground import Foreground
 from krun.oci.launch import Conversation, Launched
 from krun.oci.state import PAUSED, STOPPED, StateDir, process_start_time, status
@@ -146,22 +146,19 @@ def add_caps(process: "Process", names: "list[str]") -> None:
 class _ExecTalk(Conversation):
     """Requests of an exec's process."""
 
-    __slots__ = ("join", "final_cpus")
+    __slots__ = ("final_cpus",)
 
-    def __init__(self, launched: Launched, sock: int, join: "list[str]", final_cpus: "list[int]") -> None:
+    def __init__(self, launched: Launched, sock: int, final_cpus: "list[int]") -> None:
         super().__init__(launched, sock)
-        self.join = join
         self.final_cpus = final_cpus
 
     def on_cgroup(self) -> None:
-        for path in self.join:
-            cgroups.put(f"{path}/cgroup.procs", self.launched.pid)
         if self.final_cpus:
             # After the cpuset's own mask, which a move into it sets (config.md, "execCPUAffinity").
             sched_setaffinity(self.launched.pid, self.final_cpus)
 
 
-def cgroup_paths(state: "ContainerState", wanted: "list[str]") -> "list[str]":
+def cgroup_paths(state: "ContainerState", wanted: "list[str]") -> "dict[str, str]":
     """Returns the directories to join: the container's, or below them where --cgroup says so.
 
     Arguments: wanted, "[CONTROLLER[,CONTROLLER]:]PATH" each (runc, exec.go). Raises KrunError.
@@ -178,7 +175,7 @@ def cgroup_paths(state: "ContainerState", wanted: "list[str]") -> "list[str]":
             if not os.path.isdir(path):
                 raise KrunError(f"--cgroup {text}: {path} does not exist")
             paths[name] = path
-    return list(dict.fromkeys(paths.values()))
+    return paths
 
 
 def differing_namespaces(pid: int) -> int:
@@ -227,6 +224,7 @@ def _launch(
     if opts.trace:
         ctx.log = launch.open_log(opts.trace)
         ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
+    launch.open_cgroup(ctx, join)
     child = init.Child(ctx, made)
     flags = differing_namespaces(state.pid)
     if flags & CLONE_NEWPID:
@@ -239,7 +237,7 @@ def _launch(
     launched = launch.spawn(child, init.EXEC_ORDER, 0)
     child.join_fds = {"init": pidfd}
     launch.close_all(ctx, child)
-    talk = _ExecTalk(launched, ctx.parent_sync, join, final)
+    talk = _ExecTalk(launched, ctx.parent_sync, final)
     try:
         talk.run()
         if opts.pidfd_socket:

@@ -136,6 +136,14 @@ def _join_container(child: Child) -> None:
 
 
 def _cgroup(child: Child) -> None:
+    # "0" means the writer, alone, and spares the kernel its lock on all forks: 10 ms less than the parent's writing
+    # our pid into ten cgroup.procs files (cgroup_procs_write_start(); the lock waits for an RCU grace period).
+    for fd in child.ctx.tasks:
+        try:
+            os.write(fd, b"0")
+        except OSError as e:
+            raise SysError("join cgroup", os.readlink(f"/proc/self/fd/{fd}"), e.errno or 0) from None
+        os.close(fd)
     _ask(child, sync.CGROUP)
     if child.new_cgroup_ns:
         unshare(CLONE_NEWCGROUP, "cgroup namespace")

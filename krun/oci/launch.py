@@ -214,7 +214,7 @@ def spawn(child: init.Child, order: "Any", flags: int, time_offsets: "dict[str, 
         if pid_fd >= 0:
             own_pid = _own("pid")
             setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")
-        pid, pidfd = clone3(flags)
+        pid, pidfd = clone3(flags, cgroup_fd=ctx.cgroup_fd)
         if pid == 0:
             init.run(child, order)
     finally:
@@ -426,11 +426,12 @@ def reap(launched: "Launched | None") -> None:
 class _CreateTalk(Conversation):
     """Requests of a container's first process."""
 
-    __slots__ = ("container",)
+    __slots__ = ("container", "joined")
 
-    def __init__(self, container: Container, launched: Launched, sock: int) -> None:
+    def __init__(self, container: Container, launched: Launched, sock: int, joined: bool) -> None:
         super().__init__(launched, sock)
         self.container = container
+        self.joined = joined
 
     def on_maps(self) -> None:
         spec = self.container.spec
@@ -438,7 +439,7 @@ class _CreateTalk(Conversation):
 
     def on_cgroup(self) -> None:
         container, pid = self.container, self.launched.pid
-        if container.cgroup is not None:
+        if container.cgroup is not None and not self.joined:
             container.cgroup.join(pid)
         if container.spec.net_devices:
             # Layer and cost: pyroute2 takes 80 ms to import, and hardly any container moves a device.
@@ -529,10 +530,13 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     state.manager = container.cgroup.manager
     statedir.save(state)
     ctx.start, ctx.result = container.start, container.result
+    joined = container.cgroup.pending is None and "user" not in child.join_fds
+    if joined:
+        open_cgroup(ctx, state.cgroup_paths)
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
     close_all(ctx, child)
-    talk = _CreateTalk(container, launched, ctx.parent_sync)
+    talk = _CreateTalk(container, launched, ctx.parent_sync, joined)
     try:
         talk.run()
     finally:
@@ -544,9 +548,24 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     _log_stages("ready", ctx.t0, launched.stages)
 
 
+def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
+    """Opens what the child joins a cgroup by: it is born in the v2 one (clone3(2), CLONE_INTO_CGROUP), and writes itself
+    into the `tasks` files of v1, which needs no lock. Raises SysError."""
+    path = ""
+    try:
+        for name, path in paths.items():
+            if name in ("", "unified"):
+                ctx.cgroup_fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            else:
+                ctx.tasks.append(os.open(f"{path}/tasks", os.O_WRONLY | os.O_CLOEXEC))
+    except OSError as e:
+        raise SysError("open cgroup", path, e.errno or 0) from None
+
+
 def close_all(ctx: Context, child: init.Child) -> None:
     """Closes in the parent what was opened for the child: its end of things must be the only one."""
-    for fd in (ctx.kvm, ctx.exe, ctx.console, ctx.log, *ctx.sources.values(), *child.join_fds.values()):
+    opened = (ctx.kvm, ctx.exe, ctx.console, ctx.log, ctx.cgroup_fd, *ctx.tasks)
+    for fd in (*opened, *ctx.sources.values(), *child.join_fds.values()):
         if fd >= 0:
             os.close(fd)
 

@@ -28,13 +28,13 @@ class Context:
     gets the pty's master. kvm, exe, start, result, log: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
-    RLIMIT_STACK to restore, or None. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    RLIMIT_STACK to restore, or None. tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace", "slave",
-        "parent_sync", "hooks_wanted", "run_hooks", "groups_denied", "cgroup_fd", "in_userns",
+        "parent_sync", "groups_denied", "cgroup_fd", "tasks",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -44,6 +44,7 @@ class Context:
         self.root = self.proc = self.null = self.sync = self.console = -1
         self.kvm = self.exe = self.start = self.result = self.log = self.slave = self.parent_sync = -1
         self.cgroup_fd = -1
+        self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
         self.keep: list[int] = []
         self.hook_state: dict[str, object] = {}
@@ -54,9 +55,7 @@ class Context:
         self.t0 = 0
         self.seccomp = b""
         self.trace = 0
-        self.hooks_wanted = False
         self.groups_denied = False
-        self.in_userns = False
 
 
 class Step:
