@@ -415,6 +415,8 @@ static void parser(void) {
         {"12/fd/x", KR_PE_OTHER, 12, 0, 0},
         {"12/fd/1/2", KR_PE_OTHER, 12, 0, 0},
         {"12/task/x/mem", KR_PE_OTHER, 12, 0, 0},
+        {"12/task", KR_PE_TASK, 12, 0, 0},
+        {"12/task/", KR_PE_TASK, 12, 0, 0},
         {"sys/mem", KR_PE_OTHER, 0, 0, 0},
         {"12345678901/mem", KR_PE_OTHER, 0, 0, 0},
         {"", KR_PE_OTHER, 0, 0, 0},

@@ -87,4 +87,4 @@ void *kr_realloc(void *p, size_t old_size, size_t new_size)
 
 void kr_alloc_before_fork(void) { kr_lock(&heap_lock); }
 
-void kr_alloc_after_fork(void) { kr_lock_init(&heap_lock); }
+void kr_alloc_after_fork(void) { kr_unlock(&heap_lock); }

@@ -130,14 +130,17 @@ struct dirent_head { /* common to linux_dirent and linux_dirent64 */
 } __attribute__((packed));
 
 /* Drops entries from buf[n]; what is left. names start at name_at of an entry. */
-static long filter_entries(u8 *buf, long n, size_t name_at, int kind) {
+static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, int kind) {
     long kept = 0;
     for (long at = 0; at < n;) {
         struct dirent_head h;
         memcpy(&h, buf + at, sizeof h);
         const char *name = (const char *)buf + at + name_at, *end;
         u64 number = kr_strtou(name, &end);
-        int drop = kind == KR_DIR_EMPTY ? name[0] != '.' : end != name && !*end && kr_fd_hidden(number);
+        int numeric = end != name && !*end;
+        int drop = kind == KR_DIR_EMPTY ? name[0] != '.'
+                   : kind == KR_DIR_FDS ? numeric && kr_fd_hidden(number)
+                                        : numeric && kr_is_kvm_thread(t, number);
         if (!drop) {
             memmove(buf + kept, buf + at, h.reclen);
             kept += h.reclen;
@@ -160,7 +163,7 @@ static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
         n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
         if (n <= 0)
             break;
-        n = filter_entries(buf, n, name_at, kind);
+        n = filter_entries(t, buf, n, name_at, kind);
     } while (n == 0);
     if (n > 0 && kr_copy_out(a[1], buf, (size_t)n) < 0)
         n = -EFAULT;

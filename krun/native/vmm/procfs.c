@@ -11,6 +11,7 @@
  */
 #include "procfs.h"
 #include "fdtab.h"
+#include "mm.h"
 #include <linux/fcntl.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
@@ -117,6 +118,8 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
     if (n == 4 && memcmp(rel, "task", 4) == 0) {
         rel = next_comp(rel, n);
         n = comp_len(rel);
+        if (!*rel)
+            out->entry = KR_PE_TASK;
         if (!number(rel, n, &out->tid))
             return;
         rel = next_comp(rel, n);
@@ -140,7 +143,8 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
 int kr_proc_suspect(const char *name) {
     u64 v;
     size_t n = comp_len(name);
-    return entry_of(name, n) != KR_PE_OTHER || number(name, n, &v);
+    return entry_of(name, n) != KR_PE_OTHER || number(name, n, &v) ||
+           (n == 4 && memcmp(name, "task", 4) == 0);
 }
 
 /* ---- Where a descriptor lies in a procfs ---- */
@@ -354,6 +358,7 @@ static enum verdict judge(int fd, const struct statx *sx, struct kr_proc_name *w
     case KR_PE_FD:
     case KR_PE_FDINFO:
     case KR_PE_MAP_FILES:
+    case KR_PE_TASK:
         return V_PASS;
     case KR_PE_REFUSED:
     case KR_PE_MAP_FILES_N:
@@ -825,7 +830,28 @@ int kr_dir_kind(struct kr_task *t, int fd) {
             kind = KR_DIR_EMPTY;
         else if ((pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && is_own(&pn))
             kind = KR_DIR_FDS;
+        else if (pn.entry == KR_PE_TASK && is_own(&pn))
+            kind = KR_DIR_TASKS;
     }
     kr_free(path, PATH_ROOM);
     return kind;
+}
+
+int kr_is_kvm_thread(struct kr_task *t, u64 tid) {
+    char rel[64], path[64], comm[16];
+    int known = (long)tid == kr_sys0(__NR_getpid);
+    kr_lock(&t->mm->lock);
+    for (struct kr_task *o = t->mm->tasks; o && !known; o = o->next)
+        known = o->tid == tid;
+    kr_unlock(&t->mm->lock);
+    if (known)
+        return 0;
+    kr_snprintf(rel, sizeof rel, "self/task/%lu/comm", tid);
+    int dir = kr_proc_handle(path, sizeof path, rel);
+    long fd = open_plain(dir, path, O_RDONLY, 0);
+    if (fd < 0)
+        return 0;
+    long n = kr_sys3(__NR_read, fd, comm, sizeof comm);
+    close_fd(fd);
+    return n > 4 && memcmp(comm, "kvm-", 4) == 0;
 }

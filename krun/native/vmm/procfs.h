@@ -38,8 +38,12 @@ enum kr_dir_kind {
     KR_DIR_PLAIN = 0,
     KR_DIR_FDS = 1,   /* fd or fdinfo of this process: the hidden numbers */
     KR_DIR_EMPTY = 2, /* map_files: everything */
+    KR_DIR_TASKS = 3, /* task of this process: threads that KVM made */
 };
 int kr_dir_kind(struct kr_task *t, int fd);
+
+/* Whether a thread of this process is one that the kernel made for KVM (since Linux 6.13 it has a worker in the process). */
+int kr_is_kvm_thread(struct kr_task *t, u64 tid);
 
 /* Whether other threads share the calling task's descriptor table. */
 static inline int kr_files_shared(struct kr_task *t)
@@ -65,6 +69,7 @@ enum kr_proc_entry {
     KR_PE_FDINFO_N,
     KR_PE_MAP_FILES,
     KR_PE_MAP_FILES_N,
+    KR_PE_TASK, /* the directory */
     KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: power over, or a view of, a process's memory */
 };
 struct kr_proc_name {

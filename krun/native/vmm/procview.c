@@ -249,6 +249,8 @@ static void make_status(struct text *o, const char *text, struct kr_proc *proc) 
             addf(o, "Seccomp_filters:\t%u\n", kr_seccomp_count(proc));
         else if (begins(s, "NoNewPrivs:"))
             addf(o, "NoNewPrivs:\t%d\n", kr_nnp_view(proc));
+        else if (begins(s, "Threads:"))
+            addf(o, "Threads:\t%u\n", __atomic_load_n(&proc->refs, __ATOMIC_RELAXED));
         else if (begins(s, "SigIgn:"))
             addf(o, "SigIgn:\t%016lx\n", (unsigned long)ignored);
         else if (begins(s, "SigCgt:"))
