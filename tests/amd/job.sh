@@ -12,7 +12,7 @@ echo "job: $(uname -r), kvm_amd npt=$(cat /sys/module/kvm_amd/parameters/npt), $
 [ -c /dev/kvm ] || { echo 'job: no /dev/kvm'; exit 125; }
 [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || { echo 'job: /sys/fs/cgroup is not cgroup2'; exit 125; }
 cd "$root"
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=$root PYTHONDONTWRITEBYTECODE=
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=$root:$(echo "$root"/.venv/lib/python3*/site-packages) PYTHONDONTWRITEBYTECODE=
 status=0
 if [ ${#arguments[@]} = 0 ]; then
     echo 'job: guest corpus'
@@ -23,6 +23,6 @@ if [ ${#arguments[@]} = 0 ]; then
         arguments+=("--ignore=tests/integration/test_$engine.py")
     done
 fi
-export KRUN_TEST_RUNTIMES=krun KRUN_TEST_SLOW=10
+export KRUN_TEST_RUNTIMES=krun KRUN_TEST_SLOW=10 KRUN_TEST_MACHINE=emulated
 .venv/bin/python -m pytest --color=no --junitxml="$out/junit.xml" -o timeout=900 "${arguments[@]}" || status=1
 exit $status

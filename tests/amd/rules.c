@@ -203,8 +203,10 @@ static void handler(int signal) {
 }
 
 int main(int argc, char **argv) {
-    (void)argv;
-    if (argc > 1) {
+    // QEMU's software emulation reads the stack of a far return in the wrong ring: the host's kernel would
+    // die of it.
+    int without_far = argc > 1 && !strcmp(argv[1], "without-far-returns");
+    if (argc > 1 && !without_far) {
         expect_ring_3("execve");
         return 0;
     }
@@ -250,7 +252,8 @@ int main(int argc, char **argv) {
 
     // Privileged instructions.
     for (size_t i = 0; i < sizeof instructions / sizeof *instructions; i++)
-        report(instructions[i].name, 0, outcome(instructions[i].run, 0));
+        if (!without_far || (instructions[i].run != do_kernel_cs && instructions[i].run != do_iret_ring_0))
+            report(instructions[i].name, 0, outcome(instructions[i].run, 0));
 
     // Forged exits.
     static const uint64_t ports[] = {0x7e, 0x7d, 0x80, 0x3f8, 0x5658, 0xf4, 0xffff};

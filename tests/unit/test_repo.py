@@ -83,8 +83,10 @@ def test_the_build_system_is_in_the_tree():
 
 def test_every_package_has_its_init():
     """setup.cfg finds packages by __init__.py: a folder without one would be missing from the wheel."""
-    folders = {(ROOT / n).parent for n in tracked() if n.startswith("krun/") and n.endswith(".py")}
-    assert all((f / "__init__.py").exists() for f in folders), folders
+    folders = {(ROOT / n).parent for n in tracked() if re.fullmatch(r"krun/.*[^/]*\.py", n)}
+    # A script beside its table, not a module.
+    folders.discard(ROOT / "krun" / "native" / "sys")
+    assert not [f for f in folders if not (f / "__init__.py").exists()]
 
 
 def test_dependencies_are_the_fixed_ones():
