@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def main(opts: "Options") -> int:
     """Creates a container. Raises KrunError with runc's prefix."""
     try:
-        make(opts, True)
+        make(opts, launch.seal_descriptors(opts.preserve_fds), True)
     except KrunError as e:
         raise prefixed("create", e) from None
     return 0
@@ -27,14 +27,13 @@ def prefixed(verb: str, error: KrunError) -> KrunError:
     return KrunError(f"krun {verb} failed: {error}", error.exit_code)
 
 
-def make(opts: "Options", detach: bool, console: int = -1) -> "Container | None":
+def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) -> "Container | None":
     """What create and run share.
 
-    Arguments: opts; detach, whether we go away before the container does; console, socket for the terminal of a `run`
+    Arguments: opts; keep, descriptors that the payload inherits; detach, whether we go away before the container does; console, socket for the terminal of a `run`
     in the foreground. Returns the Container, None after --dry-run. Raises KrunError, SysError.
     """
     t0 = time.monotonic_ns()
-    keep = launch.seal_descriptors(opts.preserve_fds)
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
     made = plan.build(config, opts.id, bool(opts.no_pivot), not opts.no_new_keyring)

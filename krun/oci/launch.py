@@ -236,6 +236,8 @@ def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
 def _spawn_in_user_namespace(child: init.Child, order: "Any", flags: int) -> Launched:
     """Joins the user namespace in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
     ctx = child.ctx
+    # Not over the sync socket: the child may have a request in it before the one in between has told its pid.
+    pid_r, pid_w = os.pipe()
     middle, middle_fd = clone3(0)
     if middle == 0:
         try:
@@ -252,23 +254,23 @@ def _spawn_in_user_namespace(child: init.Child, order: "Any", flags: int) -> Lau
             pid, _ = clone3(flags | CLONE_PARENT, 0)
             if pid == 0:
                 init.run(child, order)
-            sync.send(ctx.sync, sync.PID, str(pid))
+            os.write(pid_w, str(pid).encode())
             os._exit(0)
         except BaseException as e:
             sync.send(ctx.sync, sync.ERROR, *sync.error_fields("3 join", e))
             os._exit(1)
     os.close(ctx.sync)
-    try:
+    os.close(pid_w)
+    told = os.read(pid_r, 32)
+    os.close(pid_r)
+    os.waitpid(middle, 0)
+    os.close(middle_fd)
+    if not told:
         kind, fields = sync.receive(ctx.parent_sync)
         if kind == sync.ERROR:
             raise sync.error_of(fields)
-        if kind != sync.PID:
-            raise KrunError("join user namespace: the helper process died")
-        pid = int(fields[0])
-    finally:
-        os.waitpid(middle, 0)
-        os.close(middle_fd)
-    return Launched(pid, pidfd_open(pid))
+        raise KrunError("join user namespace: the helper process died")
+    return Launched(int(told), pidfd_open(int(told)))
 
 
 def write_id_maps(pid: int, uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> None:

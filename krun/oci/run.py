@@ -24,6 +24,8 @@ def main(opts: "Options") -> int:
 
 def _run(opts: "Options") -> int:
     detach = bool(opts.detach)
+    # Before anything of ours is opened: a descriptor that the caller did not open must not look as if it were there.
+    keep = launch.seal_descriptors(opts.preserve_fds)
     front = None
     ours = theirs = -1
     if not detach and not opts.dry_run:
@@ -33,7 +35,7 @@ def _run(opts: "Options") -> int:
         front = Foreground()
         if not opts.console_socket:
             ours, theirs = socketpair()
-    container = make(opts, detach, theirs)
+    container = make(opts, keep, detach, theirs)
     if container is None:
         return 0
     launched = container.launched

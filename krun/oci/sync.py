@@ -25,7 +25,6 @@ GO = "A"
 READY = "R"
 OK = "O"
 ERROR = "E"
-PID = "P"  # from the intermediate process of a joined user namespace: pid of the real child
 CLOSED = ""
 
 LIMIT = 4096  # PIPE_BUF: a FIFO takes it whole
