@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
         posix_spawnattr_init(&a);
         posix_spawnattr_setflags(&a, flags[i]), posix_spawnattr_setpgroup(&a, 0);
         posix_spawnattr_setsigmask(&a, &m), posix_spawnattr_setsigdefault(&a, &d);
-        SHOW(posix_spawn(&pid, argv[0], NULL, &a, (char *[]){argv[0], "x", NULL}, NULL));
+        MUST(posix_spawn(&pid, argv[0], NULL, &a, (char *[]){argv[0], "x", NULL}, NULL) ? -1 : 0);
         waitpid(pid, NULL, 0);
     }
     return 0;

@@ -1,0 +1,20 @@
+// RDTSC and RDTSCP work in ring 3 and grow; PR_SET_TSC can forbid them: prctl(2).
+#include "guest.h"
+#include <sys/prctl.h>
+#include <x86intrin.h>
+int main(int argc, char **argv) {
+    unsigned aux;
+    unsigned long long a = __rdtsc(), b = __rdtscp(&aux), c = __rdtsc();
+    EXPECT(a < b && b < c);
+    pause_ms(10);
+    EXPECT(__rdtsc() - c > 1000000);
+    long r = prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+    if (r == 0) {
+        CATCH(__rdtsc());
+        EXPECT(fault.sig == SIGSEGV);
+        prctl(PR_SET_TSC, PR_TSC_ENABLE);
+    } else
+        EXPECT(errno == EINVAL || errno == EPERM);
+    EXPECT(__rdtsc() > c);
+    return wrong;
+}
