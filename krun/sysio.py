@@ -140,7 +140,7 @@ def raise_os(op: str, path: str, error: OSError, text: str = "") -> "SysError":
 
 def enc(path: "str | bytes") -> bytes:
     """Returns a path or word as the bytes that the kernel gets (surrogateescape, as os.fsencode)."""
-    return path if type(path) is bytes else path.encode("utf-8", "surrogateescape")
+    return path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
 
 
 # --- mounts

@@ -12,7 +12,16 @@ from krun.errors import KrunError, SysError, strerror
 SHEBANG_LIMIT = 256  # BINPRM_BUF_SIZE of execve(2)
 SHEBANG_DEPTH = 4  # "interpreter recursion" of execve(2): ELOOP beyond
 
-_MACHINES = {3: "i386", 40: "arm", 183: "aarch64", 243: "riscv64", 21: "ppc64", 22: "s390x", 8: "mips", 258: "loongarch64"}
+_MACHINES = {
+    3: "i386",
+    40: "arm",
+    183: "aarch64",
+    243: "riscv64",
+    21: "ppc64",
+    22: "s390x",
+    8: "mips",
+    258: "loongarch64",
+}
 
 
 def _quote(word: str) -> str:

@@ -52,7 +52,9 @@ MONITOR_INCLUDES = [f"-I{HERE}"]
 
 def monitor_sources() -> list[Path]:
     """Returns the monitor's sources: every .c and .S of its folders, sorted, so that a build is repeatable."""
-    return sorted(p for folder in MONITOR_FOLDERS for ext in ("*.c", "*.S") for p in (HERE / folder).glob(ext))
+    return sorted(
+        p for folder in MONITOR_FOLDERS for ext in ("*.c", "*.S") for p in (HERE / folder).glob(ext)
+    )
 
 
 def cdef() -> str:
@@ -135,7 +137,15 @@ def build_module(force: bool = False) -> Path:
     builder.emit_c_code(str(glue))
     include = sysconfig.get_path("include")
     # The glue is cffi's text, not ours: its warnings are not errors.
-    glue_flags = ["-O2", "-g0", "-fPIC", "-w", f"-I{HERE}", f"-I{include}", f"-I{sysconfig.get_path('platinclude')}"]
+    glue_flags = [
+        "-O2",
+        "-g0",
+        "-fPIC",
+        "-w",
+        f"-I{HERE}",
+        f"-I{include}",
+        f"-I{sysconfig.get_path('platinclude')}",
+    ]
     objects = _compile_all(sorted((HERE / "host").glob("*.c")), folder, [*MODULE_CFLAGS, f"-I{HERE}"], force)
     objects.append(_compile(glue, folder, glue_flags, force))
     _link(objects, MODULE, folder, ["-shared", "-Wl,-z,relro,-z,now"], force)

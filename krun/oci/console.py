@@ -20,7 +20,9 @@ from krun.sysio import (
 )
 
 
-def open_pty(root: int, uid: int, gid: "int | None", size: "tuple[int, int] | None") -> "tuple[int, int, str]":
+def open_pty(
+    root: int, uid: int, gid: "int | None", size: "tuple[int, int] | None"
+) -> "tuple[int, int, str]":
     """Makes a pty on the devpts below `root`.
 
     Returns (master, slave, name of the slave inside). The slave is opened by TIOCGPTPEER, not by its path
@@ -75,7 +77,11 @@ class OpenConsole(Step):
         dev = open_dev(ctx)
         try:
             try:
-                os.close(os.open("console", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600, dir_fd=dev))
+                os.close(
+                    os.open(
+                        "console", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600, dir_fd=dev
+                    )
+                )
             except OSError as e:
                 if e.errno != EEXIST:
                     raise SysError("make", "/dev/console", e.errno or 0) from None

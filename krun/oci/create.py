@@ -30,8 +30,9 @@ def prefixed(verb: str, error: KrunError) -> KrunError:
 def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) -> "Container | None":
     """What create and run share.
 
-    Arguments: opts; keep, descriptors that the payload inherits; detach, whether we go away before the container does; console, socket for the terminal of a `run`
-    in the foreground. Returns the Container, None after --dry-run. Raises KrunError, SysError.
+    Arguments: opts; keep, descriptors that the payload inherits; detach, whether we go away before the container
+    does; console, socket for the terminal of a `run` in the foreground.
+    Returns the Container, None after --dry-run. Raises KrunError, SysError.
     """
     t0 = time.monotonic_ns()
     bundle = os.path.abspath(opts.bundle or ".")

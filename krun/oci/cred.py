@@ -334,7 +334,11 @@ _MPOL_MODES = {
     "MPOL_DEFAULT": 0, "MPOL_PREFERRED": 1, "MPOL_BIND": 2, "MPOL_INTERLEAVE": 3, "MPOL_LOCAL": 4,
     "MPOL_PREFERRED_MANY": 5, "MPOL_WEIGHTED_INTERLEAVE": 6,
 }  # fmt: skip
-_MPOL_FLAGS = {"MPOL_F_NUMA_BALANCING": 1 << 13, "MPOL_F_RELATIVE_NODES": 1 << 14, "MPOL_F_STATIC_NODES": 1 << 15}
+_MPOL_FLAGS = {
+    "MPOL_F_NUMA_BALANCING": 1 << 13,
+    "MPOL_F_RELATIVE_NODES": 1 << 14,
+    "MPOL_F_STATIC_NODES": 1 << 15,
+}
 
 
 def number_list(text: str, pointer: str) -> "list[int]":
@@ -376,7 +380,9 @@ class SetMemoryPolicy(Step):
         for node in self.nodes:
             bits[node // 64] |= 1 << node % 64
         # maxnode counts one bit more than it uses (set_mempolicy(2), "BUGS" of the man page's history).
-        result = lib.kr_set_mempolicy(mode, bits if self.nodes else ffi.NULL, words * 64 + 1 if self.nodes else 0)
+        result = lib.kr_set_mempolicy(
+            mode, bits if self.nodes else ffi.NULL, words * 64 + 1 if self.nodes else 0
+        )
         check(result, "set memory policy", self.mode)
 
 

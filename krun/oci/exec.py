@@ -5,7 +5,7 @@ import time
 
 from krun.errors import KrunError, NotFoundError, SysError
 from krun.kvm import boot
-from krun.oci import cred, init, launch, namespaces, plan, seccomp, spec
+from krun.oci import cred, init, launch, namespaces, plan, seccomp, spec, sync
 from krun.oci.foreground import Foreground
 from krun.oci.launch import Conversation, Launched
 from krun.oci.state import PAUSED, STOPPED, StateDir, process_start_time, status
@@ -247,7 +247,7 @@ def _launch(
     except BaseException as e:
         launch.reap(launched)
         if isinstance(e, KrunError):
-            raise launch.explain(e) from None
+            raise sync.explain(e) from None
         raise
     finally:
         os.close(ctx.parent_sync)

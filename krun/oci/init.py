@@ -28,8 +28,6 @@ from krun.sysio import (
     prctl,
     setgroups,
     setns,
-    setresgid,
-    setresuid,
     setrlimit,
     unshare,
 )
@@ -307,7 +305,11 @@ ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
 EXEC_ORDER: "tuple[tuple[int, str, str, Stage], ...]" = tuple(
     (number, name, what, _join_container if name == "join" else function)
     for number, name, what, function in sorted(
-        (row for row in ORDER if row[1] not in ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")),
+        (
+            row
+            for row in ORDER
+            if row[1] not in ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")
+        ),
         # The container's mount namespace comes after the procfs (a masked /proc would forbid a new one in a user
         # namespace) and after the cgroup (whose namespace is then the container's).
         key=lambda row: 8.5 if row[1] == "join" else float(row[0]),

@@ -194,7 +194,9 @@ def _own(name: str) -> int:
         raise SysError("open", f"/proc/self/ns/{name}", e.errno or 0) from None
 
 
-def spawn(child: init.Child, order: "Any", flags: int, time_offsets: "dict[str, dict[str, int]] | None" = None) -> Launched:
+def spawn(
+    child: init.Child, order: "Any", flags: int, time_offsets: "dict[str, dict[str, int]] | None" = None
+) -> Launched:
     """Clones the child, which runs `order`. Returns its pid and pidfd. Raises SysError.
 
     A pid namespace to join is entered before the clone, for its children only. A user namespace to join needs a process
@@ -227,7 +229,8 @@ def spawn(child: init.Child, order: "Any", flags: int, time_offsets: "dict[str, 
 def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
     """time_namespaces(7): offsets can be written until the first process is born in the namespace."""
     text = "".join(
-        f"{clock} {offset.get('secs') or 0} {offset.get('nanosecs') or 0}\n" for clock, offset in offsets.items()
+        f"{clock} {offset.get('secs') or 0} {offset.get('nanosecs') or 0}\n"
+        for clock, offset in offsets.items()
     )
     if text:
         write_file("/proc/self/timens_offsets", text)
@@ -337,7 +340,9 @@ def open_sources(spec: "Spec", plan: Plan, ctx: Context, rootless: bool) -> None
             continue  # the user's own rights are the child's as well
         fd = step.open_source()
         if mapped:
-            space = id_map_namespace(step.mount.uid_maps or spec.uid_maps, step.mount.gid_maps or spec.gid_maps)
+            space = id_map_namespace(
+                step.mount.uid_maps or spec.uid_maps, step.mount.gid_maps or spec.gid_maps
+            )
             try:
                 recursive = step.options.idmap == "ridmap"
                 mount_setattr(fd, MOUNT_ATTR_IDMAP, userns_fd=space, recursive=recursive, name=step.source)
@@ -397,18 +402,11 @@ def died(pid: int) -> str:
         return "the container's process died before it was ready"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        hint = "; was it out of memory? look at memory.limit and the kernel's log" if number == SIGKILL else ""
+        hint = (
+            "; was it out of memory? look at memory.limit and the kernel's log" if number == SIGKILL else ""
+        )
         return f"the container's process died of signal {number} before it was ready{hint}"
     return f"the container's process ended with code {os.WEXITSTATUS(status)} before it was ready"
-
-
-def explain(error: KrunError) -> KrunError:
-    """Puts runc's words before an error of the child (reference/oci.md 2.3): callers show, and match, the whole."""
-    if isinstance(error, sync.ChildError):
-        if error.step.endswith((" program", " exec")) or error.message.startswith("exec: "):
-            return KrunError(f"unable to start container process: {error.message}")
-        return KrunError(f"unable to start container process: error during container init: {error.message}")
-    return error
 
 
 def reap(launched: "Launched | None") -> None:
@@ -515,7 +513,7 @@ def create(
     except BaseException as e:
         undo(container)
         if isinstance(e, KrunError):
-            raise explain(e) from None
+            raise sync.explain(e) from None
         raise
     return container
 
@@ -633,4 +631,3 @@ def remove(container: Container) -> None:
         container.cgroup.destroy()
     container.statedir.destroy()
     run_poststop(container.spec.hooks, container.state)
-

@@ -13,7 +13,6 @@ from krun.sysio import (
     AT_FDCWD,
     AT_RECURSIVE,
     MOUNT_ATTR_ATIME,
-    MOUNT_ATTR_IDMAP,
     MOUNT_ATTR_NOATIME,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NODIRATIME,
@@ -86,7 +85,18 @@ def option_names() -> "list[str]":
 class Options:
     """A mount's options, sorted by what they act on."""
 
-    __slots__ = ("bind", "recursive", "set", "clear", "rec_set", "rec_clear", "propagation", "data", "copy_up", "idmap")
+    __slots__ = (
+        "bind",
+        "recursive",
+        "set",
+        "clear",
+        "rec_set",
+        "rec_clear",
+        "propagation",
+        "data",
+        "copy_up",
+        "idmap",
+    )
 
     def __init__(self) -> None:
         self.bind = self.recursive = self.copy_up = False
@@ -148,7 +158,9 @@ class MountStep(Step):
 
     def describe(self) -> str:
         words = ",".join(self.mount.options)
-        return f"mount {self.mount.type or 'bind'} {self.mount.source or 'none'} on {self.destination} ({words})"
+        return (
+            f"mount {self.mount.type or 'bind'} {self.mount.source or 'none'} on {self.destination} ({words})"
+        )
 
     def attach(self, ctx: Context, fd: int, place: int) -> None:
         """Attaches the finished mount and sets its propagation, which counts only for an attached one."""
@@ -283,8 +295,17 @@ class BindMount(MountStep):
 _OVER_PROC = frozenset(
     "/proc/" + name
     for name in (
-        "cpuinfo", "diskstats", "meminfo", "stat", "swaps", "uptime", "loadavg", "slabinfo", "net/dev",
-        "sys/kernel/ns_last_pid", "sys/crypto/fips_enabled",
+        "cpuinfo",
+        "diskstats",
+        "meminfo",
+        "stat",
+        "swaps",
+        "uptime",
+        "loadavg",
+        "slabinfo",
+        "net/dev",
+        "sys/kernel/ns_last_pid",
+        "sys/crypto/fips_enabled",
     )  # fmt: skip
 )
 
@@ -403,7 +424,9 @@ def make(spec: "Spec") -> "list[MountStep]":
                 raise ConfigError(f"/mounts/{index}/source", "a bind mount needs a source")
             if options.data:
                 key = options.data[0][0]
-                raise ConfigError(f"/mounts/{index}/options", f"bind mounts cannot have filesystem option {key}")
+                raise ConfigError(
+                    f"/mounts/{index}/options", f"bind mounts cannot have filesystem option {key}"
+                )
             steps.append(BindMount(mount, options, index, spec.bundle))
         elif mount.type == "cgroup":
             steps.append(CgroupMount(mount, options, index, "cgroup" in spec.namespaces))
@@ -414,5 +437,7 @@ def make(spec: "Spec") -> "list[MountStep]":
                 raise ConfigError(f"/mounts/{index}", "an id-mapped mount must be a bind mount")
             steps.append(FsMount(mount, options, index))
         if options.idmap and not mount.uid_maps and spec.namespaces.get("user") is None:
-            raise ConfigError(f"/mounts/{index}/options", f"{options.idmap} without mappings and without user namespace")
+            raise ConfigError(
+                f"/mounts/{index}/options", f"{options.idmap} without mappings and without user namespace"
+            )
     return steps

@@ -125,7 +125,9 @@ def _describe_host(plan: Plan, spec: "Spec") -> None:
     for kind, path in plan.joins.items():
         host.append(f"join {kind} namespace {path}")
     if spec.uid_maps:
-        host.append(f"id maps uid {namespaces.map_text(spec.uid_maps).split()} gid {namespaces.map_text(spec.gid_maps).split()}")
+        host.append(
+            f"id maps uid {namespaces.map_text(spec.uid_maps).split()} gid {namespaces.map_text(spec.gid_maps).split()}"
+        )
     for clock, offset in spec.time_offsets.items():
         host.append(f"time offset {clock} {offset.get('secs') or 0} s {offset.get('nanosecs') or 0} ns")
     for name in spec.net_devices:

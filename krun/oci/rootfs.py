@@ -4,8 +4,8 @@ import os
 from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISCHR, S_ISLNK
 
 from krun.errors import KrunError, SysError
-from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, make_dir, make_file
 from krun.oci.spec import normal_sysctl
+from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, make_dir, make_file
 from krun.sysio import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -103,7 +103,12 @@ def mount_point_of(path: str) -> str:
     for line in read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
         point = line.split(" ", 5)[4]
         if "\\" in point:
-            point = point.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+            point = (
+                point.replace("\\040", " ")
+                .replace("\\011", "\t")
+                .replace("\\012", "\n")
+                .replace("\\134", "\\")
+            )
         if len(point) > len(best) and (path == point or path.startswith(point + "/")):
             best = point
     return best
@@ -199,12 +204,31 @@ class MakeDevices(Step):
         kind = {"c": S_IFCHR, "u": S_IFCHR, "b": S_IFBLK, "p": S_IFIFO}[device.type]
         parent = make_dir(ctx.root, folder or "/")
         try:
-            self._make(ctx, parent, name, path, kind | device.mode, device.major, device.minor, device.uid, device.gid)
+            self._make(
+                ctx,
+                parent,
+                name,
+                path,
+                kind | device.mode,
+                device.major,
+                device.minor,
+                device.uid,
+                device.gid,
+            )
         finally:
             os.close(parent)
 
     def _make(
-        self, ctx: Context, parent: int, name: str, path: str, mode: int, major: int, minor: int, uid: int, gid: int
+        self,
+        ctx: Context,
+        parent: int,
+        name: str,
+        path: str,
+        mode: int,
+        major: int,
+        minor: int,
+        uid: int,
+        gid: int,
     ) -> None:
         if self.bind and S_IFMT(mode) != S_IFIFO:
             self._bind(ctx, path)
@@ -384,7 +408,11 @@ class MaskPaths(Step):
                 # One empty file system serves all directories: a clone of its mount for each.
                 if empty < 0:
                     attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
-                    options: list[tuple[str, str | None]] = [("mode", "755"), ("size", "4k"), ("nr_inodes", "2")]
+                    options: list[tuple[str, str | None]] = [
+                        ("mode", "755"),
+                        ("size", "4k"),
+                        ("nr_inodes", "2"),
+                    ]
                     empty = new_mount("tmpfs", options, attrs, path)
                 source = empty
             else:
@@ -446,7 +474,9 @@ def enter_cwd(cwd: str) -> None:
     try:
         here = os.getcwd()
     except OSError as e:
-        raise SysError("getcwd", cwd, e.errno or 0, "current working directory is outside of container") from None
+        raise SysError(
+            "getcwd", cwd, e.errno or 0, "current working directory is outside of container"
+        ) from None
     if not here.startswith("/"):
         raise KrunError(f'current working directory "{cwd}" is outside of container mount namespace root')
 
@@ -474,7 +504,9 @@ class MakeCwd(Step):
 def make_before_pivot(spec: "Spec") -> "list[Step]":
     """Steps for the tree between mounts and pivot. Pure."""
     steps: list[Step] = []
-    host_dev = any(clean(m.destination) == "/dev" and ("bind" in m.options or "rbind" in m.options) for m in spec.mounts)
+    host_dev = any(
+        clean(m.destination) == "/dev" and ("bind" in m.options or "rbind" in m.options) for m in spec.mounts
+    )
     if not host_dev:
         # A /dev that is bound from the host is the host's: nothing is made in it (runc's rule).
         steps.append(MakeDevices(spec.devices, "user" in spec.namespaces))

@@ -60,7 +60,12 @@ def _read(path: str) -> bytes:
         return b""
     try:
         info = os.fstat(fd)
-        if not S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077 or info.st_size % 8:
+        if (
+            not S_ISREG(info.st_mode)
+            or info.st_uid != os.geteuid()
+            or info.st_mode & 0o077
+            or info.st_size % 8
+        ):
             return b""
         return os.read(fd, 1 << 20)
     except OSError:
@@ -134,7 +139,9 @@ def _compile(profile: "dict[str, Any]") -> bytes:
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError) as e:
-        raise KrunError(f"compile seccomp profile: {e}; install libseccomp and the Python package pyseccomp") from None
+        raise KrunError(
+            f"compile seccomp profile: {e}; install libseccomp and the Python package pyseccomp"
+        ) from None
 
     operators = {name: getattr(seccomp, name.removeprefix("SCMP_CMP_")) for name in SECCOMP_OPERATORS}
 
@@ -173,7 +180,9 @@ def _add(
 ) -> None:
     """Adds one rule. Conditions on one argument twice are alternatives: libseccomp takes an argument once a rule."""
     conditions = [
-        seccomp.Arg(arg.get("index") or 0, operators[arg["op"]], arg.get("value") or 0, arg.get("valueTwo") or 0)
+        seccomp.Arg(
+            arg.get("index") or 0, operators[arg["op"]], arg.get("value") or 0, arg.get("valueTwo") or 0
+        )
         for arg in args
     ]
     indexes = [arg.get("index") or 0 for arg in args]

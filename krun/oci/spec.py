@@ -170,8 +170,9 @@ def _walk(value: "Any", pattern: str, pointer: str) -> None:
     kind, _, check, level, _, note = FIELDS[pattern]
     if level == IGNORED or value is None:
         return
+    want: type
     want, low, high = TYPES[kind]
-    if type(value) is not want:
+    if want is not object and type(value) is not want:
         raise ConfigError(pointer, f"want {_words(kind)}, have {_words_of(value)}")
     if want is int and not low <= value <= high:
         raise ConfigError(pointer, f"{value} is out of range")
@@ -254,7 +255,9 @@ def check_process(process: Process, at: str) -> None:
         if limit.type in seen:
             raise ConfigError(f"{at}/rlimits/{index}/type", f"{limit.type} stands twice")
         if limit.soft > limit.hard:
-            raise ConfigError(f"{at}/rlimits/{index}/soft", f"{limit.soft} is more than the hard limit {limit.hard}")
+            raise ConfigError(
+                f"{at}/rlimits/{index}/soft", f"{limit.soft} is more than the hard limit {limit.hard}"
+            )
         seen.add(limit.type)
     if process.oom_score_adj is not None and not -1000 <= process.oom_score_adj <= 1000:
         raise ConfigError(f"{at}/oomScoreAdj", f"{process.oom_score_adj} is not within -1000 to 1000")
@@ -296,9 +299,13 @@ def _check_namespaces(spec: Spec) -> None:
     if spec.domainname and "uts" not in spaces:
         raise ConfigError("/domainname", "unable to set domainname without a private UTS namespace")
     if spec.net_devices and "network" not in spaces:
-        raise ConfigError("/linux/netDevices", "unable to move network devices without a private NET namespace")
+        raise ConfigError(
+            "/linux/netDevices", "unable to move network devices without a private NET namespace"
+        )
     if spec.time_offsets and spaces.get("time") != "":
-        raise ConfigError("/linux/timeOffsets", "time namespace offsets specified without a new time namespace")
+        raise ConfigError(
+            "/linux/timeOffsets", "time namespace offsets specified without a new time namespace"
+        )
     for name in spec.time_offsets:
         if name not in ("monotonic", "boottime"):
             raise ConfigError(f"/linux/timeOffsets/{_escape(name)}", "unknown clock")
@@ -339,7 +346,8 @@ def _check_mounts(spec: Spec) -> None:
 
 # sysctls that belong to the ipc namespace; runc's list (reference/oci.md 1.10).
 _IPC_SYSCTLS = frozenset(
-    "kernel." + name for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
+    "kernel." + name
+    for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
 )
 
 
@@ -437,7 +445,9 @@ def load(bundle: str, path: "str | None" = None) -> Spec:
         raw = read_file(path or f"{bundle}/config.json")
     except SysError as e:
         if e.errno == ENOENT:
-            raise KrunError(f"JSON specification file {path or 'config.json'} not found in {bundle}") from None
+            raise KrunError(
+                f"JSON specification file {path or 'config.json'} not found in {bundle}"
+            ) from None
         raise
     return parse(raw, bundle)
 

@@ -4,8 +4,7 @@ import os
 
 from krun import log
 from krun.errors import HookError, KrunError, SysError
-from krun.oci import cgroups, hooks, sync
-from krun.oci.launch import explain, run_poststop
+from krun.oci import sync
 from krun.oci.state import CREATED, PAUSED, RESULT_FIFO, START_FIFO, STOPPED, StateDir, hook_state, status
 from krun.sysio import ESRCH, pidfd_open, poll
 
@@ -78,7 +77,7 @@ def wake(start: int, result: int, pidfd: int) -> "dict[str, int]":
             if kind == sync.OK:
                 return sync.stages(fields)
             if kind == sync.ERROR:
-                raise explain(sync.error_of(fields))
+                raise sync.explain(sync.error_of(fields))
         if dead:
             raise KrunError("cannot start container: its process died while it was being started")
 
@@ -95,9 +94,14 @@ def run_poststart(statedir: StateDir, state: "ContainerState", wanted: "dict[str
     """Runs poststart hooks; if one fails, the container is stopped and removed (runtime-spec 1.3, lifecycle 9)."""
     if not wanted.get("poststart"):
         return
+    # Only where there is such a hook: start is otherwise the shortest verb of all.
+    from krun.oci import hooks
+
     try:
         hooks.run(wanted, "poststart", hook_state(state, "running"))
     except HookError:
+        from krun.oci import cgroups, launch
+
         cgroup = cgroups.Cgroup.load(state.cgroup_paths, state.manager)
         try:
             os.kill(state.pid, 9)
@@ -106,5 +110,5 @@ def run_poststart(statedir: StateDir, state: "ContainerState", wanted: "dict[str
             statedir.destroy()
         except (KrunError, OSError) as e:
             log.warning(f"undo start: {e}")
-        run_poststop(wanted, state)
+        launch.run_poststop(wanted, state)
         raise

@@ -28,7 +28,8 @@ class Context:
     gets the pty's master. kvm, exe, start, result, log: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
-    RLIMIT_STACK to restore, or None. tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    RLIMIT_STACK to restore, or None.
+    tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
@@ -139,7 +140,9 @@ def make_file(root: int, path: str) -> int:
     folder, _, name = path.rpartition("/")
     parent = make_dir(root, folder or "/")
     try:
-        made = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC, 0o755, dir_fd=parent)
+        made = os.open(
+            name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC, 0o755, dir_fd=parent
+        )
         os.close(made)
         return os.open(name, PATH | os.O_NOFOLLOW, dir_fd=parent)
     except OSError as e:

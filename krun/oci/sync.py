@@ -91,6 +91,15 @@ def error_fields(step: str, error: BaseException) -> "tuple[str, str, str, str, 
     return step, "", "", "0", f"{type(error).__name__}: {error}"
 
 
+def explain(error: KrunError) -> KrunError:
+    """Puts runc's words before an error of the child (reference/oci.md 2.3): callers show, and match, the whole."""
+    if isinstance(error, ChildError):
+        if error.step.endswith((" program", " exec")) or error.message.startswith("exec: "):
+            return KrunError(f"unable to start container process: {error.message}")
+        return KrunError(f"unable to start container process: error during container init: {error.message}")
+    return error
+
+
 def stages(fields: "list[str]") -> "dict[str, int]":
     """Returns the stage times of an R or O message: name to nanoseconds of CLOCK_MONOTONIC."""
     found = {}
