@@ -381,6 +381,32 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len)
     b->size = need;
 }
 
+/* A descriptor to read the block from: a memfd, or a pipe where RLIMIT_FSIZE (which holds for a memfd, too, and kills by SIGXFSZ) is
+ * smaller than the block. */
+static long block_fd(const u8 *data, size_t size)
+{
+    u64 limit[2];
+    s32 fds[2];
+    long r = kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit);
+    if (r < 0 || limit[0] >= size) {
+        r = kr_sys2(__NR_memfd_create, "krun-boot", 0);
+        fds[0] = fds[1] = (s32)r;
+    } else {
+        r = kr_sys2(__NR_pipe2, fds, O_NONBLOCK); /* what does not fit fails, nobody reads yet */
+        if (!r && size > 4096)
+            kr_sys3(__NR_fcntl, fds[1], F_SETPIPE_SZ, size);
+    }
+    if (r < 0)
+        return r;
+    long n = kr_sys3(__NR_write, fds[1], data, size);
+    if (fds[1] != fds[0])
+        kr_sys1(__NR_close, fds[1]);
+    if (n == (long)size)
+        return fds[0];
+    kr_sys1(__NR_close, fds[0]);
+    return n < 0 ? n : -ENOSPC;
+}
+
 int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out)
 {
     struct block b = {0};
@@ -412,14 +438,7 @@ int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, in
     kr_seccomp_save(t->proc, emit, &b);
     h.size = (u32)b.size;
     memcpy(b.buf, &h, sizeof h);
-    long fd = b.failed ? -ENOMEM : kr_sys2(__NR_memfd_create, "krun-boot", 0);
-    if (fd >= 0) {
-        long n = kr_sys3(__NR_write, fd, b.buf, b.size);
-        if (n != (long)b.size) {
-            kr_sys1(__NR_close, fd);
-            fd = n < 0 ? n : -ENOSPC;
-        }
-    }
+    long fd = b.failed ? -ENOMEM : block_fd(b.buf, b.size);
     kr_free(b.buf, b.room);
     *out = (int)fd;
     return fd < 0 ? (int)fd : 0;

@@ -103,9 +103,34 @@ static int boot_fd(char **envp, u32 envc)
     return fd;
 }
 
+/* From a pipe (see block_fd() in exec.c). */
+static int read_block(int fd)
+{
+    size_t room = 4096, have = 0;
+    u8 *p = kr_alloc(room);
+    for (;;) {
+        if (!p)
+            return -ENOMEM;
+        long n = kr_sys3(__NR_read, fd, p + have, room - have);
+        if (n < 0)
+            return (int)n;
+        if (!n)
+            break;
+        have += (size_t)n;
+        if (have == room) {
+            p = kr_realloc(p, room, room * 2);
+            room *= 2;
+        }
+    }
+    kr_sys1(__NR_close, fd);
+    return kr_boot_parse(&kr_boot, p, have);
+}
+
 static int map_block(int fd)
 {
     long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
+    if (size == -ESPIPE)
+        return read_block(fd);
     if (size < (long)sizeof(struct kr_boot_header) || size > (64 << 20))
         return -EINVAL;
     long p = kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0);
