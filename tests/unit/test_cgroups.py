@@ -193,14 +193,14 @@ def asked(rules, kind, access, major, minor):
 )
 def test_the_program_decides_as_the_rules(devices):
     rules = cgroups.device_rules({"devices": devices})
-    for rules in (rules, rules[: 1 + len(devices)]):
-        code = devices_bpf.assemble(rules)
+    for some in (rules, rules[: 1 + len(devices)]):
+        code = devices_bpf.assemble(some)
         for kind in (1, 2):
             for access in range(1, 8):
                 for major in (1, 5, 7, 8, 10, 136):
                     for minor in (0, 1, 3, 9):
                         got = simulate(code, kind, access, major, minor)
-                        assert got == asked(rules, kind, access, major, minor), (kind, access, major, minor)
+                        assert got == asked(some, kind, access, major, minor), (kind, access, major, minor)
 
 
 @root

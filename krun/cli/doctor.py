@@ -1,0 +1,389 @@
+"""krun doctor: everything krun needs of a host, each with cause and remedy, as text or JSON. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import krun
+from krun.errors import KrunError, UsageError, strerror
+
+OK, WARN, FAIL = "ok", "warning", "error"
+
+_KVM_API_VERSION = 12  # kvm.rst 4.1: frozen since 2.6.22
+_KVM_GET_API_VERSION = 0xAE00
+_KVM_CREATE_VM = 0xAE01
+_KVM_CHECK_EXTENSION = 0xAE03
+#: What the monitor cannot do without (linux/kvm.h): number, name.
+_CAPABILITIES = (
+    (3, "USER_MEMORY"),
+    (7, "EXT_CPUID"),
+    (74, "SYNC_REGS"),
+    (136, "IMMEDIATE_EXIT"),
+    (56, "XCRS"),
+)
+_MAX_VCPUS = 66
+_MIN_KERNEL = (5, 12)  # mount_setattr(2): mounts are made detached
+_MIN_NOFILE = 4096
+_MIN_MAPS = 65530  # the kernel's default of vm.max_map_count
+
+
+class Finding:
+    """One check's answer. what: the thing; level: ok, warning or error; text: what is; remedy: what to do."""
+
+    def __init__(self, what: str, level: str, text: str, remedy: str = "") -> None:
+        self.what = what
+        self.level = level
+        self.text = text
+        self.remedy = remedy
+
+
+def main(opts: Any) -> int:
+    """Print the findings; exit code 1 when one is an error. Errors: UsageError for a format that is none."""
+    if opts.format not in (None, "", "text", "json"):
+        raise UsageError(f"invalid format option: {opts.format}, use text or json")
+    found = list(examine(opts.root))
+    code = 1 if any(one.level == FAIL for one in found) else 0
+    if opts.format == "json":
+        from krun.jsonio import dumps
+
+        document = {
+            "version": krun.__version__,
+            "usable": code == 0,
+            "checks": [
+                {"check": one.what, "level": one.level, "text": one.text, "remedy": one.remedy}
+                for one in found
+            ],
+        }
+        sys.stdout.write(dumps(document, 2) + "\n")
+        return code
+    width = max(len(one.what) for one in found)
+    for one in found:
+        sys.stdout.write(f"{one.level:8}{one.what:{width}}  {one.text}\n")
+        if one.remedy and one.level != OK:
+            sys.stdout.write(f"{'':{width + 10}}-> {one.remedy}\n")
+    return code
+
+
+def examine(root: str) -> Iterator[Finding]:
+    """Run every check. A check that fails in an unforeseen way is a warning of its own, not the end."""
+    for what, check in CHECKS:
+        try:
+            yield from check(root)
+        except (OSError, ValueError, KrunError) as error:
+            yield Finding(
+                what, WARN, f"could not be checked: {error}", "report this, with the output of krun doctor"
+            )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _kernel(_root: str) -> Iterator[Finding]:
+    info = os.uname()
+    version = tuple(int(part) for part in info.release.split("-")[0].split(".")[:2] if part.isdigit())
+    text = f"Linux {info.release} {info.machine}"
+    if info.machine != "x86_64":
+        yield Finding("kernel", FAIL, text, "krun runs on x86-64 only")
+    elif version < _MIN_KERNEL:
+        need = ".".join(map(str, _MIN_KERNEL))
+        yield Finding(
+            "kernel", FAIL, text, f"needs Linux {need} or newer (mount_setattr), 5.14 for cgroup.kill"
+        )
+    else:
+        yield Finding("kernel", OK, text)
+    for name, words in (
+        ("pid", "PID_NS"),
+        ("net", "NET_NS"),
+        ("ipc", "IPC_NS"),
+        ("uts", "UTS_NS"),
+        ("mnt", ""),
+    ):
+        if not os.path.exists(f"/proc/self/ns/{name}"):
+            yield Finding("namespaces", FAIL, f"no {name} namespaces", f"use a kernel with CONFIG_{words}")
+
+
+def back_end() -> str:
+    """Return which KVM this host has: vmx, svm, pvm, or "" when it cannot be told."""
+    for module, name in (("kvm_intel", "vmx"), ("kvm_amd", "svm"), ("kvm_pvm", "pvm")):
+        if os.path.isdir(f"/sys/module/{module}"):
+            return name
+    flags = _read("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].split()
+    return "vmx" if "vmx" in flags else "svm" if "svm" in flags else ""
+
+
+def _kvm(_root: str) -> Iterator[Finding]:
+    import fcntl
+
+    path = "/dev/kvm"
+    kind = back_end()
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        flags = _read("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].split()
+        if isinstance(error, FileNotFoundError):
+            if "vmx" in flags or "svm" in flags:
+                remedy = "modprobe kvm_intel (Intel) or kvm_amd (AMD)"
+            elif "hypervisor" in flags:
+                remedy = (
+                    "this is a virtual machine: switch nested virtualization on, on its host; or load kvm_pvm"
+                )
+            else:
+                remedy = "switch VT-x or AMD-V on in the firmware"
+        elif isinstance(error, PermissionError):
+            remedy = "join its group (usually: usermod -aG kvm USER, then log in anew), or ask the cgroup's device rules"
+        else:
+            remedy = "load kvm_intel or kvm_amd anew"
+        yield Finding("kvm", FAIL, f"{path}: {strerror(error.errno or 0)}", remedy)
+        return
+    try:
+        version = fcntl.ioctl(fd, _KVM_GET_API_VERSION, 0)
+        if version != _KVM_API_VERSION:
+            yield Finding("kvm", FAIL, f"{path}: API version {version}", f"needs version {_KVM_API_VERSION}")
+            return
+        missing = [
+            name for number, name in _CAPABILITIES if fcntl.ioctl(fd, _KVM_CHECK_EXTENSION, number) <= 0
+        ]
+        vcpus = fcntl.ioctl(fd, _KVM_CHECK_EXTENSION, _MAX_VCPUS)
+        if missing:
+            yield Finding(
+                "kvm", FAIL, f"{path}: lacks KVM_CAP_{', KVM_CAP_'.join(missing)}", "use a newer kernel"
+            )
+        try:
+            os.close(fcntl.ioctl(fd, _KVM_CREATE_VM, 0))
+        except OSError as error:
+            text = f"{path}: KVM_CREATE_VM: {strerror(error.errno or 0)}"
+            yield Finding(
+                "kvm", FAIL, text, "another hypervisor may hold the CPU (VirtualBox, VMware): stop it"
+            )
+            return
+    finally:
+        os.close(fd)
+    names = {
+        "vmx": "Intel VT-x",
+        "svm": "AMD-V",
+        "pvm": "PVM, in software (shadow paging)",
+        "": "of unknown kind",
+    }
+    if not missing:
+        yield Finding("kvm", OK, f"{path}: {names[kind]}, up to {vcpus} vCPUs a machine")
+    for module, file in (("kvm_intel", "ept"), ("kvm_amd", "npt")):
+        if _read(f"/sys/module/{module}/parameters/{file}") in ("N", "0"):
+            yield Finding(
+                "kvm", WARN, f"{module} {file}=0: shadow paging, slower", f"load {module} with {file}=1"
+            )
+
+
+def _build(_root: str) -> Iterator[Finding]:
+    native = os.path.join(os.path.dirname(os.path.abspath(krun.__file__)), "native")
+    monitor = os.path.join(native, "krun-monitor")
+    remedy = "./dev setup, or pip install . anew"
+    if os.access(monitor, os.X_OK):
+        yield Finding("monitor", OK, f"{monitor}, {os.stat(monitor).st_size // 1024} KiB")
+    else:
+        yield Finding("monitor", FAIL, f"{monitor} is missing or not executable", remedy)
+    try:
+        __import__("krun.native._krun")
+        yield Finding("native module", OK, "krun.native._krun")
+    except ImportError as error:
+        yield Finding("native module", FAIL, str(error), remedy)
+
+
+def _python(_root: str) -> Iterator[Finding]:
+    from importlib.util import find_spec
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    level = OK if sys.version_info >= (3, 11) else FAIL
+    yield Finding("python", level, f"{sys.executable} {version}", "needs Python 3.11 or newer")
+    for module, use in (
+        ("click", "help and error texts"),
+        ("pyseccomp", "seccomp profiles"),
+        ("pyroute2", "linux.netDevices"),
+        ("prctl", "capabilities"),
+        ("yaml", "/etc/krun"),
+    ):
+        if find_spec(module) is None:
+            yield Finding(
+                "python", WARN, f"package {module} is missing: no {use}", "./dev setup, or pip install ."
+            )
+
+
+def _cgroups(_root: str) -> Iterator[Finding]:
+    from krun.oci.cgroups import MOUNT, host_layout, own_paths
+
+    layout = host_layout()
+    if layout == "v2":
+        have = set(_read(MOUNT + "/cgroup.controllers").split())
+        wanted = {"cpu", "cpuset", "io", "memory", "pids"}
+    else:
+        from krun.oci.cgroup_v1 import mounts
+
+        have = set(mounts())
+        wanted = {"cpu", "cpuset", "blkio", "memory", "pids", "devices", "freezer"}
+        if not have:
+            remedy = "mount cgroup2 on /sys/fs/cgroup, or boot with systemd"
+            yield Finding("cgroups", FAIL, "no controllers under /sys/fs/cgroup", remedy)
+            return
+    yield Finding("cgroups", OK, f"{layout}: {' '.join(sorted(have))}")
+    missing = sorted(wanted - have)
+    if missing:
+        remedy = "their limits are refused; see cgroup_disable= on the kernel's command line"
+        yield Finding("cgroups", WARN, f"controllers missing: {' '.join(missing)}", remedy)
+    if os.geteuid() != 0:
+        own = MOUNT + own_paths().get("", "/")
+        if layout != "v2" or not os.access(own, os.W_OK):
+            remedy = "log in through systemd with Delegate=yes on user@.service (cgroup v2)"
+            yield Finding("cgroups", WARN, "no cgroup of this user's: limits are not available", remedy)
+    if os.path.isdir("/run/systemd/system"):
+        yield Finding("systemd", OK, "running: --systemd-cgroup can be used")
+    else:
+        yield Finding("systemd", OK, "not running: use the cgroupfs manager")
+
+
+def _user_namespaces(_root: str) -> Iterator[Finding]:
+    import pwd
+    import shutil
+
+    number = _read("/proc/sys/user/max_user_namespaces")
+    if not os.path.exists("/proc/self/ns/user") or number == "0":
+        remedy = "sysctl user.max_user_namespaces=15000"
+        yield Finding("user namespaces", WARN, "not available: no uidMappings, no rootless", remedy)
+        return
+    text = f"up to {number or 'any number'}"
+    if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        remedy = "sysctl kernel.unprivileged_userns_clone=1"
+        yield Finding("user namespaces", WARN, "for root only: no rootless containers", remedy)
+    elif _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        remedy = "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for krun"
+        yield Finding("user namespaces", WARN, "restricted by AppArmor: no rootless containers", remedy)
+    else:
+        yield Finding("user namespaces", OK, text)
+    if os.geteuid() == 0:
+        return
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    for tool in ("newuidmap", "newgidmap"):
+        if shutil.which(tool, path=path) is None:
+            yield Finding("rootless", WARN, f"{tool} is missing", "install the package uidmap (shadow-utils)")
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    for file in ("/etc/subuid", "/etc/subgid"):
+        if not any(line.split(":")[0] in (user, str(os.geteuid())) for line in _read(file).splitlines()):
+            remedy = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+            yield Finding("rootless", WARN, f"{file} has no range for {user}", remedy)
+
+
+def _seccomp(_root: str) -> Iterator[Finding]:
+    actions = _read("/proc/sys/kernel/seccomp/actions_avail").split()
+    if not actions:
+        remedy = "use a kernel with CONFIG_SECCOMP_FILTER: the monitor confines itself with it"
+        yield Finding("seccomp", FAIL, "the kernel has no seccomp filters", remedy)
+        return
+    yield Finding("seccomp", OK, f"kernel: {' '.join(actions)}")
+    try:
+        from importlib import import_module
+
+        # Only to see that it loads: its users are oci/seccomp.py.
+        version = getattr(import_module("pyseccomp"), "get_api", None)
+        yield Finding("seccomp", OK, f"libseccomp, API level {version()}" if version else "libseccomp")
+    except (ImportError, RuntimeError, OSError) as error:
+        remedy = "install libseccomp2 and the package pyseccomp"
+        yield Finding("seccomp", WARN, f"profiles cannot be compiled: {error}", remedy)
+
+
+def _limits(_root: str) -> Iterator[Finding]:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _MIN_NOFILE:
+        remedy = "raise LimitNOFILE of the engine's service, or ulimit -Hn"
+        yield Finding("limits", WARN, f"open files: {hard} at most", remedy)
+    else:
+        yield Finding("limits", OK, f"open files: {soft}, at most {hard}")
+    maps = _read("/proc/sys/vm/max_map_count")
+    if maps.isdigit() and int(maps) < _MIN_MAPS:
+        yield Finding("limits", WARN, f"vm.max_map_count is {maps}", f"sysctl vm.max_map_count={_MIN_MAPS}")
+    status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
+    # CAP_SYS_RESOURCE is bit 24: without it a hard limit above ours cannot be given to a container.
+    if os.geteuid() == 0 and not int(status.get("CapEff", "0").strip(), 16) >> 24 & 1:
+        remedy = "keep the engine's default ulimits within ours (podman: default_ulimits in containers.conf)"
+        yield Finding("limits", WARN, f"no CAP_SYS_RESOURCE: rlimits above {hard} files are refused", remedy)
+
+
+def _state(root: str) -> Iterator[Finding]:
+    place = root
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    if os.access(place, os.W_OK):
+        yield Finding("state", OK, f"{root} {'is there' if place == root else 'can be made'}")
+    else:
+        yield Finding(
+            "state", FAIL, f"{root} cannot be written", "be root, or set XDG_RUNTIME_DIR, or use --root"
+        )
+    space = os.statvfs(place)
+    if space.f_bavail * space.f_frsize < 16 << 20:
+        yield Finding(
+            "state", WARN, f"{place} has less than 16 MiB left", "make room: state cannot be written"
+        )
+
+
+def _engines(_root: str) -> Iterator[Finding]:
+    import shutil
+
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    any_there = False
+    for engine, program, files in (
+        ("podman", "podman", ("/etc/containers/containers.conf", "/etc/containers/containers.conf.d")),
+        ("docker", "dockerd", ("/etc/docker/daemon.json",)),
+        ("containerd", "containerd", ("/etc/containerd/config.toml",)),
+        ("crio", "crio", ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d")),
+    ):
+        found = shutil.which(program, path=path)
+        if not found:
+            continue
+        any_there = True
+        known = any("krun" in text for file in files for text in _texts(file))
+        text = f"{_version(found)}; krun is {'' if known else 'not '}registered"
+        yield Finding(engine, OK, text if known else f"{text} (krun install {engine})")
+    if not any_there:
+        yield Finding("engines", OK, "none found; krun can be used by hand")
+
+
+def _texts(path: str) -> Iterator[str]:
+    if os.path.isdir(path):
+        for name in sorted(os.listdir(path)):
+            yield _read(os.path.join(path, name))
+    else:
+        yield _read(path)
+
+
+def _version(program: str) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program}: {error}"
+    return done.stdout.strip().split("\n")[0] or program
+
+
+CHECKS: tuple[tuple[str, Callable[[str], Iterator[Finding]]], ...] = (
+    ("kernel", _kernel),
+    ("kvm", _kvm),
+    ("build", _build),
+    ("python", _python),
+    ("cgroups", _cgroups),
+    ("user namespaces", _user_namespaces),
+    ("seccomp", _seccomp),
+    ("limits", _limits),
+    ("state", _state),
+    ("engines", _engines),
+)
