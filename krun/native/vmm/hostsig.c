@@ -4,6 +4,8 @@
  * with everything blocked, so that no second one comes before the payload's frame is built (signal.c). Runs on the thread it
  * interrupts; touches that thread's task only.
  */
+#include "core.h"
+#include "mm.h"
 #include "signal.h"
 #include "usercopy.h"
 #include <asm/signal.h>
@@ -34,6 +36,8 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
             }
             kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr, (void *)kr_monitor_base());
         }
+        if (sig == SIGBUS && t->mm->dumping)
+            kr_core_park(t);
         /* Sent by somebody. The host's disposition is always ours, so the payload's is applied here. */
         u64 handler = __atomic_load_n(&t->proc->action[sig].handler, __ATOMIC_RELAXED);
         if (handler == (u64)SIG_IGN)

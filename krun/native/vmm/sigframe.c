@@ -163,6 +163,9 @@ long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask)
     const struct kr_sigcontext *m = &uc.mc;
     if (m->rip >= KR_WINDOW_END && m->rip >> 47) /* not canonical: would be #GP on return */
         return -EFAULT;
+    /* Linux ORs 3 into the selectors and lets IRET fault on what is no user segment. */
+    if ((m->cs | 3) != KR_USER_CS || ((uc.flags & UC_STRICT_RESTORE_SS) && (m->ss | 3) != KR_USER_SS))
+        return -EFAULT;
     if (restore_fpu(t, m->fpstate) < 0)
         return -EFAULT;
     *r = (struct kvm_regs){

@@ -3,11 +3,13 @@
  * The payload's signal actions, masks and delivery. See signal.h for the idea, hostsig.c for the catching, sigframe.c for the frame.
  */
 #include "signal.h"
+#include "core.h"
 #include "hostsig.h"
 #include "sigframe.h"
 #include "usercopy.h"
 #include <asm/signal.h>
 #include <asm/siginfo.h>
+#include <linux/resource.h>
 
 #define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
 #define FAULTS_OURS(sig) ((sig) == SIGSEGV || (sig) == SIGBUS)
@@ -20,12 +22,17 @@ kr_sigset kr_host_mask(kr_sigset mask)
     return old;
 }
 
+/* RLIMIT_CORE asks for core files: signals that end in one by default are then caught, so that the core is the payload's. Not as pid 1,
+ * where the kernel drops them. Set once, before any action. */
+static int cores_wanted;
+
 /* Makes the host's disposition follow action[sig]. */
 static long host_action(int sig, const struct kr_sigaction *a)
 {
     struct kr_sigaction h = {0};
     h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
-    if (FAULTS_OURS(sig) || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
+    int dumps = cores_wanted && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
+    if (FAULTS_OURS(sig) || dumps || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
         h.handler = (u64)kr_host_handler;
         h.restorer = (u64)kr_host_restorer;
         h.flags |= SA_SIGINFO | 0x04000000 /* SA_RESTORER */;
@@ -43,6 +50,12 @@ void kr_signal_init(struct kr_task *t)
         if (kr_sys4(__NR_rt_sigaction, sig, 0, &old, 8) == 0 && old.handler == (u64)SIG_IGN)
             t->proc->action[sig].handler = (u64)SIG_IGN;
     }
+    u64 lim[2] = {0, 0};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
+    cores_wanted = lim[0] >= KR_PAGE && kr_sys0(__NR_getpid) != 1;
+    for (int sig = 1; cores_wanted && sig <= 31; sig++)
+        if ((KR_SIGBIT(sig) & KR_CORE_SIGNALS) && t->proc->action[sig].handler == (u64)SIG_DFL)
+            host_action(sig, &t->proc->action[sig]);
     host_action(SIGSEGV, &t->proc->action[SIGSEGV]);
     host_action(SIGBUS, &t->proc->action[SIGBUS]);
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, 0, &t->sigmask, 8);
@@ -146,8 +159,10 @@ void kr_signal_deliver(struct kr_task *t)
             kr_host_mask(t->sigmask);
         } else if (act.handler == (u64)SIG_DFL) {
             /* The action changed after the signal was caught. Let the kernel do the default thing. */
-            if (FAULTS_OURS(sig))
+            if (FAULTS_OURS(sig) || (cores_wanted && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
+                t->dying_of = &si;
                 kr_die_signal(t, sig);
+            }
             t->wait_mask.active = 0;
             if (kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), t->tid, sig, &si) < 0)
                 kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), t->tid, sig);
@@ -168,8 +183,10 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     t->trapno = (u64)trapno;
     t->error = error;
     struct kr_sigaction act = take_action(t->proc, sig);
-    if ((t->sigmask & KR_SIGBIT(sig)) || act.handler == (u64)SIG_IGN || act.handler == (u64)SIG_DFL)
+    if ((t->sigmask & KR_SIGBIT(sig)) || act.handler == (u64)SIG_IGN || act.handler == (u64)SIG_DFL) {
+        t->dying_of = &si;
         kr_die_signal(t, sig);
+    }
     u32 caught = t->sig_caught;
     if (caught) { /* an asynchronous one waits: it comes after, on top; its mask changes must not be lost */
         kr_sigset base = t->sigmask;

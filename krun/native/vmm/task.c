@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Threads and processes from the host's side: creation of task objects, and every way out. */
 #include "mm.h"
+#include "core.h"
 #include "hostsig.h"
 #include "process.h"
 #include "trace.h"
@@ -95,6 +96,7 @@ void kr_die_signal(struct kr_task *t, int sig)
     struct kr_sigaction dfl = {0};
     if (kr_trace_on && !t->is_vfork)
         kr_trace_summary();
+    kr_core_dump(t, sig, t->dying_of);
     kr_sys4(__NR_rt_sigaction, sig, &dfl, 0, 8);
     kr_sigset none = 0;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, 8);

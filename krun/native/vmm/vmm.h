@@ -91,6 +91,7 @@ struct kr_task {
     struct kr_altstack altstack;
 
     u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */
+    const siginfo_t *dying_of; /* for the core file: the signal that kills, or NULL */
     u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
 
     /* The call being served. */
