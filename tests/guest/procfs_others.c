@@ -1,0 +1,26 @@
+// What of other processes can be seen: a child's exe, cmdline, fd, status, maps: proc(5).
+#include "guest.h"
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        write(1, "", 0), pause();
+        return 0;
+    }
+    char path[60], link[4096] = "", *s = NULL;
+    pid_t c = CHILD(execl(argv[0], argv[0], "sleeping", "child", NULL));
+    sprintf(path, "/proc/%d/cmdline", c);
+    for (int i = 0; i < 3000 && !(s && strlen(s) && !strcmp(s + strlen(s) + 1, "sleeping")); i++)
+        pause_ms(1), s = slurp(path);
+    EXPECT(s && !strcmp(s, argv[0]) && !strcmp(s + strlen(s) + 1, "sleeping"));
+    sprintf(path, "/proc/%d/exe", c), readlink(path, link, 4095), EXPECT(!strcmp(link, argv[0]));
+    sprintf(path, "/proc/%d/comm", c), s = slurp(path), say("%s", s ? s : errno_name(errno));
+    sprintf(path, "/proc/%d/status", c), s = slurp(path);
+    int ppid = 0;
+    sscanf(strstr(s, "PPid:"), "PPid: %d", &ppid), EXPECT(ppid == getpid());
+    sprintf(path, "/proc/%d/maps", c),
+        s = slurp(path), EXPECT(!s || !*s || (strstr(s, argv[0]) && !strstr(s, "krun-monitor")));
+    sprintf(path, "/proc/%d/fd/0", c), memset(link, 0, sizeof(link)), readlink(path, link, 4095),
+        say("%s", link);
+    kill(c, SIGTERM), reap("child", c);
+    TRY(open(path, O_RDONLY));
+    return wrong;
+}
