@@ -291,7 +291,7 @@ FIELDS: "dict[str, Row]" = {
     # hooks
     "/hooks": ("object", None, None, SERVED, "hooks.run", ""),
     # linux
-    "/linux": ("object", None, None, SERVED, "", ""),
+    "/linux": ("object", None, None, SERVED, "spec.load", ""),
     "/linux/namespaces": ("array", [], None, SERVED, "namespaces", "absent type: inherited"),
     "/linux/namespaces/*": ("object", None, None, SERVED, "namespaces", ""),
     "/linux/namespaces/*/type": ("string", "", one_of(*NAMESPACE_TYPES), SERVED, "namespaces", ""),

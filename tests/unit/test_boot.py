@@ -1,0 +1,129 @@
+"""The boot block's numbers are those of abi/boot.h, and its bytes what the monitor's parser expects."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from krun.errors import KrunError
+from krun.kvm import boot, probe
+
+HEADER = (Path(__file__).parents[2] / "krun/native/abi/boot.h").read_text()
+
+
+def records(block: bytes) -> list[tuple[int, bytes]]:
+    magic, version, size = struct.unpack_from("<QII", block)
+    assert (magic, version, size) == (boot.MAGIC, boot.VERSION, len(block))
+    found, at = [], 16
+    while at < size:
+        tag, flags, length = struct.unpack_from("<HHI", block, at)
+        assert flags == 0
+        found.append((tag, block[at + 8 : at + 8 + length]))
+        at += 8 + (length + 7) // 8 * 8
+    assert at == size
+    return found
+
+
+def test_tags_are_those_of_the_header() -> None:
+    tags = {name: int(value) for name, value in re.findall(r"KR_BOOT_([A-Z0-9_]+) = (\d+)", HEADER)}
+    ours = {name: value for name, value in vars(boot).items() if name in tags}
+    assert ours == {name: tags[name] for name in ours}
+    assert {"EXE_PATH", "FD_KVM", "FD_START", "RLIMIT_STACK", "T0"} <= set(ours)
+
+
+def test_flags_and_magic_are_those_of_the_header() -> None:
+    for name, value in re.findall(r"#define KR_BOOTF_([A-Z]+) (\d+)u", HEADER):
+        # The monitor has flags of its own (for its later selves); those that we set must be the same.
+        assert getattr(boot, f"FLAG_{name}", int(value)) == int(value)
+    magic = re.search(r"KR_BOOT_MAGIC (0x[0-9a-f]+)ULL", HEADER)
+    version = re.search(r"KR_BOOT_VERSION (\d+)", HEADER)
+    assert magic and version
+    assert (boot.MAGIC, boot.VERSION) == (int(magic[1], 16), int(version[1]))
+
+
+def test_block() -> None:
+    block = boot.Block()
+    block.add(boot.EXE_PATH, b"/bin/x")
+    block.number(boot.T0, 5)
+    block.hook("/h", ["h", "a"], ["A=b"], 3)
+    block.hook("/h", [], None, None)
+    found = records(block.done())
+    assert found[0] == (boot.EXE_PATH, b"/bin/x")
+    assert found[1] == (boot.T0, struct.pack("<Q", 5))
+    assert found[2] == (boot.HOOK, struct.pack("<IIII", 3, 2, 1, 1) + b"/h\0h\0a\0A=b\0")
+    assert found[3] == (boot.HOOK, struct.pack("<IIII", 0, 0, 0, 0) + b"/h\0")
+    assert found[-1] == (0, b"")
+
+
+def elf(**change: int) -> bytes:
+    head = bytearray(64)
+    head[:7] = b"\x7fELF\x02\x01\x01"
+    head[16:20] = struct.pack("<HH", change.get("type", 2), change.get("machine", 62))
+    head[4] = change.get("bits", 2)
+    head[7] = change.get("abi", 0)
+    return bytes(head)
+
+
+def test_elf_for_us() -> None:
+    probe.check_elf("/x", elf())
+    probe.check_elf("/x", elf(type=3, abi=3))
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"hello", "neither an ELF program nor a script"),
+        (elf()[:40], "truncated"),
+        (elf(machine=183), "built for aarch64"),
+        (elf(machine=3, bits=1), "32-bit"),
+        (elf(bits=1), "x32"),
+        (elf(abi=9), "another operating system"),
+        (elf(type=1), "not an executable"),
+    ],
+)
+def test_elf_not_for_us(head: bytes, words: str) -> None:
+    with pytest.raises(KrunError, match=words) as error:
+        probe.check_elf("/x", head)
+    assert "exec format error" in str(error.value)
+
+
+def test_find_program(tmp_path: Path) -> None:
+    program = tmp_path / "prog"
+    program.write_bytes(elf())
+    plain = tmp_path / "plain"
+    plain.write_text("x")
+    with pytest.raises(KrunError, match='exec: ".*/plain": permission denied'):
+        probe.find_program(str(plain), None)
+    program.chmod(0o755)
+    assert probe.find_program("prog", f"/nope:{tmp_path}") == str(program)
+    assert probe.find_program(str(program), None) == str(program)
+    with pytest.raises(KrunError, match=r'exec: "nope": executable file not found in \$PATH'):
+        probe.find_program("nope", str(tmp_path))
+    with pytest.raises(KrunError, match=r'exec: "prog": executable file not found in \$PATH'):
+        probe.find_program("prog", None)
+    with pytest.raises(KrunError, match='exec: "/nope": stat /nope: no such file or directory'):
+        probe.find_program("/nope", None)
+    with pytest.raises(KrunError, match="is a directory: permission denied"):
+        probe.find_program(str(tmp_path), None)
+
+
+def test_scripts_are_followed_four_deep(tmp_path: Path) -> None:
+    program = tmp_path / "s0"
+    program.write_bytes(elf())
+    program.chmod(0o755)
+    for level in range(1, 7):
+        script = tmp_path / f"s{level}"
+        script.write_text(f"#! {tmp_path}/s{level - 1} arg\n")
+        script.chmod(0o755)
+    assert probe.classify(str(tmp_path / "s0"))[0] == "elf"
+    assert probe.classify(str(tmp_path / "s4")) == ("script", str(program))
+    with pytest.raises(KrunError, match="too many levels"):
+        probe.classify(str(tmp_path / "s5"))
+    lost = tmp_path / "lost"
+    lost.write_text("#!/nope/sh\n")
+    lost.chmod(0o755)
+    with pytest.raises(KrunError, match="interpreter /nope/sh: no such file or directory"):
+        probe.classify(str(lost))

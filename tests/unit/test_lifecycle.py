@@ -1,0 +1,60 @@
+"""docs/lifecycle.md has the same numbers and names as the child's list, and the list keeps its promises."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from krun.oci import init
+from krun.oci.plan import STAGES
+
+ROOT = Path(__file__).parents[2]
+
+
+def rows() -> list[tuple[int, str]]:
+    found = []
+    for line in (ROOT / "docs/lifecycle.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and cells[0].isdigit():
+            found.append((int(cells[0]), cells[1]))
+            assert cells[3], f"step {cells[0]} has no reason"
+    return found
+
+
+def test_document_and_order_are_the_same() -> None:
+    assert rows() == [(number, name) for number, name, _, _ in init.ORDER]
+
+
+def test_numbers_are_consecutive() -> None:
+    assert [row[0] for row in init.ORDER] == list(range(1, len(init.ORDER) + 1))
+
+
+def test_every_stage_of_a_plan_is_run() -> None:
+    assert set(STAGES) <= {row[1] for row in init.ORDER}
+
+
+def test_exec_joins_after_the_procfs_and_the_cgroup() -> None:
+    names = [row[1] for row in init.EXEC_ORDER]
+    assert names.index("proc") < names.index("cgroup") < names.index("join") < names.index("console")
+    assert names[-1] == "monitor"
+
+
+def test_credentials_go_after_all_that_needs_them() -> None:
+    names = [row[1] for row in init.ORDER]
+    for earlier in ("mounts", "pivot", "paths", "process", "stdio"):
+        assert names.index(earlier) < names.index("ids")
+    assert names.index("ids") < names.index("program") < names.index("limits")
+
+
+def test_no_import_inside_functions_that_run_in_the_child() -> None:
+    """After pivot_root the interpreter's own files are gone."""
+    files = ("init", "steps", "mounts", "rootfs", "namespaces", "cred", "console", "sync", "plan")
+    for path in [ROOT / f"krun/oci/{name}.py" for name in files] + [
+        ROOT / f"krun/kvm/{n}.py" for n in ("boot", "probe")
+    ]:
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                inside = [
+                    node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)
+                ]
+                assert not inside, f"{path.name}: {function.name} imports"
