@@ -5,6 +5,7 @@
 #include "hostsig.h"
 #include "process.h"
 #include "trace.h"
+#include "../sys/robust.h"
 #include <asm/signal.h>
 
 struct kr_task *kr_task_new(struct kr_proc *proc)
@@ -65,6 +66,7 @@ void kr_task_exit(struct kr_task *t, int code)
     struct kr_proc *p = t->proc;
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
         kr_exit_group(t, code); /* the last thread: the process's status is this code, as on Linux */
+    kr_robust_exit(t); /* the kernel's own walk would not spare words of the monitor */
     u64 all = ~0ULL;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0, 8); /* the last host call that may run with this stack */
     struct kr_mm *mm = t->mm;
