@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, unshare, mount, fsconfig, move_pages,
+ * Single calls that need a look at their arguments: personality, unshare, setns, mount, fsconfig, move_pages,
  * pkey_mprotect. No state.
  */
 #include "nested.h"
 #include "../vmm/mm.h"
+#include "../vmm/process.h"
 #include <linux/personality.h>
 #include <linux/sched.h>
 
@@ -23,7 +24,13 @@ long sys_unshare(struct kr_task *t, const u64 a[6]) {
      * nothing to unshare. */
     if ((a[0] & CLONE_FILES) && __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
         return -EINVAL;
-    return kr_forward(__NR_unshare, a);
+    long r = kr_forward(__NR_unshare, a);
+    return r == -EINVAL ? kr_call_alone(t, __NR_unshare, a) : r;
+}
+
+long sys_setns(struct kr_task *t, const u64 a[6]) {
+    long r = kr_forward(__NR_setns, a);
+    return r == -EINVAL || r == -EUSERS ? kr_call_alone(t, __NR_setns, a) : r;
 }
 
 /* ---- mounts ---- */

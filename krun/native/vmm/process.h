@@ -14,6 +14,10 @@ struct kr_clone_args {
  * does not return. */
 long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
 
+/* Executes a host call while the process has no VM and so, if the task is its only one, no thread besides: for calls that Linux refuses with
+ * EINVAL or EUSERS to a process of several threads. The call must not block. The call's result; -EINVAL if there are other tasks. */
+long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]);
+
 /* Gives back what a task owns but its stack and itself (mm->lock held). */
 void kr_task_release(struct kr_task *t);
 
