@@ -127,8 +127,7 @@ def state_root(opts: "Options") -> str:
 
 
 def _users_own(opts: "Options") -> bool:
-    """Whether this is a user's krun: not root, or root only of a user namespace (but not of a nested engine).
-    """
+    """Whether this is a user's krun: not root, or root of a user namespace only (not in a nested engine)."""
     if os.geteuid() != 0 or opts.rootless in ("true", "1"):
         return True
     try:

@@ -1,5 +1,4 @@
-"""The errors krun reports. A new class exists only where a caller branches on it; every message is one line.
-"""
+"""The errors krun reports. A new class exists where a caller branches on it; every message is one line."""
 
 import os
 
@@ -32,8 +31,7 @@ class KrunError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, exit_code: int | None = None) -> None:
-        """Take `message` (lower case, one line: what, on what, why, remedy) and the exit code if it is not 1.
-        """
+        """Take `message` (lower case, one line: what, on what, why, remedy) and the exit code if not 1."""
         super().__init__(one_line(message))
         if exit_code is not None:
             self.exit_code = exit_code

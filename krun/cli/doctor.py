@@ -1,5 +1,4 @@
-"""krun doctor: everything krun needs of a host, each with cause and remedy, as text or JSON. Changes nothing.
-"""
+"""krun doctor: what krun needs of a host, each with cause and remedy, as text or JSON. Changes nothing."""
 
 from __future__ import annotations
 

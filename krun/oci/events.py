@@ -1,5 +1,4 @@
-"""krun events: statistics and out-of-memory notices, one JSON object per line (shape: runc types/events.go).
-"""
+"""krun events: statistics and out-of-memory notices, a JSON object per line (shape: runc types/events.go)."""
 
 import os
 import select

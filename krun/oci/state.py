@@ -165,8 +165,7 @@ class StateDir:
     __slots__ = ("root", "id", "path")
 
     def __init__(self, root: str, id: str) -> None:
-        """Take the absolute --root and the container's id. Errors: KrunError "invalid container ID format".
-        """
+        """Take the absolute --root and an id. Errors: KrunError "invalid container ID format"."""
         check_id(id)
         self.root = root
         self.id = id

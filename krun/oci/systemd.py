@@ -301,8 +301,7 @@ def _put(kind: str, value: "Any", out: bytearray) -> None:
 
 
 class _Reader:
-    """Reads values of a signature out of a message; offsets count from the start of the header or the body.
-    """
+    """Reads values of a signature out of a message; offsets count from the start of header or body."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
