@@ -38,9 +38,10 @@ enum kr_boot_tag {
     KR_BOOT_EXE_PATH = 1,   /* the program, as resolved in the container; becomes AT_EXECFN for a plain ELF */
     KR_BOOT_STATE_JSON = 2, /* OCI state for startContainer hooks' stdin */
     KR_BOOT_SECCOMP = 3,    /* struct sock_filter[]; may stand several times, evaluated newest first */
-    KR_BOOT_HOOK = 4,       /* startContainer hook: u32 timeout in s (0: none), u32 argc, u32 envc, u32 has_env, then
-                               path\0, argc args\0..., envc env\0... */
-    KR_BOOT_CPUID = 5,      /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
+    KR_BOOT_HOOK = 4, /* startContainer hook: u32 timeout in s (0: none), u32 argc, u32 envc, u32 has_env,
+                         then path\0, argc args\0..., envc env\0... */
+    KR_BOOT_CPUID =
+        5, /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
     /* One int32_t each: descriptors, open in the new process. */
     KR_BOOT_FD_KVM = 16,    /* /dev/kvm, O_RDWR */
     KR_BOOT_FD_EXE = 17,    /* the monitor's own executable, read-only clone or sealed memfd */
@@ -51,17 +52,19 @@ enum kr_boot_tag {
     KR_BOOT_FD_TARGET = 22, /* the program, already opened by execve; absent: open EXE_PATH */
     KR_BOOT_FD_LOG = 23,    /* where trace and warnings of the monitor go; absent: nowhere */
     /* One uint64_t each. */
-    KR_BOOT_FLAGS = 32,        /* KR_BOOTF_* */
-    KR_BOOT_RLIMIT_STACK = 33, /* soft limit to restore after the exec (RLIM_INFINITY cannot stand during it: it would
-                                  put the monitor into the guest's window, mm/util.c mmap_is_legacy) */
-    KR_BOOT_T0 = 34,           /* CLOCK_MONOTONIC ns when krun began, for stage times; 0: unknown */
-    KR_BOOT_VM_TYPE = 35,      /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
+    KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
+    KR_BOOT_RLIMIT_STACK =
+        33,          /* soft limit to restore after the exec (RLIM_INFINITY cannot stand during it: it would
+                        put the monitor into the guest's window, mm/util.c mmap_is_legacy) */
+    KR_BOOT_T0 = 34, /* CLOCK_MONOTONIC ns when krun began, for stage times; 0: unknown */
+    KR_BOOT_VM_TYPE =
+        35, /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
 };
 
-#define KR_BOOTF_TRACE 1u      /* strace-like trace to FD_LOG */
-#define KR_BOOTF_COUNT 2u      /* per-call counts and times to FD_LOG at exit */
-#define KR_BOOTF_FIRST 4u      /* first program of a container or exec (not an execve of the payload) */
-#define KR_BOOTF_NNP 8u        /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
+#define KR_BOOTF_TRACE 1u /* strace-like trace to FD_LOG */
+#define KR_BOOTF_COUNT 2u /* per-call counts and times to FD_LOG at exit */
+#define KR_BOOTF_FIRST 4u /* first program of a container or exec (not an execve of the payload) */
+#define KR_BOOTF_NNP 8u   /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

@@ -13,22 +13,19 @@ static struct kr_lock heap_lock;
 static void *free_list[LARGEST + 1];
 static u8 *region, *region_end;
 
-static unsigned class_of(size_t size)
-{
+static unsigned class_of(size_t size) {
     unsigned c = SMALLEST;
     while (((size_t)1 << c) < size)
         c++;
     return c;
 }
 
-static void *map(size_t size)
-{
+static void *map(size_t size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (u64)-1, 0);
     return p < 0 ? NULL : (void *)p;
 }
 
-void *kr_alloc(size_t size)
-{
+void *kr_alloc(size_t size) {
     if (size > (1u << LARGEST))
         return map(KR_PAGE_UP(size));
     unsigned c = class_of(size);
@@ -57,8 +54,7 @@ void *kr_alloc(size_t size)
     return p;
 }
 
-void kr_free(void *p, size_t size)
-{
+void kr_free(void *p, size_t size) {
     if (!p)
         return;
     if (size > (1u << LARGEST)) {
@@ -72,9 +68,9 @@ void kr_free(void *p, size_t size)
     kr_unlock(&heap_lock);
 }
 
-void *kr_realloc(void *p, size_t old_size, size_t new_size)
-{
-    if (p && old_size <= (1u << LARGEST) && new_size <= (1u << LARGEST) && class_of(old_size) == class_of(new_size))
+void *kr_realloc(void *p, size_t old_size, size_t new_size) {
+    if (p && old_size <= (1u << LARGEST) && new_size <= (1u << LARGEST) &&
+        class_of(old_size) == class_of(new_size))
         return p;
     void *q = kr_alloc(new_size);
     if (!q)

@@ -10,7 +10,8 @@ void *kr_alloc(size_t size);
 void *kr_realloc(void *p, size_t old_size, size_t new_size);
 void kr_free(void *p, size_t size);
 
-/* Around fork: no other thread may be in the middle of a change. The child of fork calls the second one too. */
+/* Around fork: no other thread may be in the middle of a change. The child of fork calls the second one too.
+ */
 void kr_alloc_before_fork(void);
 void kr_alloc_after_fork(void);
 

@@ -3,22 +3,19 @@
 #include "kr_lib.h"
 
 #ifndef KR_HOSTED
-void *memcpy(void *dst, const void *src, size_t n)
-{
+void *memcpy(void *dst, const void *src, size_t n) {
     void *ret = dst;
     __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(n) : : "memory");
     return ret;
 }
 
-void *memset(void *dst, int c, size_t n)
-{
+void *memset(void *dst, int c, size_t n) {
     void *ret = dst;
     __asm__ volatile("rep stosb" : "+D"(dst), "+c"(n) : "a"(c) : "memory");
     return ret;
 }
 
-void *memmove(void *dst, const void *src, size_t n)
-{
+void *memmove(void *dst, const void *src, size_t n) {
     u8 *d = dst;
     const u8 *s = src;
     if (d == s || n == 0)
@@ -40,8 +37,7 @@ void *memmove(void *dst, const void *src, size_t n)
     return dst;
 }
 
-int memcmp(const void *a, const void *b, size_t n)
-{
+int memcmp(const void *a, const void *b, size_t n) {
     const u8 *x = a, *y = b;
     for (; n; n--, x++, y++)
         if (*x != *y)
@@ -49,31 +45,27 @@ int memcmp(const void *a, const void *b, size_t n)
     return 0;
 }
 
-size_t strlen(const char *s)
-{
+size_t strlen(const char *s) {
     const char *p = s;
     while (*p)
         p++;
     return (size_t)(p - s);
 }
 
-int strcmp(const char *a, const char *b)
-{
+int strcmp(const char *a, const char *b) {
     while (*a && *a == *b)
         a++, b++;
     return (u8)*a - (u8)*b;
 }
 
-int strncmp(const char *a, const char *b, size_t n)
-{
+int strncmp(const char *a, const char *b, size_t n) {
     for (; n; n--, a++, b++)
         if (*a != *b || !*a)
             return (u8)*a - (u8)*b;
     return 0;
 }
 
-char *strchr(const char *s, int c)
-{
+char *strchr(const char *s, int c) {
     for (;; s++) {
         if (*s == (char)c)
             return (char *)s;
@@ -82,8 +74,7 @@ char *strchr(const char *s, int c)
     }
 }
 
-char *strrchr(const char *s, int c)
-{
+char *strrchr(const char *s, int c) {
     const char *last = NULL;
     for (;; s++) {
         if (*s == (char)c)
@@ -99,15 +90,13 @@ struct out {
     size_t size, len;
 };
 
-static void put(struct out *o, char c)
-{
+static void put(struct out *o, char c) {
     if (o->len + 1 < o->size)
         o->buf[o->len] = c;
     o->len++;
 }
 
-static void put_padded(struct out *o, const char *s, size_t n, int width, int left, char pad)
-{
+static void put_padded(struct out *o, const char *s, size_t n, int width, int left, char pad) {
     int fill = width > (int)n ? width - (int)n : 0;
     if (!left)
         while (fill-- > 0)
@@ -119,8 +108,7 @@ static void put_padded(struct out *o, const char *s, size_t n, int width, int le
             put(o, ' ');
 }
 
-static size_t digits(char *end, u64 v, unsigned base)
-{
+static size_t digits(char *end, u64 v, unsigned base) {
     char *p = end;
     do {
         *--p = "0123456789abcdef"[v % base];
@@ -129,8 +117,7 @@ static size_t digits(char *end, u64 v, unsigned base)
     return (size_t)(end - p);
 }
 
-int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap)
-{
+int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap) {
     struct out o = {buf, size, 0};
     for (; *fmt; fmt++) {
         if (*fmt != '%') {
@@ -214,8 +201,7 @@ int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap)
     return (int)o.len;
 }
 
-int kr_snprintf(char *buf, size_t size, const char *fmt, ...)
-{
+int kr_snprintf(char *buf, size_t size, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     int n = kr_vsnprintf(buf, size, fmt, ap);
@@ -223,8 +209,7 @@ int kr_snprintf(char *buf, size_t size, const char *fmt, ...)
     return n;
 }
 
-u64 kr_strtou(const char *s, const char **end)
-{
+u64 kr_strtou(const char *s, const char **end) {
     u64 v = 0;
     for (; *s >= '0' && *s <= '9'; s++) {
         if (v > (UINT64_MAX - 9) / 10)

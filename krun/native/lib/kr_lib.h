@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The little of a C library that the monitor needs. Pure; also built hosted for the unit tests (where libc's mem and
- * str functions are used instead of ours). */
+ * The little of a C library that the monitor needs. Pure; also built hosted for the unit tests (where libc's
+ * mem and str functions are used instead of ours). */
 #ifndef KR_LIB_H
 #define KR_LIB_H
 
@@ -17,8 +17,8 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 char *strrchr(const char *s, int c);
 
-/* Formats into buf (always NUL-terminated when size > 0): %s %c %d %u %x %p with l/ll/z, width, 0 and - flags, %.Ns.
- * Returns the length that would have been written. */
+/* Formats into buf (always NUL-terminated when size > 0): %s %c %d %u %x %p with l/ll/z, width, 0 and -
+ * flags, %.Ns. Returns the length that would have been written. */
 int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap);
 int kr_snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

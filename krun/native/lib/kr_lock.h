@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A mutex on a private futex (futex(2)): works among threads and among vfork relatives, which share the address space.
- * Signals interrupt only the wait, never the lock. Not recursive. Lock order: see vmm/vmm.h. */
+ * A mutex on a private futex (futex(2)): works among threads and among vfork relatives, which share the
+ * address space. Signals interrupt only the wait, never the lock. Not recursive. Lock order: see vmm/vmm.h.
+ */
 #ifndef KR_LOCK_H
 #define KR_LOCK_H
 
@@ -12,8 +13,7 @@ struct kr_lock {
     u32 state; /* 0 free, 1 held, 2 held and somebody waits */
 };
 
-static inline void kr_lock(struct kr_lock *l)
-{
+static inline void kr_lock(struct kr_lock *l) {
     u32 seen = 0;
     if (__atomic_compare_exchange_n(&l->state, &seen, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
@@ -25,8 +25,7 @@ static inline void kr_lock(struct kr_lock *l)
     }
 }
 
-static inline void kr_unlock(struct kr_lock *l)
-{
+static inline void kr_unlock(struct kr_lock *l) {
     if (__atomic_exchange_n(&l->state, 0, __ATOMIC_RELEASE) == 2)
         kr_sys3(__NR_futex, &l->state, FUTEX_WAKE_PRIVATE, 1);
 }

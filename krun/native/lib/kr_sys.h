@@ -21,8 +21,7 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
-static inline long kr_sys6(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
-{
+static inline long kr_sys6(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
     long ret;
     register u64 r10 __asm__("r10") = d;
     register u64 r8 __asm__("r8") = e;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mmap(2) and relatives: the face of vmm/mm.c. Calls that only concern memory that exists (msync, mincore, mlock, mbind) go to the host once
- * the whole range is known to lie in the window: they would skip over holes, so the guard gap alone does not protect from them.
+ * mmap(2) and relatives: the face of vmm/mm.c. Calls that only concern memory that exists (msync, mincore,
+ * mlock, mbind) go to the host once the whole range is known to lie in the window: they would skip over
+ * holes, so the guard gap alone does not protect from them.
  */
 #include "sys.h"
 #include "../vmm/mm.h"
 #include <linux/mman.h>
 
-kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore, sys_mlock,
-    sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind;
+kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore,
+    sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind;
 
-long sys_mmap(struct kr_task *t, const u64 a[6])
-{
+long sys_mmap(struct kr_task *t, const u64 a[6]) {
     return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], (int)a[4], a[5]);
 }
 
@@ -19,8 +19,7 @@ long sys_munmap(struct kr_task *t, const u64 a[6]) { return kr_mm_munmap(t->mm, 
 
 long sys_mprotect(struct kr_task *t, const u64 a[6]) { return kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]); }
 
-long sys_mremap(struct kr_task *t, const u64 a[6])
-{
+long sys_mremap(struct kr_task *t, const u64 a[6]) {
     return kr_mm_mremap(t->mm, a[0], a[1], a[2], (u32)a[3], a[4]);
 }
 
@@ -28,9 +27,9 @@ long sys_madvise(struct kr_task *t, const u64 a[6]) { return kr_mm_madvise(t->mm
 
 long sys_brk(struct kr_task *t, const u64 a[6]) { return kr_mm_brk(t->mm, a[0]); }
 
-/* The range of a[0], a[1] rounded to pages: 0 inside the window, -ENOMEM outside (what an unmapped range gives), -EINVAL unaligned. */
-static long check_range(const u64 a[6], int may_be_unaligned)
-{
+/* The range of a[0], a[1] rounded to pages: 0 inside the window, -ENOMEM outside (what an unmapped range
+ * gives), -EINVAL unaligned. */
+static long check_range(const u64 a[6], int may_be_unaligned) {
     if (!may_be_unaligned && (a[0] & (KR_PAGE - 1)))
         return -EINVAL;
     u64 start = KR_PAGE_DOWN(a[0]), len = a[1] + (a[0] - start);
@@ -39,20 +38,17 @@ static long check_range(const u64 a[6], int may_be_unaligned)
     return 0;
 }
 
-static long ranged(int nr, const u64 a[6], int may_be_unaligned)
-{
+static long ranged(int nr, const u64 a[6], int may_be_unaligned) {
     long r = check_range(a, may_be_unaligned);
     return r ? r : kr_forward(nr, a);
 }
 
-long sys_msync(struct kr_task *t, const u64 a[6])
-{
+long sys_msync(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return ranged(__NR_msync, a, 0);
 }
 
-long sys_mincore(struct kr_task *t, const u64 a[6])
-{
+long sys_mincore(struct kr_task *t, const u64 a[6]) {
     (void)t;
     long r = check_range(a, 0);
     if (r)
@@ -62,42 +58,39 @@ long sys_mincore(struct kr_task *t, const u64 a[6])
     return kr_forward(__NR_mincore, a);
 }
 
-long sys_mlock(struct kr_task *t, const u64 a[6])
-{
+long sys_mlock(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return ranged(__NR_mlock, a, 1);
 }
 
-long sys_mlock2(struct kr_task *t, const u64 a[6])
-{
+long sys_mlock2(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return ranged(__NR_mlock2, a, 1);
 }
 
-long sys_munlock(struct kr_task *t, const u64 a[6])
-{
+long sys_munlock(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return ranged(__NR_munlock, a, 1);
 }
 
-/* Locks or unlocks the payload's mappings one by one: the host's mlockall would also bring in the monitor's large reservations. */
-static long for_all(struct kr_task *t, int lock, u64 flags)
-{
+/* Locks or unlocks the payload's mappings one by one: the host's mlockall would also bring in the monitor's
+ * large reservations. */
+static long for_all(struct kr_task *t, int lock, u64 flags) {
     long r = 0;
     kr_lock(&t->mm->lock);
     for (u32 i = 0; i < t->mm->nvma && !r; i++) {
         const struct kr_vma *v = &t->mm->vma[i];
-        if (!(v->prot & 7) || (v->flags & KR_VMA_STACK)) /* the stack is mapped whole but only its top is used */
+        if (!(v->prot & 7) ||
+            (v->flags & KR_VMA_STACK)) /* the stack is mapped whole but only its top is used */
             continue;
-        r = lock ? kr_sys3(__NR_mlock2, v->start, v->end - v->start, flags) :
-                   kr_sys2(__NR_munlock, v->start, v->end - v->start);
+        r = lock ? kr_sys3(__NR_mlock2, v->start, v->end - v->start, flags)
+                 : kr_sys2(__NR_munlock, v->start, v->end - v->start);
     }
     kr_unlock(&t->mm->lock);
     return r;
 }
 
-long sys_mlockall(struct kr_task *t, const u64 a[6])
-{
+long sys_mlockall(struct kr_task *t, const u64 a[6]) {
     if (!a[0] || (a[0] & ~(u64)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) || a[0] == MCL_ONFAULT)
         return -EINVAL;
     if (a[0] & MCL_CURRENT) {
@@ -109,15 +102,13 @@ long sys_mlockall(struct kr_task *t, const u64 a[6])
     return 0;
 }
 
-long sys_munlockall(struct kr_task *t, const u64 a[6])
-{
+long sys_munlockall(struct kr_task *t, const u64 a[6]) {
     (void)a;
     t->mm->lock_future = 0;
     return for_all(t, 0, 0);
 }
 
-long sys_mbind(struct kr_task *t, const u64 a[6])
-{
+long sys_mbind(struct kr_task *t, const u64 a[6]) {
     (void)t;
     long r = check_range(a, 0);
     if (r)

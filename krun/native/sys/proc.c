@@ -10,14 +10,16 @@
 
 #define ARGS_V0 64 /* CLONE_ARGS_SIZE_VER0 */
 
-kr_sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork, sys_execve, sys_execveat, sys_exit, sys_exit_group, sys_arch_prctl,
-    sys_set_tid_address;
+kr_sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork, sys_execve, sys_execveat, sys_exit, sys_exit_group,
+    sys_arch_prctl, sys_set_tid_address;
 
-long sys_clone(struct kr_task *t, const u64 a[6])
-{
+long sys_clone(struct kr_task *t, const u64 a[6]) {
     u64 flags = a[0] & 0xffffffffULL;
     struct kr_clone_args ca = {.flags = flags & ~(u64)(CSIGNAL | 0x400000 /* CLONE_DETACHED, ignored */),
-                               .exit_signal = flags & CSIGNAL, .stack = a[1], .parent_tid = a[2], .child_tid = a[3],
+                               .exit_signal = flags & CSIGNAL,
+                               .stack = a[1],
+                               .parent_tid = a[2],
+                               .child_tid = a[3],
                                .tls = a[4]};
     if (flags & CLONE_PIDFD) { /* the old call puts the descriptor where parent_tid points */
         if (flags & CLONE_PARENT_SETTID)
@@ -28,8 +30,7 @@ long sys_clone(struct kr_task *t, const u64 a[6])
     return kr_clone(t, &ca);
 }
 
-long sys_clone3(struct kr_task *t, const u64 a[6])
-{
+long sys_clone3(struct kr_task *t, const u64 a[6]) {
     struct kr_clone_args ca = {0};
     if (a[1] > KR_PAGE)
         return -E2BIG;
@@ -51,22 +52,19 @@ long sys_clone3(struct kr_task *t, const u64 a[6])
     return kr_clone(t, &ca);
 }
 
-long sys_fork(struct kr_task *t, const u64 a[6])
-{
+long sys_fork(struct kr_task *t, const u64 a[6]) {
     (void)a;
     struct kr_clone_args ca = {.exit_signal = SIGCHLD};
     return kr_clone(t, &ca);
 }
 
-long sys_vfork(struct kr_task *t, const u64 a[6])
-{
+long sys_vfork(struct kr_task *t, const u64 a[6]) {
     (void)a;
     struct kr_clone_args ca = {.flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD};
     return kr_clone(t, &ca);
 }
 
-static long exec(struct kr_task *t, int dirfd, u64 path_ptr, u64 argv, u64 envp, int flags)
-{
+static long exec(struct kr_task *t, int dirfd, u64 path_ptr, u64 argv, u64 envp, int flags) {
     char *path = kr_alloc(4096);
     if (!path)
         return -ENOMEM;
@@ -79,20 +77,15 @@ static long exec(struct kr_task *t, int dirfd, u64 path_ptr, u64 argv, u64 envp,
 
 long sys_execve(struct kr_task *t, const u64 a[6]) { return exec(t, AT_FDCWD, a[0], a[1], a[2], 0); }
 
-long sys_execveat(struct kr_task *t, const u64 a[6]) { return exec(t, (int)a[0], a[1], a[2], a[3], (int)a[4]); }
-
-long sys_exit(struct kr_task *t, const u64 a[6])
-{
-    kr_task_exit(t, (int)a[0] & 0xff);
+long sys_execveat(struct kr_task *t, const u64 a[6]) {
+    return exec(t, (int)a[0], a[1], a[2], a[3], (int)a[4]);
 }
 
-long sys_exit_group(struct kr_task *t, const u64 a[6])
-{
-    kr_exit_group(t, (int)a[0] & 0xff);
-}
+long sys_exit(struct kr_task *t, const u64 a[6]) { kr_task_exit(t, (int)a[0] & 0xff); }
 
-long sys_arch_prctl(struct kr_task *t, const u64 a[6])
-{
+long sys_exit_group(struct kr_task *t, const u64 a[6]) { kr_exit_group(t, (int)a[0] & 0xff); }
+
+long sys_arch_prctl(struct kr_task *t, const u64 a[6]) {
     struct kvm_sregs *s = &t->run->s.regs.sregs;
     switch ((int)a[0]) {
     case ARCH_SET_FS:
@@ -116,9 +109,9 @@ long sys_arch_prctl(struct kr_task *t, const u64 a[6])
     }
 }
 
-long sys_set_tid_address(struct kr_task *t, const u64 a[6])
-{
+long sys_set_tid_address(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    /* The host thread's own: the kernel clears the word in guest memory and wakes its waiters when the thread ends. */
+    /* The host thread's own: the kernel clears the word in guest memory and wakes its waiters when the thread
+     * ends. */
     return kr_forward(__NR_set_tid_address, a);
 }

@@ -10,11 +10,11 @@
 #define SS_ONSTACK_ 1
 #define SS_AUTODISARM_ (1u << 31)
 
-kr_sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigreturn, sys_rt_sigpending, sys_rt_sigtimedwait, sys_rt_sigqueueinfo,
-    sys_rt_tgsigqueueinfo, sys_rt_sigsuspend, sys_sigaltstack, sys_kill, sys_tkill, sys_tgkill;
+kr_sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigreturn, sys_rt_sigpending, sys_rt_sigtimedwait,
+    sys_rt_sigqueueinfo, sys_rt_tgsigqueueinfo, sys_rt_sigsuspend, sys_sigaltstack, sys_kill, sys_tkill,
+    sys_tgkill;
 
-long sys_rt_sigaction(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigaction(struct kr_task *t, const u64 a[6]) {
     struct kr_sigaction act, old;
     if (a[3] != 8)
         return -EINVAL;
@@ -26,8 +26,7 @@ long sys_rt_sigaction(struct kr_task *t, const u64 a[6])
     return r;
 }
 
-long sys_rt_sigprocmask(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigprocmask(struct kr_task *t, const u64 a[6]) {
     kr_sigset set, old = t->sigmask;
     if (a[3] != 8)
         return -EINVAL;
@@ -51,14 +50,12 @@ long sys_rt_sigprocmask(struct kr_task *t, const u64 a[6])
     return a[2] ? kr_copy_out(a[2], &old, 8) : 0;
 }
 
-long sys_rt_sigreturn(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigreturn(struct kr_task *t, const u64 a[6]) {
     (void)a;
     return kr_sigreturn(t);
 }
 
-long sys_rt_sigpending(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigpending(struct kr_task *t, const u64 a[6]) {
     kr_sigset set = 0;
     if (a[1] > 8)
         return -EINVAL;
@@ -69,8 +66,7 @@ long sys_rt_sigpending(struct kr_task *t, const u64 a[6])
     return kr_copy_out(a[0], &set, a[1]);
 }
 
-long sys_rt_sigtimedwait(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigtimedwait(struct kr_task *t, const u64 a[6]) {
     kr_sigset set;
     if (a[3] != 8)
         return -EINVAL;
@@ -88,8 +84,7 @@ long sys_rt_sigtimedwait(struct kr_task *t, const u64 a[6])
     return kr_call_intr(__NR_rt_sigtimedwait, (u64)&set, a[1], a[2], 8, 0, 0);
 }
 
-long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6]) {
     kr_sigset host;
     if (!a[0])
         return -EFAULT;
@@ -111,8 +106,7 @@ long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6])
     return r;
 }
 
-long sys_sigaltstack(struct kr_task *t, const u64 a[6])
-{
+long sys_sigaltstack(struct kr_task *t, const u64 a[6]) {
     u64 sp = kr_regs(t)->rsp;
     struct kr_altstack new, old = t->altstack;
     old.flags = (t->altstack.flags & (s32)SS_AUTODISARM_) | kr_altstack_flags(t, sp);
@@ -122,7 +116,7 @@ long sys_sigaltstack(struct kr_task *t, const u64 a[6])
             return -EFAULT;
         if (kr_altstack_flags(t, sp) == SS_ONSTACK_)
             return -EPERM;
-        u32 mode = (u32)new.flags & ~SS_AUTODISARM_;
+        u32 mode = (u32) new.flags & ~SS_AUTODISARM_;
         if (mode != SS_DISABLE_ && mode != SS_ONSTACK_ && mode != 0)
             return -EINVAL;
         if (mode == SS_DISABLE_) {
@@ -137,32 +131,27 @@ long sys_sigaltstack(struct kr_task *t, const u64 a[6])
     return a[1] ? kr_copy_out(a[1], &old, sizeof old) : 0;
 }
 
-long sys_rt_sigqueueinfo(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_sigqueueinfo(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return kr_forward(__NR_rt_sigqueueinfo, a);
 }
 
-long sys_rt_tgsigqueueinfo(struct kr_task *t, const u64 a[6])
-{
+long sys_rt_tgsigqueueinfo(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return kr_forward(__NR_rt_tgsigqueueinfo, a);
 }
 
-long sys_kill(struct kr_task *t, const u64 a[6])
-{
+long sys_kill(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return kr_forward(__NR_kill, a);
 }
 
-long sys_tkill(struct kr_task *t, const u64 a[6])
-{
+long sys_tkill(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return kr_forward(__NR_tkill, a);
 }
 
-long sys_tgkill(struct kr_task *t, const u64 a[6])
-{
+long sys_tgkill(struct kr_task *t, const u64 a[6]) {
     (void)t;
     return kr_forward(__NR_tgkill, a);
 }

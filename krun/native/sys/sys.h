@@ -2,13 +2,15 @@
  *
  * Serving the payload's system calls.
  *
- * THE table is sys/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer checks, names, the trace and
- * docs/syscalls.md. sys/table.c includes it and does, for each call: look up the row; evaluate the seccomp filters (if any); check the
- * argument kinds (a descriptor of the monitor's own is EBADF, a pointer outside the window EFAULT); then forward it unchanged through
- * kr_call_intr, call the row's handler, or refuse it with the row's errno.
+ * THE table is sys/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer checks,
+ * names, the trace and docs/syscalls.md. sys/table.c includes it and does, for each call: look up the row;
+ * evaluate the seccomp filters (if any); check the argument kinds (a descriptor of the monitor's own is
+ * EBADF, a pointer outside the window EFAULT); then forward it unchanged through kr_call_intr, call the row's
+ * handler, or refuse it with the row's errno.
  *
- * A handler is a function of (task, six arguments), which it gets as a private copy: it never reads the registers. Returns the value or -errno, or -KR_ERESTART.
- * Handlers never assume that they run on the thread that called KVM_RUN, unless the row says KR_CALL_THREAD.
+ * A handler is a function of (task, six arguments), which it gets as a private copy: it never reads the
+ * registers. Returns the value or -errno, or -KR_ERESTART. Handlers never assume that they run on the thread
+ * that called KVM_RUN, unless the row says KR_CALL_THREAD.
  */
 #ifndef KR_SYS_SYS_H
 #define KR_SYS_SYS_H

@@ -3,11 +3,16 @@
 #include "main.h"
 #include "../abi/boot.h"
 
-struct kr_boot kr_boot = {.fd_kvm = -1, .fd_exe = -1, .fd_proc = -1, .fd_sync = -1, .fd_start = -1, .fd_result = -1,
-                          .fd_target = -1, .fd_log = -1};
+struct kr_boot kr_boot = {.fd_kvm = -1,
+                          .fd_exe = -1,
+                          .fd_proc = -1,
+                          .fd_sync = -1,
+                          .fd_start = -1,
+                          .fd_result = -1,
+                          .fd_target = -1,
+                          .fd_log = -1};
 
-const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len)
-{
+const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len) {
     size_t p = *pos ? *pos : sizeof(struct kr_boot_header);
     while (b->block_size - p >= sizeof(struct kr_boot_record)) {
         struct kr_boot_record r;
@@ -28,8 +33,7 @@ const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len
     return NULL;
 }
 
-static int fd_record(const struct kr_boot *b, u16 tag)
-{
+static int fd_record(const struct kr_boot *b, u16 tag) {
     size_t pos = 0;
     u32 len;
     const void *p = kr_boot_next(b, tag, &pos, &len);
@@ -39,8 +43,7 @@ static int fd_record(const struct kr_boot *b, u16 tag)
     return fd;
 }
 
-static int u64_record(const struct kr_boot *b, u16 tag, u64 *v)
-{
+static int u64_record(const struct kr_boot *b, u16 tag, u64 *v) {
     size_t pos = 0;
     u32 len;
     const void *p = kr_boot_next(b, tag, &pos, &len);
@@ -50,8 +53,7 @@ static int u64_record(const struct kr_boot *b, u16 tag, u64 *v)
     return 1;
 }
 
-int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size)
-{
+int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     struct kr_boot_header h;
     if (size < sizeof h)
         return -EINVAL;

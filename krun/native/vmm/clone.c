@@ -3,11 +3,12 @@
  * clone(2) in its three kinds.
  *
  *   thread   CLONE_THREAD: host thread + vCPU of the same VM.
- *   vfork    CLONE_VM without CLONE_THREAD: host process on the same mm + vCPU of the same VM (KVM asks only that the mm be the same).
- *   fork     no CLONE_VM: host process with copied memory + a new VM over it, same slots, same (copied) page tables.
+ *   vfork    CLONE_VM without CLONE_THREAD: host process on the same mm + vCPU of the same VM (KVM asks only
+ * that the mm be the same). fork     no CLONE_VM: host process with copied memory + a new VM over it, same
+ * slots, same (copied) page tables.
  *
- * The host's clone3 gets the payload's flags; ids are written and cleared by the kernel in guest memory, which lies at the same
- * addresses.
+ * The host's clone3 gets the payload's flags; ids are written and cleared by the kernel in guest memory,
+ * which lies at the same addresses.
  */
 #include "mm.h"
 #include "fdtab.h"
@@ -50,8 +51,7 @@ struct snapshot {
 };
 
 /* The child's first registers: the parent's, with result 0 and the new stack. */
-static void child_regs(struct kvm_run *run, const struct snapshot *s, const struct kr_clone_args *ca)
-{
+static void child_regs(struct kvm_run *run, const struct snapshot *s, const struct kr_clone_args *ca) {
     run->s.regs.regs = s->regs;
     run->s.regs.regs.rax = 0;
     if (ca->stack)
@@ -63,8 +63,7 @@ static void child_regs(struct kvm_run *run, const struct snapshot *s, const stru
     run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
 }
 
-static void clear_handlers(struct kr_task *t)
-{
+static void clear_handlers(struct kr_task *t) {
     for (int sig = 1; sig <= KR_NSIG; sig++) {
         struct kr_sigaction dfl = {0};
         if (t->proc->action[sig].handler > 1)
@@ -73,8 +72,7 @@ static void clear_handlers(struct kr_task *t)
 }
 
 /* First code of a host thread or vfork child, on its new stack, all signals blocked. */
-static void child_start(struct kr_task *t)
-{
+static void child_start(struct kr_task *t) {
     t->tid = (u32)kr_sys0(__NR_gettid);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
@@ -82,10 +80,9 @@ static void child_start(struct kr_task *t)
     kr_run(t);
 }
 
-static void *new_stack(void)
-{
-    long p = kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
-                     (u64)-1, 0);
+static void *new_stack(void) {
+    long p = kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, (u64)-1, 0);
     if (p < 0)
         return NULL;
     if (kr_sys3(__NR_mprotect, p + GUARD, STACK_SIZE, PROT_READ | PROT_WRITE) < 0) {
@@ -95,8 +92,7 @@ static void *new_stack(void)
     return (void *)p;
 }
 
-static struct kr_proc *copy_proc(struct kr_proc *p)
-{
+static struct kr_proc *copy_proc(struct kr_proc *p) {
     struct kr_proc *c = kr_alloc(sizeof *c);
     if (c) {
         kr_lock(&p->sig_lock);
@@ -109,8 +105,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p)
 }
 
 /* A thread or a vfork child. */
-static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host)
-{
+static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
     int thread = (ca->flags & CLONE_THREAD) != 0;
     struct kr_vm *vm = &t->mm->vm;
     struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
@@ -164,7 +159,8 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_host_mask(old);
     if (r > 0 && !(ca->flags & CLONE_VFORK))
         return r;
-    /* Failed; or a vfork child that has left this address space (CLONE_VFORK returns only then): take its things back. */
+    /* Failed; or a vfork child that has left this address space (CLONE_VFORK returns only then): take its
+     * things back. */
     if (r < 0 && thread)
         __atomic_sub_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
     if (r > 0 && thread)
@@ -182,8 +178,8 @@ fail:
 }
 
 /* In the child of fork: this thread is alone; the parent's VM is of no use; everything else was copied. */
-static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const struct snapshot *snap, const u8 *xsave)
-{
+static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const struct snapshot *snap,
+                       const u8 *xsave) {
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
     const char *why;
@@ -228,11 +224,10 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     t->regs_replaced = 1;
 }
 
-/* KVM's worker (the recovery of huge pages) is a thread of the process and shares its fs_struct, as long as the VM lives. The calls that
- * Linux serves to a process of one thread only (unshare and setns of a user namespace, setns of a mount namespace) would never succeed:
- * for the time of the call the VM goes. */
-long kr_call_alone(struct kr_task *t, long nr, const u64 a[6])
-{
+/* KVM's worker (the recovery of huge pages) is a thread of the process and shares its fs_struct, as long as
+ * the VM lives. The calls that Linux serves to a process of one thread only (unshare and setns of a user
+ * namespace, setns of a mount namespace) would never succeed: for the time of the call the VM goes. */
+long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     struct kr_vm *vm = &t->mm->vm;
     struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
     u8 *xsave = kr_task_xsave(t);
@@ -273,8 +268,7 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6])
     return r;
 }
 
-static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host)
-{
+static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
     struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
     u8 *xsave = kr_task_xsave(t);
     if (!xsave || kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, xsave) < 0)
@@ -298,8 +292,7 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     return r;
 }
 
-long kr_clone(struct kr_task *t, const struct kr_clone_args *ca)
-{
+long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     u64 f = ca->flags;
     s32 set_tid[SET_TID_MAX];
     if (t->sig_caught)
@@ -307,8 +300,8 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca)
     if (((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) || ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
         ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND)))
         return -EINVAL;
-    /* A shared descriptor table over two address spaces: each monitor's own descriptors would lie open in the other's. A limit
-     * (docs/limits.md); no program is known to want it. */
+    /* A shared descriptor table over two address spaces: each monitor's own descriptors would lie open in the
+     * other's. A limit (docs/limits.md); no program is known to want it. */
     if ((f & CLONE_FILES) && !(f & CLONE_VM)) {
         kr_log("clone: CLONE_FILES without CLONE_VM is not served");
         return -EINVAL;

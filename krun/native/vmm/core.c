@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The core file: ELF header, notes (registers of every thread, auxv, mapped files), then the memory that the kernel's default filter
- * would dump. Layout as fs/binfmt_elf.c writes it, so that gdb needs no help.
+ * The core file: ELF header, notes (registers of every thread, auxv, mapped files), then the memory that the
+ * kernel's default filter would dump. Layout as fs/binfmt_elf.c writes it, so that gdb needs no help.
  *
- * State: mm->dumping, mm->parked (threads that stand still). The dumping thread is the only one that runs; no lock is needed after that.
+ * State: mm->dumping, mm->parked (threads that stand still). The dumping thread is the only one that runs; no
+ * lock is needed after that.
  */
 #include "core.h"
 #include "mm.h"
@@ -26,8 +27,8 @@ struct prstatus {
     u64 sigpend, sighold;
     s32 pid, ppid, pgrp, sid;
     u64 times[8];
-    u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, rflags, rsp, ss,
-        fs_base, gs_base, ds, es, fs, gs;
+    u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, rflags,
+        rsp, ss, fs_base, gs_base, ds, es, fs, gs;
     s32 fpvalid, pad2;
 };
 struct prpsinfo {
@@ -38,15 +39,15 @@ struct prpsinfo {
     s32 pid, ppid, pgrp, sid;
     char fname[16], args[80];
 };
-_Static_assert(sizeof(struct prstatus) == 336 && sizeof(struct prpsinfo) == 136, "elf_prstatus, elf_prpsinfo are ABI");
+_Static_assert(sizeof(struct prstatus) == 336 && sizeof(struct prpsinfo) == 136,
+               "elf_prstatus, elf_prpsinfo are ABI");
 
 struct buffer {
     u8 *p;
     size_t n, room;
 };
 
-static void add(struct buffer *b, const void *data, size_t n)
-{
+static void add(struct buffer *b, const void *data, size_t n) {
     if (b->n + n > b->room) {
         size_t room = KR_MAX(b->room * 2, b->n + n + 4096);
         u8 *p = kr_realloc(b->p, b->room, room);
@@ -59,8 +60,7 @@ static void add(struct buffer *b, const void *data, size_t n)
     b->n += n;
 }
 
-static void note(struct buffer *b, const char *name, u32 type, const void *data, size_t n)
-{
+static void note(struct buffer *b, const char *name, u32 type, const void *data, size_t n) {
     static const u8 zero[8];
     struct elf64_note h = {(u32)strlen(name) + 1, (u32)n, type};
     add(b, &h, sizeof h);
@@ -70,17 +70,40 @@ static void note(struct buffer *b, const char *name, u32 type, const void *data,
     add(b, zero, -n & 3);
 }
 
-static void thread_notes(struct buffer *b, struct kr_task *t, int sig)
-{
+static void thread_notes(struct buffer *b, struct kr_task *t, int sig) {
     const struct kvm_regs *r = kr_regs(t);
     const struct kvm_sregs *s = &t->run->s.regs.sregs;
-    struct prstatus ps = {.signo = sig, .cursig = (u16)sig, .sighold = t->sigmask, .pid = (s32)t->tid,
-                          .ppid = (s32)kr_sys0(__NR_getppid), .pgrp = (s32)kr_sys0(__NR_getpgrp), .sid = (s32)kr_sys1(__NR_getsid, 0),
-                          .r15 = r->r15, .r14 = r->r14, .r13 = r->r13, .r12 = r->r12, .rbp = r->rbp, .rbx = r->rbx,
-                          .r11 = r->r11, .r10 = r->r10, .r9 = r->r9, .r8 = r->r8, .rax = r->rax, .rcx = r->rcx,
-                          .rdx = r->rdx, .rsi = r->rsi, .rdi = r->rdi, .orig_rax = t->nr, .rip = r->rip,
-                          .cs = KR_USER_CS, .rflags = r->rflags, .rsp = r->rsp, .ss = KR_USER_SS,
-                          .fs_base = s->fs.base, .gs_base = s->gs.base, .fpvalid = 1};
+    struct prstatus ps = {.signo = sig,
+                          .cursig = (u16)sig,
+                          .sighold = t->sigmask,
+                          .pid = (s32)t->tid,
+                          .ppid = (s32)kr_sys0(__NR_getppid),
+                          .pgrp = (s32)kr_sys0(__NR_getpgrp),
+                          .sid = (s32)kr_sys1(__NR_getsid, 0),
+                          .r15 = r->r15,
+                          .r14 = r->r14,
+                          .r13 = r->r13,
+                          .r12 = r->r12,
+                          .rbp = r->rbp,
+                          .rbx = r->rbx,
+                          .r11 = r->r11,
+                          .r10 = r->r10,
+                          .r9 = r->r9,
+                          .r8 = r->r8,
+                          .rax = r->rax,
+                          .rcx = r->rcx,
+                          .rdx = r->rdx,
+                          .rsi = r->rsi,
+                          .rdi = r->rdi,
+                          .orig_rax = t->nr,
+                          .rip = r->rip,
+                          .cs = KR_USER_CS,
+                          .rflags = r->rflags,
+                          .rsp = r->rsp,
+                          .ss = KR_USER_SS,
+                          .fs_base = s->fs.base,
+                          .gs_base = s->gs.base,
+                          .fpvalid = 1};
     note(b, NOTE_NAME, NT_PRSTATUS, &ps, sizeof ps);
     u8 *x = kr_task_xsave(t);
     struct kr_vm *vm = &t->mm->vm;
@@ -91,8 +114,7 @@ static void thread_notes(struct buffer *b, struct kr_task *t, int sig)
     }
 }
 
-static u64 hex(const char **s)
-{
+static u64 hex(const char **s) {
     u64 v = 0;
     for (;; ++*s) {
         char c = **s;
@@ -106,8 +128,7 @@ static u64 hex(const char **s)
 }
 
 /* NT_FILE from the monitor's own maps: below KR_WINDOW_END they are the payload's. */
-static void file_note(struct buffer *b)
-{
+static void file_note(struct buffer *b) {
     struct buffer maps = {0}, table = {0}, names = {0};
     u64 head[2] = {0, KR_PAGE};
     long fd = kr_sys4(__NR_openat, kr_boot.fd_proc, "self/maps", 0, 0), n;
@@ -148,8 +169,7 @@ static void file_note(struct buffer *b)
 }
 
 /* How much of a mapping the default filter (0x33) dumps. */
-static u64 dump_size(const struct kr_vma *v)
-{
+static u64 dump_size(const struct kr_vma *v) {
     if (!(v->prot & PROT_READ) || (v->flags & KR_VMA_VDSO))
         return v->flags & KR_VMA_VDSO ? v->end - v->start : 0;
     /* Private and no code: may have been written (RELRO was, before it became read-only). */
@@ -161,9 +181,9 @@ static u64 dump_size(const struct kr_vma *v)
     return 0;
 }
 
-/* Writes [start, start+len) at the file position; untouched and unreadable pages become holes. 0 or -errno. */
-static long write_memory(int fd, u64 start, u64 len)
-{
+/* Writes [start, start+len) at the file position; untouched and unreadable pages become holes. 0 or -errno.
+ */
+static long write_memory(int fd, u64 start, u64 len) {
     u8 resident[256];
     while (len) {
         u64 n = KR_MIN(len, sizeof resident * KR_PAGE);
@@ -184,14 +204,12 @@ static long write_memory(int fd, u64 start, u64 len)
     return 0;
 }
 
-static void put_char(char *out, size_t size, size_t *n, char c)
-{
+static void put_char(char *out, size_t size, size_t *n, char c) {
     if (*n + 1 < size)
         out[(*n)++] = c;
 }
 
-void kr_core_format(char *out, size_t size, const char *pattern, const struct kr_core_name *c)
-{
+void kr_core_format(char *out, size_t size, const char *pattern, const struct kr_core_name *c) {
     size_t n = 0;
     int has_pid = 0;
     if (!*pattern)
@@ -252,8 +270,7 @@ void kr_core_format(char *out, size_t size, const char *pattern, const struct kr
     out[n] = 0;
 }
 
-static void read_sysctl(const char *name, char *out, size_t size)
-{
+static void read_sysctl(const char *name, char *out, size_t size) {
     long fd = kr_sys4(__NR_openat, kr_boot.fd_proc, name, 0, 0), n = 0;
     if (fd >= 0) {
         n = kr_sys3(__NR_read, fd, out, size - 1);
@@ -262,15 +279,15 @@ static void read_sysctl(const char *name, char *out, size_t size)
     out[n > 0 ? n : 0] = 0;
 }
 
-static long open_core(struct kr_task *t, int sig)
-{
+static long open_core(struct kr_task *t, int sig) {
     char *pattern = kr_alloc(256), *path = kr_alloc(512);
     char comm[16] = "", uses[8], uts[6][65];
     s64 now[2] = {0, 0};
     if (!pattern || !path)
         return -ENOMEM;
     read_sysctl("sys/kernel/core_pattern", pattern, 256);
-    if (*pattern == '|') { /* the host's handler belongs to the kernel; a file that nobody expects would fill the container */
+    if (*pattern == '|') { /* the host's handler belongs to the kernel; a file that nobody expects would fill
+                              the container */
         kr_log("no core: kernel.core_pattern names a program");
         return -EPERM;
     }
@@ -278,15 +295,20 @@ static long open_core(struct kr_task *t, int sig)
     kr_sys5(__NR_prctl, 16 /* PR_GET_NAME */, comm, 0, 0, 0);
     kr_sys1(__NR_uname, uts);
     kr_sys2(__NR_clock_gettime, 0, now);
-    struct kr_core_name n = {.pid = (u32)kr_sys0(__NR_getpid), .uid = (u32)kr_sys0(__NR_getuid), .gid = (u32)kr_sys0(__NR_getgid),
-                             .sig = (u32)sig, .uses_pid = uses[0] == '1', .time = (u64)now[0], .comm = comm,
-                             .host = uts[1], .exe = t->proc->exe_path ? t->proc->exe_path : comm};
+    struct kr_core_name n = {.pid = (u32)kr_sys0(__NR_getpid),
+                             .uid = (u32)kr_sys0(__NR_getuid),
+                             .gid = (u32)kr_sys0(__NR_getgid),
+                             .sig = (u32)sig,
+                             .uses_pid = uses[0] == '1',
+                             .time = (u64)now[0],
+                             .comm = comm,
+                             .host = uts[1],
+                             .exe = t->proc->exe_path ? t->proc->exe_path : comm};
     kr_core_format(path, 512, pattern, &n);
     return kr_sys4(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW_FLAG, 0600);
 }
 
-void kr_core_park(struct kr_task *t)
-{
+void kr_core_park(struct kr_task *t) {
     struct kr_mm *mm = t->mm;
     __atomic_add_fetch(&mm->parked, 1, __ATOMIC_SEQ_CST);
     kr_sys3(__NR_futex, &mm->parked, FUTEX_WAKE_PRIVATE, 1);
@@ -294,9 +316,9 @@ void kr_core_park(struct kr_task *t)
         kr_sys4(__NR_futex, &mm->dumping, FUTEX_WAIT_PRIVATE, 1, 0);
 }
 
-/* Brings every other thread to a stand in its host handler, with its registers in its run page. SIGBUS always has our handler. */
-static u32 stop_others(struct kr_task *t)
-{
+/* Brings every other thread to a stand in its host handler, with its registers in its run page. SIGBUS always
+ * has our handler. */
+static u32 stop_others(struct kr_task *t) {
     struct kr_mm *mm = t->mm;
     u32 others = 0, seen;
     u64 pid = (u64)kr_sys0(__NR_getpid), until = kr_now() + 500000000ULL;
@@ -312,8 +334,7 @@ static u32 stop_others(struct kr_task *t)
     return seen >= others;
 }
 
-void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info)
-{
+void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
     struct kr_mm *mm = t->mm;
     u64 lim[2] = {0, 0};
     if (sig < 1 || sig > KR_NSIG || !(KR_SIGBIT(sig) & KR_CORE_SIGNALS) || t->is_vfork || !t->run)
@@ -327,9 +348,13 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info)
         return;
 
     struct buffer b = {0};
-    struct prpsinfo psi = {.sname = 'R', .uid = (u32)kr_sys0(__NR_getuid), .gid = (u32)kr_sys0(__NR_getgid),
-                           .pid = (s32)kr_sys0(__NR_getpid), .ppid = (s32)kr_sys0(__NR_getppid),
-                           .pgrp = (s32)kr_sys0(__NR_getpgrp), .sid = (s32)kr_sys1(__NR_getsid, 0)};
+    struct prpsinfo psi = {.sname = 'R',
+                           .uid = (u32)kr_sys0(__NR_getuid),
+                           .gid = (u32)kr_sys0(__NR_getgid),
+                           .pid = (s32)kr_sys0(__NR_getpid),
+                           .ppid = (s32)kr_sys0(__NR_getppid),
+                           .pgrp = (s32)kr_sys0(__NR_getpgrp),
+                           .sid = (s32)kr_sys1(__NR_getsid, 0)};
     kr_sys5(__NR_prctl, 16, psi.fname, 0, 0, 0);
     u64 args = KR_MIN(mm->arg_end - mm->arg_start, sizeof psi.args - 1);
     if (kr_copy_in(psi.args, mm->arg_start, args) == 0)
@@ -347,8 +372,13 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info)
             thread_notes(&b, o, 0);
 
     u64 at = sizeof(struct elf64_hdr) + (mm->nvma + 1ULL) * sizeof(struct elf64_phdr);
-    struct elf64_hdr eh = {.e_ident = {0x7f, 'E', 'L', 'F', 2, 1, 1}, .e_type = ET_CORE, .e_machine = EM_X86_64, .e_version = 1,
-                           .e_phoff = sizeof eh, .e_ehsize = sizeof eh, .e_phentsize = sizeof(struct elf64_phdr),
+    struct elf64_hdr eh = {.e_ident = {0x7f, 'E', 'L', 'F', 2, 1, 1},
+                           .e_type = ET_CORE,
+                           .e_machine = EM_X86_64,
+                           .e_version = 1,
+                           .e_phoff = sizeof eh,
+                           .e_ehsize = sizeof eh,
+                           .e_phentsize = sizeof(struct elf64_phdr),
                            .e_phnum = (u16)(mm->nvma + 1)};
     struct elf64_phdr ph = {.p_type = PT_NOTE, .p_offset = at, .p_filesz = b.n, .p_align = 4};
     u64 data = KR_PAGE_UP(at + b.n);
@@ -357,9 +387,14 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info)
     add(&heads, &ph, sizeof ph);
     for (u32 i = 0; i < mm->nvma; i++) {
         const struct kr_vma *v = &mm->vma[i];
-        struct elf64_phdr p = {.p_type = PT_LOAD, .p_offset = data, .p_vaddr = v->start, .p_memsz = v->end - v->start,
-                               .p_filesz = dump_size(v), .p_align = KR_PAGE,
-                               .p_flags = (v->prot & PROT_READ ? PF_R : 0) | (v->prot & PROT_WRITE ? PF_W : 0) |
+        struct elf64_phdr p = {.p_type = PT_LOAD,
+                               .p_offset = data,
+                               .p_vaddr = v->start,
+                               .p_memsz = v->end - v->start,
+                               .p_filesz = dump_size(v),
+                               .p_align = KR_PAGE,
+                               .p_flags = (v->prot & PROT_READ ? PF_R : 0) |
+                                          (v->prot & PROT_WRITE ? PF_W : 0) |
                                           (v->prot & PROT_EXEC ? PF_X : 0)};
         add(&heads, &p, sizeof p);
         data += p.p_filesz;

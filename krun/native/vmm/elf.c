@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loader: a hostile file in, checked numbers out; then mappings. All arithmetic on file data is bounded before use. */
+ * The loader: a hostile file in, checked numbers out; then mappings. All arithmetic on file data is bounded
+ * before use. */
 #include "elf.h"
 #include "usercopy.h"
 #include "process.h"
 #include <linux/mman.h>
 #include <linux/fcntl.h>
 
-static int fail(const char **why, const char *text, int err)
-{
+static int fail(const char **why, const char *text, int err) {
     *why = text;
     return err;
 }
 
-int kr_elf_header(const u8 *hdr, size_t n, struct kr_elf *e, const char **why)
-{
+int kr_elf_header(const u8 *hdr, size_t n, struct kr_elf *e, const char **why) {
     struct elf64_hdr h;
     memset(e, 0, offsetof(struct kr_elf, load));
     if (n < 20 || memcmp(hdr, "\177ELF", 4) != 0)
@@ -36,8 +35,7 @@ int kr_elf_header(const u8 *hdr, size_t n, struct kr_elf *e, const char **why)
     return 0;
 }
 
-int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why)
-{
+int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why) {
     e->min = ~0ULL;
     e->align = KR_PAGE;
     for (u32 i = 0; i < e->phnum; i++) {
@@ -73,8 +71,7 @@ int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why)
     return 0;
 }
 
-int kr_elf_read(int fd, struct kr_elf *e, const char **why)
-{
+int kr_elf_read(int fd, struct kr_elf *e, const char **why) {
     u8 buf[KR_ELF_PHDRS * sizeof(struct elf64_phdr)];
     long n = kr_sys4(__NR_pread64, fd, buf, 64, 0);
     if (n < 0)
@@ -89,8 +86,7 @@ int kr_elf_read(int fd, struct kr_elf *e, const char **why)
     return kr_elf_phdrs(buf, e, why);
 }
 
-long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias)
-{
+long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
     for (u32 i = 0; i < e->nload; i++) {
         const struct elf64_phdr *p = &e->load[i];
         u32 prot = (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
@@ -118,8 +114,7 @@ long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias)
     return 0;
 }
 
-int kr_elf_classify(int fd, const char **why)
-{
+int kr_elf_classify(int fd, const char **why) {
     struct kr_elf e;
     u8 head[2];
     long n = kr_sys4(__NR_pread64, fd, head, 2, 0);

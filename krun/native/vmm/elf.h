@@ -14,16 +14,16 @@ struct kr_elf {
     u16 nload;
     u64 entry, phoff;
     u16 phnum;
-    u64 min, max;             /* page-rounded span of the PT_LOADs, unrelocated */
-    u64 align;                /* largest p_align of a PT_LOAD, at least a page */
+    u64 min, max;               /* page-rounded span of the PT_LOADs, unrelocated */
+    u64 align;                  /* largest p_align of a PT_LOAD, at least a page */
     u64 interp_off, interp_len; /* 0: none */
     int stack_exec;
-    u64 phdr_vaddr;           /* where the program headers are in memory, 0: not loaded */
+    u64 phdr_vaddr; /* where the program headers are in memory, 0: not loaded */
     struct elf64_phdr load[KR_ELF_PHDRS];
 };
 
-/* Checks the file header in hdr[n] (n >= 64 bytes of file start) and the program headers in ph (phnum * 56 bytes, or NULL to check the
- * header only). 0; -ENOEXEC, -EINVAL, -ELIBBAD with the reason in *why. Pure. */
+/* Checks the file header in hdr[n] (n >= 64 bytes of file start) and the program headers in ph (phnum * 56
+ * bytes, or NULL to check the header only). 0; -ENOEXEC, -EINVAL, -ELIBBAD with the reason in *why. Pure. */
 int kr_elf_header(const u8 *hdr, size_t n, struct kr_elf *e, const char **why);
 int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why);
 

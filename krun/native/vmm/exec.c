@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding and loading programs, and execve(2): the monitor executes itself anew with the payload's argv and envp, so that close-on-exec,
- * the end of other threads, signal resets and the kernel's limits on arguments are the kernel's own. What the new monitor must know
- * travels in a boot block (abi/boot.h).
+ * Finding and loading programs, and execve(2): the monitor executes itself anew with the payload's argv and
+ * envp, so that close-on-exec, the end of other threads, signal resets and the kernel's limits on arguments
+ * are the kernel's own. What the new monitor must know travels in a boot block (abi/boot.h).
  */
 #include "exec.h"
 #include "elf.h"
@@ -24,8 +24,7 @@
 #define PATH_MAX_ 4096
 #define ARGS_MAX (1u << 20)
 
-static char *word(const char *s, size_t n)
-{
+static char *word(const char *s, size_t n) {
     char *w = kr_alloc(PATH_MAX_);
     if (w) {
         n = KR_MIN(n, (size_t)PATH_MAX_ - 1);
@@ -35,8 +34,7 @@ static char *word(const char *s, size_t n)
     return w;
 }
 
-void kr_program_free(struct kr_program *p)
-{
+void kr_program_free(struct kr_program *p) {
     if (p->fd >= 0)
         kr_sys1(__NR_close, p->fd);
     p->fd = -1;
@@ -47,8 +45,7 @@ void kr_program_free(struct kr_program *p)
     p->path = NULL;
 }
 
-static int may_execute(int fd, const char **why)
-{
+static int may_execute(int fd, const char **why) {
     struct statx st;
     static const char empty[1] = "";
     long r = kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH, STATX_TYPE | STATX_MODE, &st);
@@ -77,8 +74,7 @@ static int may_execute(int fd, const char **why)
 }
 
 /* The interpreter of an ELF file must exist, or execve fails while the caller can still be told. */
-static long check_interp(struct kr_task *t, int fd, const char **why)
-{
+static long check_interp(struct kr_task *t, int fd, const char **why) {
     struct kr_elf e;
     long r = kr_elf_read(fd, &e, why);
     if (r < 0 || !e.interp_len)
@@ -109,9 +105,9 @@ static long check_interp(struct kr_task *t, int fd, const char **why)
     return r < 0 ? r : 0;
 }
 
-/* "#! interpreter [one argument]" in line[n]. Cuts the words out in place; 0 or -ENOEXEC (binfmt_script.c). */
-static int parse_script(char *line, size_t n, char **interp, char **arg)
-{
+/* "#! interpreter [one argument]" in line[n]. Cuts the words out in place; 0 or -ENOEXEC (binfmt_script.c).
+ */
+static int parse_script(char *line, size_t n, char **interp, char **arg) {
     line[KR_MIN(n, (size_t)KR_SCRIPT_LINE - 1)] = 0;
     char *end = strchr(line, '\n');
     if (!end) {
@@ -149,15 +145,14 @@ static int parse_script(char *line, size_t n, char **interp, char **arg)
 }
 
 /* A readable descriptor of an O_PATH one, or of any: through the monitor's own procfs. */
-static long reopen(int fd)
-{
+static long reopen(int fd) {
     char name[32];
     kr_snprintf(name, sizeof name, "self/fd/%d", fd);
     return kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0);
 }
 
-long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p, const char **why)
-{
+long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
+                     const char **why) {
     memset(p, 0, sizeof *p);
     p->fd = -1;
     *why = "opening the program";
@@ -170,7 +165,8 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
             fd = flags & AT_EMPTY_PATH ? reopen(dirfd) : -ENOENT;
             kr_snprintf(p->path, PATH_MAX_, "/dev/fd/%d", dirfd);
         } else {
-            struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | 04000 /* O_NONBLOCK: a FIFO must not hold us */};
+            struct open_how how = {.flags = O_RDONLY | O_CLOEXEC |
+                                            04000 /* O_NONBLOCK: a FIFO must not hold us */};
             if (flags & AT_SYMLINK_NOFOLLOW)
                 how.flags |= O_NOFOLLOW_;
             fd = kr_open(t, depth ? AT_FDCWD : dirfd, p->path, &how);
@@ -205,7 +201,8 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
         /* words = interp [arg] script, in front of what earlier levels made: [interp2 [arg2]] interp... */
         if (depth == 0) {
             /* The interpreter could not open it any more (BINPRM_FLAGS_PATH_INACCESSIBLE). */
-            if ((!path[0] || (path[0] != '/' && dirfd != AT_FDCWD)) && (kr_sys2(__NR_fcntl, dirfd, F_GETFD) & FD_CLOEXEC)) {
+            if ((!path[0] || (path[0] != '/' && dirfd != AT_FDCWD)) &&
+                (kr_sys2(__NR_fcntl, dirfd, F_GETFD) & FD_CLOEXEC)) {
                 r = -ENOENT;
                 break;
             }
@@ -235,15 +232,13 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
     return r;
 }
 
-static void add_name(u64 *value, u64 v, int is_min)
-{
+static void add_name(u64 *value, u64 v, int is_min) {
     if (!*value || (is_min ? v < *value : v > *value))
         *value = v;
 }
 
 long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **envp, const u64 *auxv,
-             struct kr_start *start, const char **why)
-{
+             struct kr_start *start, const char **why) {
     struct kr_elf *e = kr_alloc(sizeof *e);
     char *interp = kr_alloc(PATH_MAX_);
     if (!e || !interp)
@@ -273,9 +268,14 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
         }
     }
     mm->brk_start = mm->brk_end = KR_PAGE_UP(e->max + bias) + KR_PAGE * kr_mm_random(2048);
-    struct kr_stack_args sa = {.argv = argv, .envp = envp, .execfn = p->path, .host_auxv = auxv,
-                               .phdr = e->phdr_vaddr ? e->phdr_vaddr + bias : 0, .phnum = e->phnum,
-                               .entry = e->entry + bias, .exec = e->stack_exec};
+    struct kr_stack_args sa = {.argv = argv,
+                               .envp = envp,
+                               .execfn = p->path,
+                               .host_auxv = auxv,
+                               .phdr = e->phdr_vaddr ? e->phdr_vaddr + bias : 0,
+                               .phnum = e->phnum,
+                               .entry = e->entry + bias,
+                               .exec = e->stack_exec};
     if (p->nwords)
         sa.execfn = p->words[p->nwords - 1];
     start->entry = sa.entry;
@@ -319,8 +319,7 @@ struct args {
     size_t room, n;
 };
 
-static int push(struct args *a, char *s)
-{
+static int push(struct args *a, char *s) {
     if (a->n + 1 >= a->room) {
         size_t room = a->room ? a->room * 2 : 64;
         char **v = kr_realloc(a->v, a->room * sizeof *v, room * sizeof *v);
@@ -334,9 +333,9 @@ static int push(struct args *a, char *s)
     return 0;
 }
 
-/* Appends a guest vector of string pointers. The strings stay where they are: the kernel copies them from there. */
-static long push_guest(struct args *a, u64 vec, u32 skip)
-{
+/* Appends a guest vector of string pointers. The strings stay where they are: the kernel copies them from
+ * there. */
+static long push_guest(struct args *a, u64 vec, u32 skip) {
     if (!vec)
         return 0;
     for (u64 i = 0;; i++, vec += 8) {
@@ -360,8 +359,7 @@ struct block {
     int failed;
 };
 
-static void emit(void *ctx, u16 tag, const void *data, u32 len)
-{
+static void emit(void *ctx, u16 tag, const void *data, u32 len) {
     struct block *b = ctx;
     size_t need = b->size + sizeof(struct kr_boot_record) + ((len + 7ULL) & ~7ULL);
     if (need > b->room) {
@@ -381,10 +379,9 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len)
     b->size = need;
 }
 
-/* A descriptor to read the block from: a memfd, or a pipe where RLIMIT_FSIZE (which holds for a memfd, too, and kills by SIGXFSZ) is
- * smaller than the block. */
-static long block_fd(const u8 *data, size_t size)
-{
+/* A descriptor to read the block from: a memfd, or a pipe where RLIMIT_FSIZE (which holds for a memfd, too,
+ * and kills by SIGXFSZ) is smaller than the block. */
+static long block_fd(const u8 *data, size_t size) {
     u64 limit[2];
     s32 fds[2];
     long r = kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit);
@@ -407,8 +404,7 @@ static long block_fd(const u8 *data, size_t size)
     return n < 0 ? n : -ENOSPC;
 }
 
-int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out)
-{
+int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out) {
     struct block b = {0};
     struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
     b.buf = kr_alloc(1024);
@@ -420,8 +416,11 @@ int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, in
     const struct {
         u16 tag;
         s32 fd;
-    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm}, {KR_BOOT_FD_EXE, kr_boot.fd_exe}, {KR_BOOT_FD_PROC, kr_boot.fd_proc},
-               {KR_BOOT_FD_LOG, kr_boot.fd_log}, {KR_BOOT_FD_TARGET, target}};
+    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},
+               {KR_BOOT_FD_EXE, kr_boot.fd_exe},
+               {KR_BOOT_FD_PROC, kr_boot.fd_proc},
+               {KR_BOOT_FD_LOG, kr_boot.fd_log},
+               {KR_BOOT_FD_TARGET, target}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
@@ -444,8 +443,7 @@ int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, in
     return fd < 0 ? (int)fd : 0;
 }
 
-long kr_exec_self(struct kr_task *t, char **argv, char **envp)
-{
+long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
     static const char empty[1] = "";
     u64 lim[2] = {0, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
@@ -455,14 +453,14 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, finite, 0);
     }
     (void)t;
-    long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, (u64)empty, (u64)argv, (u64)envp, AT_EMPTY_PATH, 0);
+    long r =
+        kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, (u64)empty, (u64)argv, (u64)envp, AT_EMPTY_PATH, 0);
     if (infinite)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     return r;
 }
 
-long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags)
-{
+long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags) {
     struct kr_program p;
     const char *why;
     if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
@@ -483,7 +481,9 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
         r = push_guest(&e, envp, 0);
     if (!r) {
         long target = kr_sys3(__NR_fcntl, p.fd, F_DUPFD, 3); /* without close-on-exec */
-        r = target < 0 ? target : kr_boot_block(t, p.nwords ? p.words[p.nwords - 1] : p.path, (int)target, t->proc->flags, &block);
+        r = target < 0 ? target
+                       : kr_boot_block(t, p.nwords ? p.words[p.nwords - 1] : p.path, (int)target,
+                                       t->proc->flags, &block);
         if (!r) {
             kr_snprintf(boot_env, sizeof boot_env, KR_BOOT_ENV "%d", block);
             r = push(&e, boot_env);

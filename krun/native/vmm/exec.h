@@ -5,23 +5,26 @@
 
 #include "mm.h"
 
-#define KR_SCRIPT_DEPTH 5   /* BINPRM: interpreters of interpreters */
-#define KR_SCRIPT_LINE 256  /* BINPRM_BUF_SIZE */
+#define KR_SCRIPT_DEPTH 5  /* BINPRM: interpreters of interpreters */
+#define KR_SCRIPT_LINE 256 /* BINPRM_BUF_SIZE */
 
 /* A program found: an open ELF file and, for scripts, the words that go before the caller's arguments. */
 struct kr_program {
     int fd;
-    char *path;         /* of the ELF file, kr_alloc(4096) */
-    char *words[2 * KR_SCRIPT_DEPTH + 1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
-    u32 nwords;         /* 0: no script, argv stays */
+    char *path; /* of the ELF file, kr_alloc(4096) */
+    char *words[2 * KR_SCRIPT_DEPTH +
+                1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
+    u32 nwords;     /* 0: no script, argv stays */
 };
 
-/* Opens path (relative to dirfd; empty with AT_EMPTY_PATH: dirfd itself), follows #! lines, checks execute permission and the ELF
- * header, and that its interpreter exists. 0 or -errno with the reason in *why. */
-long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p, const char **why);
+/* Opens path (relative to dirfd; empty with AT_EMPTY_PATH: dirfd itself), follows #! lines, checks execute
+ * permission and the ELF header, and that its interpreter exists. 0 or -errno with the reason in *why. */
+long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
+                     const char **why);
 void kr_program_free(struct kr_program *p);
 
-/* Loads prog->fd into a fresh mm, builds the stack, and sets *entry and *sp. argv, envp: arrays in monitor memory, NULL-terminated. */
+/* Loads prog->fd into a fresh mm, builds the stack, and sets *entry and *sp. argv, envp: arrays in monitor
+ * memory, NULL-terminated. */
 struct kr_start {
     u64 entry, sp;
 };
@@ -31,7 +34,8 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
 /* Decides stack and mmap places (random); before anything is mapped. */
 void kr_mm_layout(struct kr_mm *mm);
 
-/* Writes a boot block for a successor of this monitor into a memfd without close-on-exec (*out). 0 or -errno. */
+/* Writes a boot block for a successor of this monitor into a memfd without close-on-exec (*out). 0 or -errno.
+ */
 int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out);
 /* Executes the monitor anew; returns only on failure. */
 long kr_exec_self(struct kr_task *t, char **argv, char **envp);

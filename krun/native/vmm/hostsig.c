@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's signal handler. One caught signal at a time: it is stored in task->info, and the interrupted context gets a mask
- * with everything blocked, so that no second one comes before the payload's frame is built (signal.c). Runs on the thread it
- * interrupts; touches that thread's task only.
+ * The host's signal handler. One caught signal at a time: it is stored in task->info, and the interrupted
+ * context gets a mask with everything blocked, so that no second one comes before the payload's frame is
+ * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
  */
 #include "core.h"
 #include "mm.h"
@@ -13,28 +13,29 @@
 #include "sigframe.h"
 
 extern const char kr_intr_begin[], kr_intr_syscall[], kr_intr_restart[];
-extern const char kr_copy_begin[], kr_copy_end[], kr_copy_fault[], kr_str_begin[], kr_str_end[], kr_cas_begin[], kr_cas_end[];
+extern const char kr_copy_begin[], kr_copy_end[], kr_copy_fault[], kr_str_begin[], kr_str_end[],
+    kr_cas_begin[], kr_cas_end[];
 
 static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && rip < (u64)b; }
 
-static void hold(struct kr_task *t, int sig, const siginfo_t *si)
-{
+static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
     t->held |= KR_SIGBIT(sig);
     t->held_info[sig == SIGBUS] = *si;
 }
 
-__attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context)
-{
+__attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context) {
     struct kr_ucontext *uc = context;
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
     if (sig == SIGSEGV || sig == SIGBUS) {
         if (si->si_code > 0) { /* a fault of this very thread */
-            if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) || in(rip, kr_cas_begin, kr_cas_end)) {
+            if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||
+                in(rip, kr_cas_begin, kr_cas_end)) {
                 uc->mc.rip = (u64)kr_copy_fault;
                 return;
             }
-            kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr, (void *)kr_monitor_base());
+            kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr,
+                   (void *)kr_monitor_base());
         }
         if (sig == SIGBUS && t->mm->dumping)
             kr_core_park(t);

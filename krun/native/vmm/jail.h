@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The monitor's own seccomp filter on the host: a list of calls with a reason each, installed before the first guest
- * instruction. Survives execve, so it allows what a monitor needs to start. */
+ * The monitor's own seccomp filter on the host: a list of calls with a reason each, installed before the
+ * first guest instruction. Survives execve, so it allows what a monitor needs to start. */
 #ifndef KR_JAIL_H
 #define KR_JAIL_H
 
 #include "vmm.h"
 
-/* Installs the filter unless an ancestor did. 0 or -errno. Sets no_new_privs for the host and remembers in p->flags what the payload is to
- * see of it. Precondition: one thread. */
+/* Installs the filter unless an ancestor did. 0 or -errno. Sets no_new_privs for the host and remembers in
+ * p->flags what the payload is to see of it. Precondition: one thread. */
 int kr_jail_install(struct kr_proc *p);
 
-/* no_new_privs as the payload sees it: the host's is always set (a monitor has no use for setuid programs), the payload's own is what the
- * container's config or the payload itself asked for. Kept in p->flags as KR_BOOTF_NNP, and so carried over execve. */
+/* no_new_privs as the payload sees it: the host's is always set (a monitor has no use for setuid programs),
+ * the payload's own is what the container's config or the payload itself asked for. Kept in p->flags as
+ * KR_BOOTF_NNP, and so carried over execve. */
 int kr_nnp_view(struct kr_proc *p);
 void kr_nnp_set(struct kr_proc *p); /* prctl(PR_SET_NO_NEW_PRIVS) */
 

@@ -2,24 +2,25 @@
  *
  * Addresses.
  *
- *   guest virtual = monitor virtual                          guest virtual only (page tables point at monitor memory)
- *   0x0000_0000_0000  nothing (mmap_min_addr)
- *   0x0000_0001_0000  KR_WINDOW_START
+ *   guest virtual = monitor virtual                          guest virtual only (page tables point at monitor
+ * memory) 0x0000_0000_0000  nothing (mmap_min_addr) 0x0000_0001_0000  KR_WINDOW_START
  *        ...          payload: program, brk heap
  *        ...          payload: mmap area (grows down), vDSO, stack
  *   0x5000_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
  *        ...          nothing: guard gap of 5 TiB and more
  *   0x5555_5555_4000  monitor's brk area (unused)
- *                                                             0x6000_0000_0000  KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
- *   0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
+ *                                                             0x6000_0000_0000  KR_SYS_BASE: GDT, IDT, stubs,
+ * TSS, stacks 0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
  *
- * The system area is in the low half because PVM reaches nothing else (portability rules). The gap behind the window means
- * that a kernel access which starts at a checked guest address and runs on faults before it meets monitor memory.
+ * The system area is in the low half because PVM reaches nothing else (portability rules). The gap behind the
+ * window means that a kernel access which starts at a checked guest address and runs on faults before it
+ * meets monitor memory.
  *
  *   guest physical
  *   0                 KR_SYS_GPA: the system area (descriptor tables, stubs, per-vCPU pages)
- *   KR_PT_GPA         page-table pool, right behind: its first part shares the system area's slot, more slots as it grows
- *   4 GiB             window chunks of 64 MiB, given out in order of first use (low: GPA width may be 39 bits)
+ *   KR_PT_GPA         page-table pool, right behind: its first part shares the system area's slot, more slots
+ * as it grows 4 GiB             window chunks of 64 MiB, given out in order of first use (low: GPA width may
+ * be 39 bits)
  */
 #ifndef KR_LAYOUT_H
 #define KR_LAYOUT_H
@@ -37,8 +38,9 @@
 #define KR_SYS_EXC 0x2000ULL  /* exception stubs, 16 bytes a vector */
 #define KR_SYS_STUB 0x3000ULL /* LSTAR stub, mapped again in every vCPU's area */
 
-/* Per-vCPU pages, offsets from the vCPU's area. The stub reaches the call page RIP-relative: it is the next page. */
-#define KR_VCPU_AREA(idx) (0x100000ULL + (u64)(idx) * 0x8000ULL)
+/* Per-vCPU pages, offsets from the vCPU's area. The stub reaches the call page RIP-relative: it is the next
+ * page. */
+#define KR_VCPU_AREA(idx) (0x100000ULL + (u64)(idx)*0x8000ULL)
 #define KR_VCPU_STUB 0x0000ULL
 #define KR_VCPU_CALL 0x1000ULL
 #define KR_VCPU_TSS 0x2000ULL
@@ -48,7 +50,7 @@
 
 #define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)
 #define KR_PT_SLOT 0x1000000ULL /* 16 MiB: 4096 table pages */
-#define KR_PT_SLOTS_MAX 208      /* up to chunk space at 4 GiB minus what is below */
+#define KR_PT_SLOTS_MAX 208     /* up to chunk space at 4 GiB minus what is below */
 
 #define KR_CHUNK_SHIFT 26
 #define KR_CHUNK_SIZE (1ULL << KR_CHUNK_SHIFT)

@@ -35,8 +35,7 @@ extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 u64 kr_monitor_base(void) { return (u64)__ehdr_start; }
 
-static void relocate(void)
-{
+static void relocate(void) {
     u64 base = (u64)__ehdr_start, rela = 0, size = 0;
     for (const Elf64_Dyn *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {
         if (d->d_tag == DT_RELA)
@@ -54,15 +53,15 @@ static void relocate(void)
     for (u32 i = 0; i < eh->e_phnum; i++)
         if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
             kr_sys3(__NR_mprotect, KR_PAGE_DOWN(base + ph[i].p_vaddr),
-                    KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr), PROT_READ);
+                    KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr),
+                    PROT_READ);
 }
 
 static struct kr_mm first_mm;
 static struct kr_proc first_proc;
 
 /* One message to whoever waits (docs/architecture.md, "Messages"); fd is closed. */
-static void say(int *fd, char type, const char *fields, size_t len)
-{
+static void say(int *fd, char type, const char *fields, size_t len) {
     char msg[1024];
     if (*fd < 0)
         return;
@@ -73,15 +72,15 @@ static void say(int *fd, char type, const char *fields, size_t len)
     kr_fd_drop(fd);
 }
 
-static void say_ok(int *fd, char type)
-{
+static void say_ok(int *fd, char type) {
     char fields[1000];
     say(fd, type, fields, kr_stage_fields(fields, sizeof fields));
 }
 
-/* A failure of set-up: to whoever waits, else (an execve'd program, past the point of no return) death by SIGKILL as on Linux. */
-__noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path, long err)
-{
+/* A failure of set-up: to whoever waits, else (an execve'd program, past the point of no return) death by
+ * SIGKILL as on Linux. */
+__noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path,
+                               long err) {
     char fields[1000];
     int *fd = kr_boot.fd_result >= 0 && kr_boot.fd_sync < 0 ? &kr_boot.fd_result : &kr_boot.fd_sync;
     int n = kr_snprintf(fields, sizeof fields, "%s%c%s%c%s%c%ld%c", step, 0, op, 0, path, 0, -err, 0);
@@ -93,8 +92,7 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
     kr_die_signal(t, 9);
 }
 
-static int boot_fd(char **envp, u32 envc)
-{
+static int boot_fd(char **envp, u32 envc) {
     size_t n = sizeof KR_BOOT_ENV - 1;
     if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0)
         return -1;
@@ -104,8 +102,7 @@ static int boot_fd(char **envp, u32 envc)
 }
 
 /* From a pipe (see block_fd() in exec.c). */
-static int read_block(int fd)
-{
+static int read_block(int fd) {
     size_t room = 4096, have = 0;
     u8 *p = kr_alloc(room);
     for (;;) {
@@ -126,8 +123,7 @@ static int read_block(int fd)
     return kr_boot_parse(&kr_boot, p, have);
 }
 
-static int map_block(int fd)
-{
+static int map_block(int fd) {
     long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
     if (size == -ESPIPE)
         return read_block(fd);
@@ -140,20 +136,20 @@ static int map_block(int fd)
     return kr_boot_parse(&kr_boot, (const u8 *)p, (size_t)size);
 }
 
-static void hide_all(void)
-{
+static void hide_all(void) {
     const struct {
         int *fd;
         int cloexec;
-    } fds[] = {{&kr_boot.fd_kvm, KR_FD_KEPT},   {&kr_boot.fd_exe, KR_FD_KEPT},    {&kr_boot.fd_proc, KR_FD_KEPT},  {&kr_boot.fd_log, KR_FD_KEPT},
-               {&kr_boot.fd_sync, KR_FD_EXEC_DROPS}, {&kr_boot.fd_start, KR_FD_EXEC_DROPS}, {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
+    } fds[] = {{&kr_boot.fd_kvm, KR_FD_KEPT},         {&kr_boot.fd_exe, KR_FD_KEPT},
+               {&kr_boot.fd_proc, KR_FD_KEPT},        {&kr_boot.fd_log, KR_FD_KEPT},
+               {&kr_boot.fd_sync, KR_FD_EXEC_DROPS},  {&kr_boot.fd_start, KR_FD_EXEC_DROPS},
+               {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (*fds[i].fd >= 0)
             kr_fd_hide(*fds[i].fd, fds[i].cloexec, fds[i].fd);
 }
 
-static void make_vm(struct kr_task *t)
-{
+static void make_vm(struct kr_task *t) {
     const char *why = "";
     int r = kr_vm_create(&t->mm->vm, kr_boot.fd_kvm, 0, &why);
     if (r < 0)
@@ -166,8 +162,7 @@ static void make_vm(struct kr_task *t)
     kr_stage("vcpu");
 }
 
-static void wait_for_start(struct kr_task *t)
-{
+static void wait_for_start(struct kr_task *t) {
     char c;
     if (kr_boot.fd_start < 0)
         return;
@@ -183,8 +178,7 @@ static void wait_for_start(struct kr_task *t)
 }
 
 /* Finds the first program (a script included) and gives argv its final form. */
-static void find_first(struct kr_task *t, struct kr_program *p, char ***argv)
-{
+static void find_first(struct kr_task *t, struct kr_program *p, char ***argv) {
     const char *why;
     long r = kr_program_find(t, AT_FDCWD, kr_boot.exe_path, 0, p, &why);
     if (r < 0)
@@ -204,19 +198,26 @@ static void find_first(struct kr_task *t, struct kr_program *p, char ***argv)
 }
 
 /* comm: the base name of the program, or of the script (begin_new_exec()). */
-static void set_comm(const char *path)
-{
+static void set_comm(const char *path) {
     const char *base = strrchr(path, '/');
     kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
 }
 
-void kr_publish_mm(struct kr_mm *mm)
-{
-    struct prctl_mm_map m = {
-        .start_code = mm->code_start, .end_code = mm->code_end, .start_data = mm->data_start, .end_data = mm->data_end,
-        .start_brk = mm->brk_start, .brk = mm->brk_end, .start_stack = mm->stack_end - 8,
-        .arg_start = mm->arg_start, .arg_end = mm->arg_end, .env_start = mm->env_start, .env_end = mm->env_end,
-        .auxv = (void *)mm->auxv_addr, .auxv_size = mm->auxv_size, .exe_fd = (u32)-1};
+void kr_publish_mm(struct kr_mm *mm) {
+    struct prctl_mm_map m = {.start_code = mm->code_start,
+                             .end_code = mm->code_end,
+                             .start_data = mm->data_start,
+                             .end_data = mm->data_end,
+                             .start_brk = mm->brk_start,
+                             .brk = mm->brk_end,
+                             .start_stack = mm->stack_end - 8,
+                             .arg_start = mm->arg_start,
+                             .arg_end = mm->arg_end,
+                             .env_start = mm->env_start,
+                             .env_end = mm->env_end,
+                             .auxv = (void *)mm->auxv_addr,
+                             .auxv_size = mm->auxv_size,
+                             .exe_fd = (u32)-1};
     if (!m.start_data || m.end_data < m.start_data) {
         m.start_data = m.start_code;
         m.end_data = m.end_code;
@@ -226,8 +227,7 @@ void kr_publish_mm(struct kr_mm *mm)
         kr_log("PR_SET_MM_MAP: errno %ld: /proc/PID/cmdline shows the monitor's copy", -r);
 }
 
-__attribute__((used, noreturn)) void kr_main(u64 *sp)
-{
+__attribute__((used, noreturn)) void kr_main(u64 *sp) {
     relocate();
     u64 argc = sp[0];
     char **argv = (char **)(sp + 1), **envp = argv + argc + 1;

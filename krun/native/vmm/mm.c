@@ -2,14 +2,15 @@
  *
  * The guest's address space: mmap(2) and relatives.
  *
- * Three things are kept in step under mm->lock: the ordered array of mappings, the host's mappings at the same addresses (never
- * executable on the host), and the guest's page tables. Order of a change that takes permissions away or replaces pages: first
- * the page tables, then the host call, whose MMU notifier drops what KVM has cached. A host call that fails is followed by a refill of the
- * tables from the array.
+ * Three things are kept in step under mm->lock: the ordered array of mappings, the host's mappings at the
+ * same addresses (never executable on the host), and the guest's page tables. Order of a change that takes
+ * permissions away or replaces pages: first the page tables, then the host call, whose MMU notifier drops
+ * what KVM has cached. A host call that fails is followed by a refill of the tables from the array.
  *
- * Small mappings enter the page tables at once; large ones when first touched, in blocks of 2 MiB (kr_mm_fault), so that a huge reservation costs
- * nothing. A block of private anonymous memory whose neighbour is in use already gets a huge page of the host and one 2 MiB entry: dense
- * use, one fault instead of 512. A lone first block (a thread's stack, a sparse table) never does.
+ * Small mappings enter the page tables at once; large ones when first touched, in blocks of 2 MiB
+ * (kr_mm_fault), so that a huge reservation costs nothing. A block of private anonymous memory whose
+ * neighbour is in use already gets a huge page of the host and one 2 MiB entry: dense use, one fault instead
+ * of 512. A lone first block (a thread's stack, a sparse table) never does.
  */
 #include "mm.h"
 #include "usercopy.h"
@@ -27,14 +28,12 @@
 #endif
 #define STACK_GUARD_GAP (256 * KR_PAGE)
 
-static long host_mmap(u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off)
-{
+static long host_mmap(u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
     return kr_sys6(__NR_mmap, addr, len, prot, flags, (u64)(s64)fd, off);
 }
 
 /* What the host maps: never executable; an execute-only page must be readable for the instruction fetch. */
-static u32 host_prot(u32 prot)
-{
+static u32 host_prot(u32 prot) {
     u32 p = prot & (PROT_READ | PROT_WRITE);
     return prot & (PROT_WRITE | PROT_EXEC) ? p | PROT_READ : p;
 }
@@ -42,8 +41,7 @@ static u32 host_prot(u32 prot)
 /* ---- the array ---- */
 
 /* Index of the first mapping with end > addr. */
-static u32 lower(struct kr_mm *mm, u64 addr)
-{
+static u32 lower(struct kr_mm *mm, u64 addr) {
     u32 lo = 0, hi = mm->nvma;
     while (lo < hi) {
         u32 mid = lo + (hi - lo) / 2;
@@ -55,15 +53,13 @@ static u32 lower(struct kr_mm *mm, u64 addr)
     return lo;
 }
 
-struct kr_vma *kr_vma_find(struct kr_mm *mm, u64 addr)
-{
+struct kr_vma *kr_vma_find(struct kr_mm *mm, u64 addr) {
     u32 i = lower(mm, addr);
     return i < mm->nvma ? &mm->vma[i] : NULL;
 }
 
 /* Room for `more` entries beyond nvma. Taken before any change, so that a change cannot fail half-way. */
-static int reserve_entries(struct kr_mm *mm, u32 more)
-{
+static int reserve_entries(struct kr_mm *mm, u32 more) {
     if (mm->nvma + more <= mm->vma_room)
         return 0;
     u32 room = KR_MAX(mm->vma_room * 2, 128u);
@@ -75,22 +71,19 @@ static int reserve_entries(struct kr_mm *mm, u32 more)
     return 0;
 }
 
-static void insert_at(struct kr_mm *mm, u32 i, struct kr_vma v)
-{
+static void insert_at(struct kr_mm *mm, u32 i, struct kr_vma v) {
     memmove(&mm->vma[i + 1], &mm->vma[i], (mm->nvma - i) * sizeof v);
     mm->vma[i] = v;
     mm->nvma++;
 }
 
-static void remove_at(struct kr_mm *mm, u32 i, u32 n)
-{
+static void remove_at(struct kr_mm *mm, u32 i, u32 n) {
     memmove(&mm->vma[i], &mm->vma[i + n], (mm->nvma - i - n) * sizeof mm->vma[0]);
     mm->nvma -= n;
 }
 
 /* Makes addr a border between mappings. Needs one reserved entry. */
-static void split(struct kr_mm *mm, u64 addr)
-{
+static void split(struct kr_mm *mm, u64 addr) {
     u32 i = lower(mm, addr);
     if (i == mm->nvma || mm->vma[i].start >= addr)
         return;
@@ -100,8 +93,7 @@ static void split(struct kr_mm *mm, u64 addr)
     insert_at(mm, i + 1, tail);
 }
 
-static void cut(struct kr_mm *mm, u64 start, u64 end)
-{
+static void cut(struct kr_mm *mm, u64 start, u64 end) {
     split(mm, start);
     split(mm, end);
     u32 i = lower(mm, start), j = i;
@@ -110,13 +102,11 @@ static void cut(struct kr_mm *mm, u64 start, u64 end)
     remove_at(mm, i, j - i);
 }
 
-static int alike(const struct kr_vma *a, const struct kr_vma *b)
-{
+static int alike(const struct kr_vma *a, const struct kr_vma *b) {
     return a->end == b->start && a->prot == b->prot && a->flags == b->flags && (a->flags & KR_VMA_ANON);
 }
 
-static void merge_around(struct kr_mm *mm, u64 start, u64 end)
-{
+static void merge_around(struct kr_mm *mm, u64 start, u64 end) {
     u32 i = lower(mm, start ? start - 1 : 0);
     while (i + 1 < mm->nvma && mm->vma[i].start <= end) {
         if (alike(&mm->vma[i], &mm->vma[i + 1])) {
@@ -128,16 +118,14 @@ static void merge_around(struct kr_mm *mm, u64 start, u64 end)
     }
 }
 
-static void insert(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 flags)
-{
+static void insert(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 flags) {
     insert_at(mm, lower(mm, start), (struct kr_vma){start, end, prot, flags});
     merge_around(mm, start, end);
 }
 
 /* ---- page tables ---- */
 
-static int fill(struct kr_mm *mm, u64 start, u64 end, u32 prot)
-{
+static int fill(struct kr_mm *mm, u64 start, u64 end, u32 prot) {
     if (!host_prot(prot))
         return kr_pt_update(&mm->vm, start, end, 0, 0);
     for (u64 c = start & ~(KR_CHUNK_SIZE - 1); c < end; c += KR_CHUNK_SIZE) {
@@ -149,15 +137,13 @@ static int fill(struct kr_mm *mm, u64 start, u64 end, u32 prot)
 }
 
 /* After a change of [start, end) to prot: small ranges at once, large ones where tables exist already. */
-static int reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 vma_flags)
-{
+static int reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 vma_flags) {
     if (end - start <= ((vma_flags & KR_VMA_ANON) && (prot & PROT_WRITE) ? EAGER_ANON : EAGER))
         return fill(mm, start, end, prot);
     return kr_pt_update(&mm->vm, start, end, prot, 0);
 }
 
-static void refill(struct kr_mm *mm, u64 start, u64 end)
-{
+static void refill(struct kr_mm *mm, u64 start, u64 end) {
     for (u32 i = lower(mm, start); i < mm->nvma && mm->vma[i].start < end; i++)
         reflect(mm, KR_MAX(start, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), mm->vma[i].prot,
                 mm->vma[i].flags);
@@ -165,14 +151,14 @@ static void refill(struct kr_mm *mm, u64 start, u64 end)
 
 /* ---- address choice ---- */
 
-static u64 find_below(struct kr_mm *mm, u64 top, u64 len, u64 align)
-{
+static u64 find_below(struct kr_mm *mm, u64 top, u64 len, u64 align) {
     u64 low = KR_WINDOW_START;
     for (u32 i = lower(mm, top);; i--) {
         /* gap between vma[i-1] and vma[i], cut at top */
         u64 gap_end = i < mm->nvma ? KR_MIN(mm->vma[i].start, top) : top;
         u64 gap_start = i ? mm->vma[i - 1].end : low;
-        if (i < mm->nvma && (mm->vma[i].flags & (KR_VMA_GROWSDOWN | KR_VMA_STACK)) && gap_end == mm->vma[i].start)
+        if (i < mm->nvma && (mm->vma[i].flags & (KR_VMA_GROWSDOWN | KR_VMA_STACK)) &&
+            gap_end == mm->vma[i].start)
             gap_end = gap_end > STACK_GUARD_GAP ? gap_end - STACK_GUARD_GAP : 0;
         gap_start = KR_MAX(gap_start, low);
         if (gap_end >= len && gap_end > gap_start) {
@@ -185,27 +171,23 @@ static u64 find_below(struct kr_mm *mm, u64 top, u64 len, u64 align)
     }
 }
 
-u64 kr_mm_find_free(struct kr_mm *mm, u64 len, u64 align)
-{
+u64 kr_mm_find_free(struct kr_mm *mm, u64 len, u64 align) {
     u64 a = find_below(mm, mm->mmap_top, len, align);
     return a ? a : find_below(mm, KR_WINDOW_END, len, align);
 }
 
-static int range_free(struct kr_mm *mm, u64 addr, u64 len)
-{
+static int range_free(struct kr_mm *mm, u64 addr, u64 len) {
     u32 i = lower(mm, addr);
     return i == mm->nvma || mm->vma[i].start >= addr + len;
 }
 
-static int in_window(u64 addr, u64 len)
-{
+static int in_window(u64 addr, u64 len) {
     return addr >= KR_WINDOW_START && addr < KR_WINDOW_END && len <= KR_WINDOW_END - addr;
 }
 
 /* ---- the calls; "locked" ones first ---- */
 
-static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len)
-{
+static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     if (reserve_entries(mm, 2) < 0)
         return -ENOMEM;
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
@@ -219,8 +201,8 @@ static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len)
 }
 
 /* Places a host mapping over [addr, addr+len), whatever was there. */
-static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off, u32 vma_flags)
-{
+static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off,
+                       u32 vma_flags) {
     if (reserve_entries(mm, 3) < 0)
         return -ENOMEM;
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
@@ -245,8 +227,7 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
 }
 
 /* PROT_EXEC of a file on a noexec mount is EPERM (mmap(2)); the host call does not see PROT_EXEC. */
-static long check_exec(int fd)
-{
+static long check_exec(int fd) {
     struct {
         s64 type, bsize, blocks, bfree, bavail, files, ffree;
         s32 fsid[2];
@@ -258,14 +239,12 @@ static long check_exec(int fd)
     return st.flags & 8 /* ST_NOEXEC */ ? -EPERM : 0;
 }
 
-static u64 huge_size(u32 flags)
-{
+static u64 huge_size(u32 flags) {
     u32 shift = flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
     return shift ? 1ULL << shift : BLOCK;
 }
 
-long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off)
-{
+long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
     if (!len || (off & (KR_PAGE - 1)))
         return -EINVAL;
     u64 align = KR_PAGE;
@@ -286,7 +265,8 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     }
     u32 type = flags & MAP_TYPE;
     u32 vma_flags = (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
-                    (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) | (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0);
+                    (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) |
+                    (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0);
     long r;
     kr_lock(&mm->lock);
     if (!fixed) {
@@ -309,17 +289,15 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     return r;
 }
 
-long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags)
-{
+long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
     kr_lock(&mm->lock);
-    long r = map_locked(mm, addr, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | (len > EAGER ? MAP_NORESERVE : 0), -1, 0,
-                        KR_VMA_ANON | vma_flags);
+    long r = map_locked(mm, addr, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | (len > EAGER ? MAP_NORESERVE : 0),
+                        -1, 0, KR_VMA_ANON | vma_flags);
     kr_unlock(&mm->lock);
     return r;
 }
 
-long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags)
-{
+long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
     kr_lock(&mm->lock);
     long r = reserve_entries(mm, 3);
     if (!r) {
@@ -331,12 +309,12 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags)
     return r;
 }
 
-long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len)
-{
+long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {
     if ((addr & (KR_PAGE - 1)) || !len || len > KR_WINDOW_END)
         return -EINVAL;
     len = KR_PAGE_UP(len);
-    if (!in_window(addr, len)) /* nothing of the payload's can be there; the kernel says EINVAL beyond TASK_SIZE */
+    if (!in_window(addr,
+                   len)) /* nothing of the payload's can be there; the kernel says EINVAL beyond TASK_SIZE */
         return addr < KR_WINDOW_START && addr + len <= KR_WINDOW_END ? 0 : -EINVAL;
     kr_lock(&mm->lock);
     long r = range_free(mm, addr, len) ? 0 : unmap_locked(mm, addr, len);
@@ -345,8 +323,7 @@ long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len)
 }
 
 /* End of the part of [addr, end) that is mapped without a hole from addr on. */
-static u64 mapped_until(struct kr_mm *mm, u64 addr, u64 end)
-{
+static u64 mapped_until(struct kr_mm *mm, u64 addr, u64 end) {
     for (u32 i = lower(mm, addr); addr < end; i++) {
         if (i == mm->nvma || mm->vma[i].start > addr)
             return addr;
@@ -357,8 +334,7 @@ static u64 mapped_until(struct kr_mm *mm, u64 addr, u64 end)
 
 static int range_mapped(struct kr_mm *mm, u64 addr, u64 end) { return mapped_until(mm, addr, end) == end; }
 
-int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
-{
+int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     kr_lock(&mm->lock);
     int ok = range_mapped(mm, addr, addr + len);
     for (u32 i = lower(mm, addr); ok && i < mm->nvma && mm->vma[i].start < addr + len; i++)
@@ -367,8 +343,7 @@ int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
     return ok;
 }
 
-long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
-{
+long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     u32 grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
     prot &= ~(u32)(PROT_GROWSDOWN | PROT_GROWSUP);
     if ((addr & (KR_PAGE - 1)) || (prot & ~7u & ~(u32)PROT_SEM))
@@ -399,8 +374,8 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot)
         if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && host_prot(prot) &&
             host_prot(prot) == host_prot(mm->vma[i].prot))
             lost_exec_only = 1;
-    /* Tables first where rights go, host first where they come: a page whose table allows more than the host gives only costs a retry
-     * (kr_mm_fault finds nothing wrong), so one order serves both. */
+    /* Tables first where rights go, host first where they come: a page whose table allows more than the host
+     * gives only costs a retry (kr_mm_fault finds nothing wrong), so one order serves both. */
     for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot, mm->vma[i].flags);
     r = kr_sys3(__NR_mprotect, addr, len, host_prot(prot));
@@ -421,8 +396,7 @@ out:
     return r;
 }
 
-static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr)
-{
+static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
     struct kr_vma *v = kr_vma_find(mm, old);
     if (!v || v->start > old)
         return -EFAULT;
@@ -430,7 +404,8 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     if (reserve_entries(mm, 5) < 0)
         return -ENOMEM;
     u64 span = KR_MAX(old_len, KR_PAGE);
-    if (old + span > src.end && old_len) /* crosses into another mapping; the array merges only what the host merges, too */
+    if (old + span > src.end &&
+        old_len) /* crosses into another mapping; the array merges only what the host merges, too */
         return -EFAULT;
     if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))) {
         if (new_len <= old_len) {
@@ -448,11 +423,13 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
                 insert(mm, src.end, old + new_len, src.prot, src.flags);
                 /* a file mapping is not merged by insert(): make it one, as the host's is */
                 u32 i = lower(mm, old);
-                if (i + 1 < mm->nvma && mm->vma[i].end == mm->vma[i + 1].start && mm->vma[i + 1].end == old + new_len) {
+                if (i + 1 < mm->nvma && mm->vma[i].end == mm->vma[i + 1].start &&
+                    mm->vma[i + 1].end == old + new_len) {
                     mm->vma[i].end = old + new_len;
                     remove_at(mm, i + 1, 1);
                 }
-                return reflect(mm, old + old_len, old + new_len, src.prot, src.flags) < 0 ? -ENOMEM : (long)old;
+                return reflect(mm, old + old_len, old + new_len, src.prot, src.flags) < 0 ? -ENOMEM
+                                                                                          : (long)old;
             }
         }
         if (!(flags & MREMAP_MAYMOVE))
@@ -480,9 +457,9 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     return reflect(mm, new_addr, new_addr + new_len, src.prot, src.flags) < 0 ? -ENOMEM : (long)new_addr;
 }
 
-long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr)
-{
-    if ((flags & ~(u32)(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) || (old & (KR_PAGE - 1)) || !new_len)
+long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
+    if ((flags & ~(u32)(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) || (old & (KR_PAGE - 1)) ||
+        !new_len)
         return -EINVAL;
     if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && !(flags & MREMAP_MAYMOVE))
         return -EINVAL;
@@ -506,8 +483,7 @@ long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags
     return r;
 }
 
-long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice)
-{
+long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     if (addr & (KR_PAGE - 1))
         return -EINVAL;
     if (len > KR_WINDOW_END)
@@ -569,8 +545,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice)
     return kr_sys3(__NR_madvise, addr, len, advice);
 }
 
-void kr_mm_after_fork(struct kr_mm *mm)
-{
+void kr_mm_after_fork(struct kr_mm *mm) {
     for (u32 i = 0; i < mm->nvma;) {
         if (mm->vma[i].flags & KR_VMA_DONTFORK) {
             kr_pt_update(&mm->vm, mm->vma[i].start, mm->vma[i].end, 0, 0);
@@ -581,8 +556,7 @@ void kr_mm_after_fork(struct kr_mm *mm)
     }
 }
 
-long kr_mm_brk(struct kr_mm *mm, u64 brk)
-{
+long kr_mm_brk(struct kr_mm *mm, u64 brk) {
     kr_lock(&mm->lock);
     u64 old = KR_PAGE_UP(mm->brk_end), new = KR_PAGE_UP(brk);
     if (brk < mm->brk_start || brk >= KR_WINDOW_END)
@@ -603,12 +577,13 @@ out:
     return (long)brk;
 }
 
-/* A MAP_GROWSDOWN mapping above addr may grow down to it (mmap(2)); the main stack is mapped whole. The host's mapping grows by itself when it is
- * touched, as it does when the kernel writes there for a system call; the array follows. Locked. */
-static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr)
-{
+/* A MAP_GROWSDOWN mapping above addr may grow down to it (mmap(2)); the main stack is mapped whole. The
+ * host's mapping grows by itself when it is touched, as it does when the kernel writes there for a system
+ * call; the array follows. Locked. */
+static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr) {
     u32 i = lower(mm, addr), seen;
-    if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr || reserve_entries(mm, 2) < 0)
+    if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr ||
+        reserve_entries(mm, 2) < 0)
         return NULL;
     struct kr_vma v = mm->vma[i];
     u64 start = KR_PAGE_DOWN(addr);
@@ -619,8 +594,7 @@ static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr)
     return kr_vma_find(mm, addr);
 }
 
-int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error)
-{
+int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
     if (addr >= KR_WINDOW_END)
         return SEGV_MAPERR;
     kr_lock(&mm->lock);
@@ -637,28 +611,31 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error)
         goto out;
     r = 0;
     u64 pte = kr_pt_get(&mm->vm, addr);
-    if ((pte & KR_PTE_P) && (!(need & PROT_WRITE) || (pte & KR_PTE_W)) && (!(need & PROT_EXEC) || !(pte & KR_PTE_NX)))
+    if ((pte & KR_PTE_P) && (!(need & PROT_WRITE) || (pte & KR_PTE_W)) &&
+        (!(need & PROT_EXEC) || !(pte & KR_PTE_NX)))
         goto out; /* another thread was faster, or KVM showed a stale translation: run on */
     u64 block = addr & ~(BLOCK - 1);
-    if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED)) == KR_VMA_ANON && (v->prot & PROT_WRITE) && v->start <= block &&
-        v->end >= block + BLOCK &&
+    if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED)) == KR_VMA_ANON && (v->prot & PROT_WRITE) &&
+        v->start <= block && v->end >= block + BLOCK &&
         ((block > v->start && kr_pt_touched(&mm->vm, block - 1)) ||
          (block + BLOCK < v->end && kr_pt_touched(&mm->vm, block + BLOCK))) &&
-        kr_vm_chunk(&mm->vm, block) == 0 && !kr_pt_touched(&mm->vm, block) && kr_pt_leaf(&mm->vm, block, v->prot)) {
+        kr_vm_chunk(&mm->vm, block) == 0 && !kr_pt_touched(&mm->vm, block) &&
+        kr_pt_leaf(&mm->vm, block, v->prot)) {
         if (kr_sys3(__NR_madvise, block, BLOCK, MADV_HUGEPAGE) == 0)
-            kr_sys3(__NR_madvise, block, BLOCK, MADV_POPULATE_WRITE); /* best effort: KVM's own fault does the same */
+            kr_sys3(__NR_madvise, block, BLOCK,
+                    MADV_POPULATE_WRITE); /* best effort: KVM's own fault does the same */
         goto out;
     }
     for (u32 i = lower(mm, block); i < mm->nvma && mm->vma[i].start < block + BLOCK; i++)
-        if (fill(mm, KR_MAX(block, mm->vma[i].start), KR_MIN(block + BLOCK, mm->vma[i].end), mm->vma[i].prot) < 0)
+        if (fill(mm, KR_MAX(block, mm->vma[i].start), KR_MIN(block + BLOCK, mm->vma[i].end),
+                 mm->vma[i].prot) < 0)
             r = KR_FAULT_BUS;
 out:
     kr_unlock(&mm->lock);
     return r;
 }
 
-u64 kr_mm_random(u64 max)
-{
+u64 kr_mm_random(u64 max) {
     static u32 personality = ~0u;
     u64 v = 0;
     if (personality == ~0u)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guest's address space: an ordered array of mappings, mirrored by host mappings at the same addresses (vmm/mm.c) and by
- * the guest's page tables (vmm/pt.c). docs/memory.md.
+ * The guest's address space: an ordered array of mappings, mirrored by host mappings at the same addresses
+ * (vmm/mm.c) and by the guest's page tables (vmm/pt.c). docs/memory.md.
  *
  * Everything here takes mm->lock itself unless it says "locked".
  */
@@ -13,8 +13,8 @@
 
 #define KR_VMA_SHARED 1u
 #define KR_VMA_ANON 2u
-#define KR_VMA_STACK 4u      /* the main stack */
-#define KR_VMA_HEAP 8u       /* brk */
+#define KR_VMA_STACK 4u /* the main stack */
+#define KR_VMA_HEAP 8u  /* brk */
 #define KR_VMA_GROWSDOWN 16u
 #define KR_VMA_VDSO 32u
 #define KR_VMA_DONTFORK 64u
@@ -27,25 +27,26 @@ struct kr_vma {
 
 struct kr_mm {
     struct kr_lock lock;
-    struct kr_vm vm;          /* the VM, its slots and vCPUs (vm.h) */
-    struct kr_vma *vma;       /* sorted by start, disjoint */
+    struct kr_vm vm;    /* the VM, its slots and vCPUs (vm.h) */
+    struct kr_vma *vma; /* sorted by start, disjoint */
     u32 nvma, vma_room;
-    u64 brk_start, brk_end;   /* brk_end: the current break, not rounded */
-    u64 mmap_top;             /* search for free space goes down from here */
+    u64 brk_start, brk_end; /* brk_end: the current break, not rounded */
+    u64 mmap_top;           /* search for free space goes down from here */
     u64 stack_start, stack_end;
     u64 code_start, code_end, data_start, data_end; /* for PR_SET_MM_MAP */
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
     u32 auxv_size;
     u64 vdso;
-    u32 dumping, parked;      /* a core is being written; threads that stand still for it (core.c) */
-    u32 lock_future;          /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
-    struct kr_task *tasks;    /* all threads that run on this mm */
+    u32 dumping, parked;   /* a core is being written; threads that stand still for it (core.c) */
+    u32 lock_future;       /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
+    struct kr_task *tasks; /* all threads that run on this mm */
 };
 
 /* First mapping with end > addr, or NULL. Locked. */
 struct kr_vma *kr_vma_find(struct kr_mm *mm, u64 addr);
 
-/* mmap(2). flags are the payload's; the host call has PROT_EXEC removed and MAP_FIXED added. Address or -errno. */
+/* mmap(2). flags are the payload's; the host call has PROT_EXEC removed and MAP_FIXED added. Address or
+ * -errno. */
 long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off);
 long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len);
 long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
@@ -56,18 +57,19 @@ long kr_mm_brk(struct kr_mm *mm, u64 brk);
 /* Maps anonymous memory at a place of the loader's choice; used by elf.c and stack.c. vma_flags are added. */
 long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 
-/* Records a host mapping that exists already inside the window (SysV shmat) and maps it for the guest. Locked by itself. */
+/* Records a host mapping that exists already inside the window (SysV shmat) and maps it for the guest. Locked
+ * by itself. */
 long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 /* Free range of len bytes, aligned; 0 if none. Locked. */
 u64 kr_mm_find_free(struct kr_mm *mm, u64 len, u64 align);
 
-/* A guest #PF at addr with the CPU's error code. 0: repaired, run on. Otherwise the si_code for SIGSEGV (SEGV_MAPERR, SEGV_ACCERR),
- * or KR_FAULT_BUS for SIGBUS. */
+/* A guest #PF at addr with the CPU's error code. 0: repaired, run on. Otherwise the si_code for SIGSEGV
+ * (SEGV_MAPERR, SEGV_ACCERR), or KR_FAULT_BUS for SIGBUS. */
 #define KR_FAULT_BUS (-1)
 int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
 
-/* After KVM_RUN = -EFAULT without an address: finds the guest address that the host refuses, by running on from an empty page table
- * that is filled page by page (probe.c). 0: nothing is refused any more. */
+/* After KVM_RUN = -EFAULT without an address: finds the guest address that the host refuses, by running on
+ * from an empty page table that is filled page by page (probe.c). 0: nothing is refused any more. */
 u64 kr_probe_fault(struct kr_task *t);
 
 /* Whether the whole range is mapped with at least prot. */

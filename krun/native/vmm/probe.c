@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which page does the host refuse? KVM before 6.8 answers a failed host access with -EFAULT and no address. The probe gives this vCPU an empty
- * root table of its own: every page the instruction needs then shows as a guest #PF with its address; it is tried from the host
- * side, and either is the culprit or is entered into the probe tables. Takes mm->lock. Rare (a file truncated under a mapping), so
- * slow is fine; the tables come from the pool once per VM and are reused.
+ * Which page does the host refuse? KVM before 6.8 answers a failed host access with -EFAULT and no address.
+ * The probe gives this vCPU an empty root table of its own: every page the instruction needs then shows as a
+ * guest #PF with its address; it is tried from the host side, and either is the culprit or is entered into
+ * the probe tables. Takes mm->lock. Rare (a file truncated under a mapping), so slow is fine; the tables come
+ * from the pool once per VM and are reused.
  */
 #include "mm.h"
 #include "usercopy.h"
 #include "x86.h"
 
-u64 kr_probe_fault(struct kr_task *t)
-{
-    /* One page of the pool as root per probe; the pool has room for a million. System-area entries are shared with the real root. */
+u64 kr_probe_fault(struct kr_task *t) {
+    /* One page of the pool as root per probe; the pool has room for a million. System-area entries are shared
+     * with the real root. */
     struct kr_vm *vm = &t->mm->vm;
     u64 culprit = 0, real = vm->root_gpa;
     kr_lock(&t->mm->lock);
@@ -23,7 +24,8 @@ u64 kr_probe_fault(struct kr_task *t)
     u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
     memset(to, 0, KR_PAGE);
     to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511];
-    vm->root_gpa = root; /* kr_pt_update works on the probe's tables; other vCPUs keep their CR3 and wait for the lock if they fault */
+    vm->root_gpa = root; /* kr_pt_update works on the probe's tables; other vCPUs keep their CR3 and wait for
+                            the lock if they fault */
     t->run->s.regs.sregs.cr3 = root;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
     for (int tries = 0; tries < 64; tries++) {

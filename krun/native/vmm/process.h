@@ -7,15 +7,17 @@
 
 /* struct clone_args of clone3(2), version 2. */
 struct kr_clone_args {
-    u64 flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+    u64 flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size,
+        cgroup;
 };
 
-/* clone, clone3, fork, vfork. The caller has copied and checked the arguments. Returns the child's id or -errno; the child
- * does not return. */
+/* clone, clone3, fork, vfork. The caller has copied and checked the arguments. Returns the child's id or
+ * -errno; the child does not return. */
 long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
 
-/* Executes a host call while the process has no VM and so, if the task is its only one, no thread besides: for calls that Linux refuses with
- * EINVAL or EUSERS to a process of several threads. The call must not block. The call's result; -EINVAL if there are other tasks. */
+/* Executes a host call while the process has no VM and so, if the task is its only one, no thread besides:
+ * for calls that Linux refuses with EINVAL or EUSERS to a process of several threads. The call must not
+ * block. The call's result; -EINVAL if there are other tasks. */
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]);
 
 /* Gives back what a task owns but its stack and itself (mm->lock held). */
@@ -27,11 +29,12 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
 /* Runs the calling thread's guest code until it exits. */
 void kr_run(struct kr_task *t) __noreturn;
 
-/* What kind of program an open file is: 0 an ELF we run; 1 a script; -ENOEXEC, -ELIBBAD, ... with the reason in *why. */
+/* What kind of program an open file is: 0 an ELF we run; 1 a script; -ENOEXEC, -ELIBBAD, ... with the reason
+ * in *why. */
 int kr_elf_classify(int fd, const char **why);
 
-/* Publishes arguments, environment, auxv, heap and stack bounds to the kernel (PR_SET_MM_MAP), so that /proc/PID/{cmdline,environ,auxv}
- * show the payload's. Best effort. */
+/* Publishes arguments, environment, auxv, heap and stack bounds to the kernel (PR_SET_MM_MAP), so that
+ * /proc/PID/{cmdline,environ,auxv} show the payload's. Best effort. */
 void kr_publish_mm(struct kr_mm *mm);
 
 #endif

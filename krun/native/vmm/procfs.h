@@ -2,17 +2,19 @@
  *
  * Opening files for the payload, and what /proc shows it.
  *
- * /proc in the container is the kernel's. Entries of the payload's own process that would show (or reach) the monitor are served
- * otherwise: exe, maps, smaps, fd, fdinfo, mem, map_files, status, ... One table in procfs.c: entry -> how.
+ * /proc in the container is the kernel's. Entries of the payload's own process that would show (or reach) the
+ * monitor are served otherwise: exe, maps, smaps, fd, fdinfo, mem, map_files, status, ... One table in
+ * procfs.c: entry -> how.
  *
- * How they are recognised: never by the path that the payload gave. Every open forbids magic links (RESOLVE_NO_MAGICLINKS), so
- * what it reaches is either an ordinary file or an entry of a procfs; the latter is told by the inode, and its name and process by the
- * kernel's own path of the descriptor together with the mount it is on. So relative paths, dirfds, symlinks, thread-self, own pid,
- * bind mounts and second procfs mounts come to the same. A path with a magic link (/proc/self/fd/3, /proc/self/exe) is walked here, component by
- * component, and each magic link is judged before it is followed.
+ * How they are recognised: never by the path that the payload gave. Every open forbids magic links
+ * (RESOLVE_NO_MAGICLINKS), so what it reaches is either an ordinary file or an entry of a procfs; the latter
+ * is told by the inode, and its name and process by the kernel's own path of the descriptor together with the
+ * mount it is on. So relative paths, dirfds, symlinks, thread-self, own pid, bind mounts and second procfs
+ * mounts come to the same. A path with a magic link (/proc/self/fd/3, /proc/self/exe) is walked here,
+ * component by component, and each magic link is judged before it is followed.
  *
- * While other threads share the descriptor table, no descriptor of a refused file may exist there even for a moment: the file is
- * first opened O_PATH, inspected, and re-opened through the monitor's own procfs handle.
+ * While other threads share the descriptor table, no descriptor of a refused file may exist there even for a
+ * moment: the file is first opened O_PATH, inspected, and re-opened through the monitor's own procfs handle.
  *
  * No lock is held over host calls here; mm->lock only while the VMA array is copied.
  */
@@ -26,8 +28,9 @@ struct open_how;
 /* openat2(2) for the payload. path is a private copy. Descriptor or -errno or -KR_ERESTART. */
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *how);
 
-/* The same as openat2 with O_PATH | flags (O_NOFOLLOW, O_DIRECTORY), cloexec: for handlers that act on the file that a path of the
- * payload names and must not follow a magic link to a file of the monitor's. Close it afterwards. */
+/* The same as openat2 with O_PATH | flags (O_NOFOLLOW, O_DIRECTORY), cloexec: for handlers that act on the
+ * file that a path of the payload names and must not follow a magic link to a file of the monitor's. Close it
+ * afterwards. */
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 
 /* readlinkat(2): own exe, fd/N. buf is monitor memory. Length or -errno. */
@@ -42,12 +45,12 @@ enum kr_dir_kind {
 };
 int kr_dir_kind(struct kr_task *t, int fd);
 
-/* Whether a thread of this process is one that the kernel made for KVM (since Linux 6.13 it has a worker in the process). */
+/* Whether a thread of this process is one that the kernel made for KVM (since Linux 6.13 it has a worker in
+ * the process). */
 int kr_is_kvm_thread(struct kr_task *t, u64 tid);
 
 /* Whether other threads share the calling task's descriptor table. */
-static inline int kr_files_shared(struct kr_task *t)
-{
+static inline int kr_files_shared(struct kr_task *t) {
     return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1;
 }
 
@@ -63,13 +66,13 @@ enum kr_proc_entry {
     KR_PE_AUXV,
     KR_PE_ENVIRON,
     KR_PE_SYSCALL,
-    KR_PE_FD,      /* the directory */
-    KR_PE_FD_N,    /* fd/N */
+    KR_PE_FD,   /* the directory */
+    KR_PE_FD_N, /* fd/N */
     KR_PE_FDINFO,
     KR_PE_FDINFO_N,
     KR_PE_MAP_FILES,
     KR_PE_MAP_FILES_N,
-    KR_PE_TASK, /* the directory */
+    KR_PE_TASK,    /* the directory */
     KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: power over, or a view of, a process's memory */
 };
 struct kr_proc_name {
@@ -83,11 +86,12 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out);
 /* Whether a last path component can be one of the entries above (then its place has to be found out). */
 int kr_proc_suspect(const char *name);
 
-/* Contents in the payload's view (vmm/procview.c): a descriptor for reading, close-on-exec, or -errno. rel names the entry below
- * the monitor's procfs handle, e.g. "thread-self/maps". */
+/* Contents in the payload's view (vmm/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
+ * names the entry below the monitor's procfs handle, e.g. "thread-self/maps". */
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
 
-/* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on failure. *size is for kr_free. */
+/* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on
+ * failure. *size is for kr_free. */
 char *kr_proc_slurp(const char *rel, size_t *size, size_t *len);
 
 /* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */

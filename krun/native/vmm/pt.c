@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guest's page tables: four levels in a pool that ring 3 never sees, written by the monitor only (AMD APM vol. 2, 5.3).
+ * The guest's page tables: four levels in a pool that ring 3 never sees, written by the monitor only (AMD APM
+ * vol. 2, 5.3).
  *
  * State: vm->pt, under mm->lock. Rules (portability.md, rule 8):
- *  - a table page, once linked, stays linked at its place for the life of the VM: shadow paging keeps its own copy of the upper
- *    levels and would mix up a table page that is given a second job;
- *  - making an entry present or more permissive needs no flush; anything else is followed by the host's own munmap/mprotect of
- *    the range (vmm/mm.c), whose MMU notifier drops KVM's translations;
+ *  - a table page, once linked, stays linked at its place for the life of the VM: shadow paging keeps its own
+ * copy of the upper levels and would mix up a table page that is given a second job;
+ *  - making an entry present or more permissive needs no flush; anything else is followed by the host's own
+ * munmap/mprotect of the range (vmm/mm.c), whose MMU notifier drops KVM's translations;
  *  - accessed and dirty bits are set from the start, so that nobody writes to the tables but us;
- *  - a 2 MiB leaf is only set where no table was linked before; where it must become a table, every translation is dropped
- *    (kr_vm_flush), because shadow paging would go on using its own table of the leaf. A cleared leaf leaves WAS_LEAF behind.
+ *  - a 2 MiB leaf is only set where no table was linked before; where it must become a table, every
+ * translation is dropped (kr_vm_flush), because shadow paging would go on using its own table of the leaf. A
+ * cleared leaf leaves WAS_LEAF behind.
  */
 #include "vm.h"
 #include <linux/mman.h>
@@ -19,22 +21,20 @@
 #define WAS_LEAF (1ULL << 9) /* bits 9-11 are software's */
 #define ADDRESS 0x000ffffffffff000ULL
 
-static u64 *table_at(struct kr_vm *vm, u64 entry)
-{
+static u64 *table_at(struct kr_vm *vm, u64 entry) {
     return (u64 *)(vm->pt + ((entry & ADDRESS) - KR_PT_GPA));
 }
 
-/* A zeroed table page; 0 when the pool is exhausted. Registers a further slot when the pool's registered part is used up. */
-static u64 new_table(struct kr_vm *vm)
-{
+/* A zeroed table page; 0 when the pool is exhausted. Registers a further slot when the pool's registered part
+ * is used up. */
+static u64 new_table(struct kr_vm *vm) {
     if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
         return 0;
     return KR_PT_GPA + KR_PAGE * vm->pt_used++; /* fresh anonymous memory is zero */
 }
 
 /* The directory entry (2 MiB) for gva. make: link what is missing above it. NULL: absent, or no memory. */
-static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make)
-{
+static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
     u64 *table = (u64 *)(vm->pt + (vm->root_gpa - KR_PT_GPA));
     for (int shift = 39; shift > 21; shift -= 9) {
         u64 *entry = &table[(gva >> shift) & (ENTRIES - 1)];
@@ -53,8 +53,7 @@ static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make)
 }
 
 /* The last-level table for gva; a leaf in its place becomes a table with the same rights. */
-static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make)
-{
+static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make) {
     u64 *entry = directory_entry(vm, gva, make);
     if (!entry || (!(*entry & KR_PTE_P) && !make))
         return NULL;
@@ -74,22 +73,19 @@ static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make)
     return table;
 }
 
-static u64 prot_bits(u32 prot)
-{
+static u64 prot_bits(u32 prot) {
     if (!(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
         return 0;
     return KR_PTE_P | KR_PTE_U | KR_PTE_A | KR_PTE_D | (prot & PROT_WRITE ? KR_PTE_W : 0) |
            (prot & PROT_EXEC ? 0 : KR_PTE_NX);
 }
 
-static u64 window_gpa(struct kr_vm *vm, u64 gva)
-{
+static u64 window_gpa(struct kr_vm *vm, u64 gva) {
     u32 chunk = vm->chunk[gva >> KR_CHUNK_SHIFT];
     return chunk ? KR_CHUNK_GPA + (u64)(chunk - 1) * KR_CHUNK_SIZE + (gva & (KR_CHUNK_SIZE - 1)) : 0;
 }
 
-int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot)
-{
+int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot) {
     u64 *entry = directory_entry(vm, block, 1), gpa = window_gpa(vm, block);
     if (!entry || !gpa || ((*entry & KR_PTE_P) && !(*entry & KR_PTE_PS)))
         return 0;
@@ -97,14 +93,12 @@ int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot)
     return 1;
 }
 
-int kr_pt_touched(struct kr_vm *vm, u64 gva)
-{
+int kr_pt_touched(struct kr_vm *vm, u64 gva) {
     u64 *entry = directory_entry(vm, gva, 0);
     return entry && (*entry & KR_PTE_P);
 }
 
-int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make)
-{
+int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make) {
     u64 bits = prot_bits(prot);
     while (start < end) {
         u64 block_end = KR_MIN((start | (BLOCK - 1)) + 1, end);
@@ -121,7 +115,8 @@ int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make)
             start = block_end;
             continue;
         }
-        if ((e & (KR_PTE_PS | WAS_LEAF)) && block_end - start == BLOCK) { /* a leaf stays one while it changes as a whole */
+        if ((e & (KR_PTE_PS | WAS_LEAF)) &&
+            block_end - start == BLOCK) { /* a leaf stays one while it changes as a whole */
             __atomic_store_n(entry, bits ? gpa | bits | KR_PTE_PS : WAS_LEAF, __ATOMIC_RELEASE);
             start = block_end;
             continue;
@@ -129,15 +124,15 @@ int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make)
         u64 *table = leaf_table(vm, start, 1);
         if (!table)
             return -ENOMEM;
-        for (u64 *p = &table[(start >> 12) & (ENTRIES - 1)]; start < block_end; start += KR_PAGE, p++, gpa += KR_PAGE)
+        for (u64 *p = &table[(start >> 12) & (ENTRIES - 1)]; start < block_end;
+             start += KR_PAGE, p++, gpa += KR_PAGE)
             __atomic_store_n(p, bits ? gpa | bits : 0, __ATOMIC_RELAXED);
     }
     __atomic_thread_fence(__ATOMIC_RELEASE);
     return 0;
 }
 
-int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags)
-{
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags) {
     u64 *table = leaf_table(vm, gva, 1);
     if (!table)
         return -ENOMEM;
@@ -145,16 +140,14 @@ int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags)
     return 0;
 }
 
-u64 kr_pt_get(struct kr_vm *vm, u64 gva)
-{
+u64 kr_pt_get(struct kr_vm *vm, u64 gva) {
     u64 *entry = directory_entry(vm, gva, 0);
     if (!entry || !(*entry & KR_PTE_P) || (*entry & KR_PTE_PS))
         return entry ? *entry : 0;
     return table_at(vm, *entry)[(gva >> 12) & (ENTRIES - 1)];
 }
 
-int kr_pt_init(struct kr_vm *vm)
-{
+int kr_pt_init(struct kr_vm *vm) {
     vm->pt_used = 0;
     vm->root_gpa = new_table(vm);
     return vm->root_gpa ? 0 : -ENOMEM;

@@ -2,9 +2,9 @@
  *
  * The run loop of a thread: enter the guest, find out why it came back, act.
  *
- * What an exit means is decided by RIP alone, never by the exit reason: in this vCPU's LSTAR stub it is a system call, in the exception
- * stubs an exception, anywhere else an OUT is a forgery (#GP). This holds also when a signal stops the guest between SYSCALL and the
- * stub's OUT.
+ * What an exit means is decided by RIP alone, never by the exit reason: in this vCPU's LSTAR stub it is a
+ * system call, in the exception stubs an exception, anywhere else an OUT is a forgery (#GP). This holds also
+ * when a signal stops the guest between SYSCALL and the stub's OUT.
  */
 #include "mm.h"
 #include "process.h"
@@ -28,25 +28,24 @@ struct frame {
     u64 error, rip, cs, rflags, rsp, ss;
 };
 
-static void to_user_mode(struct kr_task *t)
-{
+static void to_user_mode(struct kr_task *t) {
     struct kvm_sregs *s = &t->run->s.regs.sregs;
     /* Without this the payload would go on in ring 0 on real hardware (portability rule 1). */
-    if (s->cs.selector != KR_USER_CS || s->cs.dpl != 3 || s->ss.dpl != 3 || s->ss.selector != KR_USER_SS || !s->cs.l) {
+    if (s->cs.selector != KR_USER_CS || s->cs.dpl != 3 || s->ss.dpl != 3 || s->ss.selector != KR_USER_SS ||
+        !s->cs.l) {
         kr_x86_user_segments(s);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
     }
 }
 
-/* Calls during which a thread can do without its vCPU: those that may block, but for the clone family, which copies its state. */
-static int may_park(u64 nr)
-{
+/* Calls during which a thread can do without its vCPU: those that may block, but for the clone family, which
+ * copies its state. */
+static int may_park(u64 nr) {
     const struct kr_sys_row *row = kr_sys_row(nr);
     return row && (row->attr & KR_CALL_BLOCK) && nr != __NR_vfork && nr != __NR_clone && nr != __NR_clone3;
 }
 
-static void system_call(struct kr_task *t)
-{
+static void system_call(struct kr_task *t) {
     struct kvm_regs *r = kr_regs(t);
     t->nr = r->rax;
     t->args[0] = r->rdi;
@@ -77,9 +76,9 @@ static void system_call(struct kr_task *t)
     t->nr = ~0ULL;
 }
 
-/* x87 and SSE exceptions: si_code from the status and control words (math_error() in arch/x86/kernel/traps.c). */
-static int fpe_code(struct kr_task *t, int simd)
-{
+/* x87 and SSE exceptions: si_code from the status and control words (math_error() in
+ * arch/x86/kernel/traps.c). */
+static int fpe_code(struct kr_task *t, int simd) {
     u8 *x = kr_task_xsave(t);
     if (!x || kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, x) < 0)
         return FPE_FLTINV;
@@ -94,11 +93,15 @@ static int fpe_code(struct kr_task *t, int simd)
         memcpy(&swd, x + 2, 2);
         err = swd & ~cwd;
     }
-    return err & 1 ? FPE_FLTINV : err & 4 ? FPE_FLTDIV : err & 8 ? FPE_FLTOVF : err & 0x12 ? FPE_FLTUND : err & 0x20 ? FPE_FLTRES : 0;
+    return err & 1      ? FPE_FLTINV
+           : err & 4    ? FPE_FLTDIV
+           : err & 8    ? FPE_FLTOVF
+           : err & 0x12 ? FPE_FLTUND
+           : err & 0x20 ? FPE_FLTRES
+                        : 0;
 }
 
-static void page_fault(struct kr_task *t, u64 addr, u64 error)
-{
+static void page_fault(struct kr_task *t, u64 addr, u64 error) {
     int code = kr_mm_fault(t->mm, addr, error);
     if (code == 0)
         return;
@@ -110,8 +113,7 @@ static void page_fault(struct kr_task *t, u64 addr, u64 error)
         kr_signal_force(t, SIGSEGV, code, addr, VEC_PF, error);
 }
 
-static void exception(struct kr_task *t, u32 vec, u64 error)
-{
+static void exception(struct kr_task *t, u32 vec, u64 error) {
     struct kvm_regs *r = kr_regs(t);
     switch (vec) {
     case VEC_DE:
@@ -156,15 +158,16 @@ static void exception(struct kr_task *t, u32 vec, u64 error)
 }
 
 /* An exception stub was reached: the frame lies on this vCPU's exception stack. */
-static void from_exception(struct kr_task *t, u32 vec)
-{
+static void from_exception(struct kr_task *t, u32 vec) {
     struct kvm_regs *r = kr_regs(t);
     const u8 *top = (vec == VEC_DF ? t->vcpu->df : t->vcpu->ist) + KR_PAGE;
     struct frame f;
     memcpy(&f, top - sizeof f, sizeof f);
     u64 error = KR_VECTORS_WITH_ERROR >> vec & 1 ? f.error : 0;
-    if (f.rip >= KR_SYS_BASE && f.rip == t->vcpu->stub && vec == VEC_GP && t->mm->vm.entry != KR_ENTRY_RING3) {
-        /* SYSCALL left us in ring 3 and the stub's OUT was refused: this back end is PVM. rcx, r11 and the rest are the call's. */
+    if (f.rip >= KR_SYS_BASE && f.rip == t->vcpu->stub && vec == VEC_GP &&
+        t->mm->vm.entry != KR_ENTRY_RING3) {
+        /* SYSCALL left us in ring 3 and the stub's OUT was refused: this back end is PVM. rcx, r11 and the
+         * rest are the call's. */
         kr_lock(&t->mm->lock);
         kr_vm_open_port(&t->mm->vm);
         kr_unlock(&t->mm->lock);
@@ -177,20 +180,22 @@ static void from_exception(struct kr_task *t, u32 vec)
     r->rflags = (f.rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED;
     to_user_mode(t);
     if (f.rip >= KR_WINDOW_END) {
-        /* The payload jumped into pages of ours, or faulted there: it sees what a jump to an unmapped address gives. */
+        /* The payload jumped into pages of ours, or faulted there: it sees what a jump to an unmapped address
+         * gives. */
         if (vec == VEC_PF || vec == VEC_GP) {
             t->cr2 = f.rip;
-            kr_signal_force(t, SIGSEGV, vec == VEC_PF ? SEGV_MAPERR : SI_KERNEL, vec == VEC_PF ? f.rip : 0, vec, error);
+            kr_signal_force(t, SIGSEGV, vec == VEC_PF ? SEGV_MAPERR : SI_KERNEL, vec == VEC_PF ? f.rip : 0,
+                            vec, error);
             return;
         }
     }
     exception(t, vec, error);
 }
 
-/* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a race with munmap). KVM names the
- * page since Linux 6.8; before, it is found by running on from an empty page table (probe.c). */
-static void host_fault(struct kr_task *t)
-{
+/* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a
+ * race with munmap). KVM names the page since Linux 6.8; before, it is found by running on from an empty page
+ * table (probe.c). */
+static void host_fault(struct kr_task *t) {
     u64 addr;
     if (t->run->exit_reason == KVM_EXIT_MEMORY_FAULT) {
         struct {
@@ -226,12 +231,12 @@ static void host_fault(struct kr_task *t)
     }
 }
 
-static void decode(struct kr_task *t, int is_out)
-{
+static void decode(struct kr_task *t, int is_out) {
     struct kvm_regs *r = kr_regs(t);
     u64 rip = r->rip;
     if (rip < KR_WINDOW_END) {
-        if (is_out) { /* forged: ring 3 executed OUT itself where the bitmap is open. RIP stands behind it (port 0x7e) */
+        if (is_out) { /* forged: ring 3 executed OUT itself where the bitmap is open. RIP stands behind it
+                         (port 0x7e) */
             to_user_mode(t);
             r->rip = rip - 2;
             kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
@@ -252,8 +257,7 @@ static void decode(struct kr_task *t, int is_out)
 
 static u32 internal_errors;
 
-void kr_run(struct kr_task *t)
-{
+void kr_run(struct kr_task *t) {
     for (;;) {
         if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
             kr_share_release(t);
@@ -288,11 +292,13 @@ void kr_run(struct kr_task *t)
             if (kr_regs(t)->rip >= KR_WINDOW_END)
                 decode(t, 0);
             break;
-        case KVM_EXIT_INTERNAL_ERROR: /* an instruction that KVM emulates and cannot: as if it did not exist */
+        case KVM_EXIT_INTERNAL_ERROR: /* an instruction that KVM emulates and cannot: as if it did not exist
+                                       */
             internal_errors++;
             if (kr_regs(t)->rip >= KR_WINDOW_END)
                 kr_die("KVM internal error %u in the monitor's stub", t->run->internal.suberror);
-            kr_log("KVM internal error %u at rip 0x%lx", t->run->internal.suberror, (unsigned long)kr_regs(t)->rip);
+            kr_log("KVM internal error %u at rip 0x%lx", t->run->internal.suberror,
+                   (unsigned long)kr_regs(t)->rip);
             kr_signal_force(t, SIGILL, ILL_ILLOPN, kr_regs(t)->rip, VEC_UD, 0);
             break;
         case KVM_EXIT_MEMORY_FAULT:
@@ -301,7 +307,8 @@ void kr_run(struct kr_task *t)
         case KVM_EXIT_SHUTDOWN:
             kr_die("triple fault in the guest (last rip 0x%lx)", (unsigned long)kr_regs(t)->rip);
         default:
-            kr_die("KVM exit %u (rip 0x%lx, hardware reason 0x%lx)", t->run->exit_reason, (unsigned long)kr_regs(t)->rip,
+            kr_die("KVM exit %u (rip 0x%lx, hardware reason 0x%lx)", t->run->exit_reason,
+                   (unsigned long)kr_regs(t)->rip,
                    (unsigned long)t->run->fail_entry.hardware_entry_failure_reason);
         }
     }

@@ -3,8 +3,7 @@
 #include "share.h"
 #include <linux/futex.h>
 
-int kr_share_prepare(struct kr_task *t)
-{
+int kr_share_prepare(struct kr_task *t) {
     if (!t->parked)
         t->parked = kr_alloc(sizeof *t->parked);
     if (!t->parked || !kr_task_xsave(t))
@@ -14,8 +13,7 @@ int kr_share_prepare(struct kr_task *t)
     return 0;
 }
 
-void kr_share_release(struct kr_task *t)
-{
+void kr_share_release(struct kr_task *t) {
     struct kr_vcpu *v = t->vcpu;
     struct kr_vm *vm = &t->mm->vm;
     if (!v)
@@ -32,8 +30,7 @@ void kr_share_release(struct kr_task *t)
     kr_unlock(&t->mm->lock);
 }
 
-void kr_share_acquire(struct kr_task *t)
-{
+void kr_share_acquire(struct kr_task *t) {
     struct kr_vm *vm = &t->mm->vm;
     struct kr_vcpu *v;
     kr_lock(&t->mm->lock);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More threads than vCPUs. While KVM gives every thread a vCPU of its own nothing here runs. Once it refused one (vm.scarce), a thread
- * gives its vCPU back for the time of a call that may block, and when another thread waits for one; its registers then stand in a
- * copy of the run page, so that handlers and the signal code see no difference.
+ * More threads than vCPUs. While KVM gives every thread a vCPU of its own nothing here runs. Once it refused
+ * one (vm.scarce), a thread gives its vCPU back for the time of a call that may block, and when another
+ * thread waits for one; its registers then stand in a copy of the run page, so that handlers and the signal
+ * code see no difference.
  */
 #ifndef KR_SHARE_H
 #define KR_SHARE_H

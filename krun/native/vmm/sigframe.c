@@ -23,22 +23,19 @@ struct fpx_sw {
     u32 xstate_size, padding[7];
 };
 
-static int on_altstack(const struct kr_task *t, u64 sp)
-{
+static int on_altstack(const struct kr_task *t, u64 sp) {
     if (t->altstack.flags & SS_AUTODISARM_)
         return 0;
     return t->altstack.size && sp > t->altstack.sp && sp - t->altstack.sp <= t->altstack.size;
 }
 
-int kr_altstack_flags(const struct kr_task *t, u64 sp)
-{
+int kr_altstack_flags(const struct kr_task *t, u64 sp) {
     if (!t->altstack.size)
         return SS_DISABLE_;
     return on_altstack(t, sp) ? SS_ONSTACK_ : 0;
 }
 
-u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp)
-{
+u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp) {
     sp -= xsize + 4; /* FP_XSTATE_MAGIC2 behind the image */
     sp &= ~63ULL;
     *fp = sp;
@@ -47,8 +44,7 @@ u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp)
 }
 
 /* Initial FPU state for the handler, as fpu__clear_user_states(). */
-static void init_fpu(u8 *x)
-{
+static void init_fpu(u8 *x) {
     u16 fcw = 0x37f;
     u32 mxcsr = 0x1f80, mask = 0xffff;
     memset(x, 0, 4096);
@@ -57,8 +53,8 @@ static void init_fpu(u8 *x)
     memcpy(x + 28, &mask, 4);
 }
 
-long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act, kr_sigset saved)
-{
+long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
+                      kr_sigset saved) {
     struct kvm_regs *r = kr_regs(t);
     struct kr_vm *vm = &t->mm->vm;
     u64 sp = r->rsp, fp;
@@ -90,18 +86,39 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
     f.uc.flags = UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS | (vm->xcr0 > 1 ? UC_FP_XSTATE : 0);
     f.uc.stack = t->altstack;
     f.uc.stack.flags = (t->altstack.flags & (s32)SS_AUTODISARM_) | kr_altstack_flags(t, r->rsp);
-    f.uc.mc = (struct kr_sigcontext){
-        .r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11, .r12 = r->r12, .r13 = r->r13, .r14 = r->r14,
-        .r15 = r->r15, .rdi = r->rdi, .rsi = r->rsi, .rbp = r->rbp, .rbx = r->rbx, .rdx = r->rdx, .rax = r->rax,
-        .rcx = r->rcx, .rsp = r->rsp, .rip = r->rip, .rflags = r->rflags & ~0x10000ULL, .cs = KR_USER_CS,
-        .ss = KR_USER_SS, .error = t->error, .trapno = t->trapno, .oldmask = saved, .cr2 = t->cr2, .fpstate = fp};
+    f.uc.mc = (struct kr_sigcontext){.r8 = r->r8,
+                                     .r9 = r->r9,
+                                     .r10 = r->r10,
+                                     .r11 = r->r11,
+                                     .r12 = r->r12,
+                                     .r13 = r->r13,
+                                     .r14 = r->r14,
+                                     .r15 = r->r15,
+                                     .rdi = r->rdi,
+                                     .rsi = r->rsi,
+                                     .rbp = r->rbp,
+                                     .rbx = r->rbx,
+                                     .rdx = r->rdx,
+                                     .rax = r->rax,
+                                     .rcx = r->rcx,
+                                     .rsp = r->rsp,
+                                     .rip = r->rip,
+                                     .rflags = r->rflags & ~0x10000ULL,
+                                     .cs = KR_USER_CS,
+                                     .ss = KR_USER_SS,
+                                     .error = t->error,
+                                     .trapno = t->trapno,
+                                     .oldmask = saved,
+                                     .cr2 = t->cr2,
+                                     .fpstate = fp};
     f.uc.mask = saved;
     f.info = *si;
     if (!(act->flags & 0x04000000)) /* SA_RESTORER: x86-64 knows no other way back */
         return -EFAULT;
     if (kr_copy_out(frame, &f, sizeof f) < 0)
         return -EFAULT;
-    if (act->handler >= KR_WINDOW_END) /* canonical or not: it faults there, in the handler's frame, as on Linux */
+    if (act->handler >=
+        KR_WINDOW_END) /* canonical or not: it faults there, in the handler's frame, as on Linux */
         f.pretcode = 0;
 
     init_fpu(x);
@@ -118,9 +135,9 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
     return 0;
 }
 
-/* The FPU image of a frame: hostile. What is not a well-formed extended image is taken as plain FXSAVE (fpu__restore_sig()). */
-static long restore_fpu(struct kr_task *t, u64 fp)
-{
+/* The FPU image of a frame: hostile. What is not a well-formed extended image is taken as plain FXSAVE
+ * (fpu__restore_sig()). */
+static long restore_fpu(struct kr_task *t, u64 fp) {
     struct kr_vm *vm = &t->mm->vm;
     u8 *x = kr_task_xsave(t);
     if (!x)
@@ -153,8 +170,7 @@ static long restore_fpu(struct kr_task *t, u64 fp)
     return kr_vcpu_set_xsave(vm, t->vcpu, x);
 }
 
-long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask)
-{
+long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask) {
     struct kvm_regs *r = kr_regs(t);
     struct kr_ucontext uc;
     u64 frame = r->rsp - 8; /* the handler's RET took pretcode */
@@ -168,10 +184,24 @@ long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask)
         return -EFAULT;
     if (restore_fpu(t, m->fpstate) < 0)
         return -EFAULT;
-    *r = (struct kvm_regs){
-        .rax = m->rax, .rbx = m->rbx, .rcx = m->rcx, .rdx = m->rdx, .rsi = m->rsi, .rdi = m->rdi, .rsp = m->rsp,
-        .rbp = m->rbp, .r8 = m->r8, .r9 = m->r9, .r10 = m->r10, .r11 = m->r11, .r12 = m->r12, .r13 = m->r13,
-        .r14 = m->r14, .r15 = m->r15, .rip = m->rip, .rflags = (m->rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED};
+    *r = (struct kvm_regs){.rax = m->rax,
+                           .rbx = m->rbx,
+                           .rcx = m->rcx,
+                           .rdx = m->rdx,
+                           .rsi = m->rsi,
+                           .rdi = m->rdi,
+                           .rsp = m->rsp,
+                           .rbp = m->rbp,
+                           .r8 = m->r8,
+                           .r9 = m->r9,
+                           .r10 = m->r10,
+                           .r11 = m->r11,
+                           .r12 = m->r12,
+                           .r13 = m->r13,
+                           .r14 = m->r14,
+                           .r15 = m->r15,
+                           .rip = m->rip,
+                           .rflags = (m->rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED};
     *mask = uc.mask;
     /* restore_altstack(): errors are ignored, as in the kernel */
     if (!on_altstack(t, r->rsp)) {

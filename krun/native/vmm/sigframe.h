@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernel's rt_sigframe (arch/x86/include/asm/sigframe.h, uapi asm/sigcontext.h, asm/ucontext.h), byte for byte. */
+ * The kernel's rt_sigframe (arch/x86/include/asm/sigframe.h, uapi asm/sigcontext.h, asm/ucontext.h), byte for
+ * byte. */
 #ifndef KR_SIGFRAME_H
 #define KR_SIGFRAME_H
 
@@ -28,15 +29,16 @@ _Static_assert(sizeof(struct kr_sigcontext) == 256 && offsetof(struct kr_sigfram
                    sizeof(struct kr_sigframe) == 440,
                "struct rt_sigframe is Linux ABI");
 
-/* Where things go below sp: pure arithmetic, used by push and by the unit tests. xsize: bytes of the XSAVE image. Returns the frame's
- * address, *fp the FPU area's (64-byte aligned). */
+/* Where things go below sp: pure arithmetic, used by push and by the unit tests. xsize: bytes of the XSAVE
+ * image. Returns the frame's address, *fp the FPU area's (64-byte aligned). */
 u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp);
 
 /* ss_flags as sigaltstack(2) shows them: SS_DISABLE, SS_ONSTACK or 0. */
 int kr_altstack_flags(const struct kr_task *t, u64 sp);
 
 /* Pushes a frame for the handler and sets the registers. 0 or -EFAULT (stack unusable). */
-long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act, kr_sigset saved);
+long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
+                      kr_sigset saved);
 /* rt_sigreturn(2): restores from the frame at rsp - 8. 0 or -EFAULT. */
 long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask);
 

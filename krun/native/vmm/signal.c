@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's signal actions, masks and delivery. See signal.h for the idea, hostsig.c for the catching, sigframe.c for the frame.
+ * The payload's signal actions, masks and delivery. See signal.h for the idea, hostsig.c for the catching,
+ * sigframe.c for the frame.
  */
 #include "signal.h"
 #include "core.h"
@@ -14,21 +15,19 @@
 #define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
 #define FAULTS_OURS(sig) ((sig) == SIGSEGV || (sig) == SIGBUS)
 
-kr_sigset kr_host_mask(kr_sigset mask)
-{
+kr_sigset kr_host_mask(kr_sigset mask) {
     kr_sigset old = 0;
     mask &= ~KR_HOST_OPEN;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &mask, &old, 8);
     return old;
 }
 
-/* RLIMIT_CORE asks for core files: signals that end in one by default are then caught, so that the core is the payload's. Not as pid 1,
- * where the kernel drops them. Set once, before any action. */
+/* RLIMIT_CORE asks for core files: signals that end in one by default are then caught, so that the core is
+ * the payload's. Not as pid 1, where the kernel drops them. Set once, before any action. */
 static int cores_wanted;
 
 /* Makes the host's disposition follow action[sig]. */
-static long host_action(int sig, const struct kr_sigaction *a)
-{
+static long host_action(int sig, const struct kr_sigaction *a) {
     struct kr_sigaction h = {0};
     h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
     int dumps = cores_wanted && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
@@ -43,8 +42,7 @@ static long host_action(int sig, const struct kr_sigaction *a)
     return kr_sys4(__NR_rt_sigaction, sig, &h, 0, 8);
 }
 
-void kr_signal_init(struct kr_task *t)
-{
+void kr_signal_init(struct kr_task *t) {
     for (int sig = 1; sig <= KR_NSIG; sig++) {
         struct kr_sigaction old = {0};
         if (kr_sys4(__NR_rt_sigaction, sig, 0, &old, 8) == 0 && old.handler == (u64)SIG_IGN)
@@ -62,8 +60,7 @@ void kr_signal_init(struct kr_task *t)
     t->altstack.flags = 2; /* SS_DISABLE */
 }
 
-long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act, struct kr_sigaction *old)
-{
+long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act, struct kr_sigaction *old) {
     struct kr_proc *p = t->proc;
     if (sig < 1 || sig > KR_NSIG || (act && (UNCATCHABLE & KR_SIGBIT(sig))))
         return -EINVAL;
@@ -82,15 +79,13 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
     return r;
 }
 
-void kr_sigmask_set(struct kr_task *t, kr_sigset mask)
-{
+void kr_sigmask_set(struct kr_task *t, kr_sigset mask) {
     t->sigmask = mask & ~UNCATCHABLE;
     if (!t->sig_caught) /* else all is blocked until the caught one is delivered, which sets the mask */
         kr_host_mask(t->sigmask);
 }
 
-long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host)
-{
+long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
     if (!ptr)
         return 1;
     if (size != 8)
@@ -105,15 +100,13 @@ long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host)
     return 0;
 }
 
-void kr_wait_mask_end(struct kr_task *t)
-{
+void kr_wait_mask_end(struct kr_task *t) {
     if (!t->sig_caught) /* a caught signal's handler mask is built from it: kr_signal_deliver ends it */
         t->wait_mask.active = 0;
 }
 
 /* Builds the frame for one signal under its action and sets the mask that holds in the handler. */
-static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act)
-{
+static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act) {
     int sig = si->si_signo;
     kr_sigset base = t->wait_mask.active ? t->wait_mask.mask : t->sigmask, saved = t->sigmask;
     t->wait_mask.active = 0;
@@ -124,8 +117,7 @@ static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_siga
 }
 
 /* The action to run for sig, taking SA_RESETHAND into account. */
-static struct kr_sigaction take_action(struct kr_proc *p, int sig)
-{
+static struct kr_sigaction take_action(struct kr_proc *p, int sig) {
     kr_lock(&p->sig_lock);
     struct kr_sigaction a = p->action[sig];
     if ((a.flags & SA_RESETHAND) && a.handler != (u64)SIG_IGN && a.handler != (u64)SIG_DFL) {
@@ -136,8 +128,7 @@ static struct kr_sigaction take_action(struct kr_proc *p, int sig)
     return a;
 }
 
-void kr_signal_deliver(struct kr_task *t)
-{
+void kr_signal_deliver(struct kr_task *t) {
     for (;;) {
         if (!t->sig_caught) {
             kr_sigset ready = t->held & ~t->sigmask;
@@ -173,8 +164,7 @@ void kr_signal_deliver(struct kr_task *t)
     }
 }
 
-void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error)
-{
+void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error) {
     siginfo_t si;
     memset(&si, 0, sizeof si);
     si.si_signo = sig;
@@ -198,8 +188,7 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     deliver(t, &si, &act);
 }
 
-long kr_sigreturn(struct kr_task *t)
-{
+long kr_sigreturn(struct kr_task *t) {
     kr_sigset mask;
     t->regs_replaced = 1;
     if (kr_sigframe_pop(t, &mask) < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first stack of a program: strings, argc, argv, envp, auxv, as fs/exec.c and create_elf_tables() lay them out (the order of the
- * strings matters to programs that rewrite their title over argv).
+ * The first stack of a program: strings, argc, argv, envp, auxv, as fs/exec.c and create_elf_tables() lay
+ * them out (the order of the strings matters to programs that rewrite their title over argv).
  */
 #include "exec.h"
 #include "usercopy.h"
@@ -14,30 +14,29 @@
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
 
-static u64 host_aux(const u64 *auxv, u64 type, u64 otherwise)
-{
+static u64 host_aux(const u64 *auxv, u64 type, u64 otherwise) {
     for (; auxv && auxv[0]; auxv += 2)
         if (auxv[0] == type)
             return auxv[1];
     return otherwise;
 }
 
-void kr_mm_layout(struct kr_mm *mm)
-{
+void kr_mm_layout(struct kr_mm *mm) {
     u64 lim[2] = {8ULL << 20, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     u64 size = KR_PAGE_UP(KR_MIN(KR_MAX(lim[0], 128ULL << 10), 1ULL << 30));
     if (lim[0] == ~0ULL)
         size = 1ULL << 30;
-    /* One 64 MiB chunk holds the top of the stack and the beginning of the mmap area in the usual case: one memory slot for both. */
-    u64 top = KR_WINDOW_END - KR_CHUNK_SIZE * (1 + kr_mm_random(1u << 16)) - KR_PAGE * (1 + kr_mm_random(1024));
+    /* One 64 MiB chunk holds the top of the stack and the beginning of the mmap area in the usual case: one
+     * memory slot for both. */
+    u64 top =
+        KR_WINDOW_END - KR_CHUNK_SIZE * (1 + kr_mm_random(1u << 16)) - KR_PAGE * (1 + kr_mm_random(1024));
     mm->stack_end = top;
     mm->stack_start = top - size;
     mm->mmap_top = mm->stack_start - (1ULL << 20) - KR_PAGE * kr_mm_random(256);
 }
 
-static u64 strings_size(char **v, u64 *count)
-{
+static u64 strings_size(char **v, u64 *count) {
     u64 n = 0;
     for (*count = 0; v[*count]; ++*count)
         n += strlen(v[*count]) + 1;
@@ -45,8 +44,7 @@ static u64 strings_size(char **v, u64 *count)
 }
 
 /* Writes the strings of v upwards from *at and their addresses to *slot. */
-static void put_strings(char **v, u64 *at, u64 **slot)
-{
+static void put_strings(char **v, u64 *at, u64 **slot) {
     for (; *v; v++) {
         size_t n = strlen(*v) + 1;
         memcpy((void *)*at, *v, n);
@@ -56,8 +54,7 @@ static void put_strings(char **v, u64 *at, u64 **slot)
     *(*slot)++ = 0;
 }
 
-long kr_stack_build(struct kr_mm *mm, const struct kr_stack_args *a, u64 *sp)
-{
+long kr_stack_build(struct kr_mm *mm, const struct kr_stack_args *a, u64 *sp) {
     u64 argc, envc;
     u64 argv_size = strings_size(a->argv, &argc), env_size = strings_size(a->envp, &envc);
     u64 fn_size = strlen(a->execfn) + 1;

@@ -8,8 +8,7 @@
 #include "../sys/robust.h"
 #include <asm/signal.h>
 
-struct kr_task *kr_task_new(struct kr_proc *proc)
-{
+struct kr_task *kr_task_new(struct kr_proc *proc) {
     struct kr_task *t = kr_alloc(sizeof *t);
     if (!t)
         return NULL;
@@ -23,16 +22,14 @@ struct kr_task *kr_task_new(struct kr_proc *proc)
     return t;
 }
 
-u8 *kr_task_xsave(struct kr_task *t)
-{
+u8 *kr_task_xsave(struct kr_task *t) {
     if (!t->xsave)
         t->xsave = kr_alloc(4096);
     return t->xsave;
 }
 
 /* Gives back everything a task owns but its stack and itself. Locked: mm->lock. */
-void kr_task_release(struct kr_task *t)
-{
+void kr_task_release(struct kr_task *t) {
     for (struct kr_task **p = &t->mm->tasks; *p; p = &(*p)->next)
         if (*p == t) {
             *p = t->next;
@@ -48,8 +45,7 @@ void kr_task_release(struct kr_task *t)
 }
 
 /* munmap of the stack we stand on, then exit: no stack may be touched in between. */
-__attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, int code)
-{
+__attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, int code) {
     register long nr __asm__("rax") = __NR_munmap;
     register void *p __asm__("rdi") = stack;
     register size_t n __asm__("rsi") = size;
@@ -61,14 +57,14 @@ __attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, i
     __builtin_unreachable();
 }
 
-void kr_task_exit(struct kr_task *t, int code)
-{
+void kr_task_exit(struct kr_task *t, int code) {
     struct kr_proc *p = t->proc;
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
         kr_exit_group(t, code); /* the last thread: the process's status is this code, as on Linux */
-    kr_robust_exit(t); /* the kernel's own walk would not spare words of the monitor */
+    kr_robust_exit(t);          /* the kernel's own walk would not spare words of the monitor */
     u64 all = ~0ULL;
-    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0, 8); /* the last host call that may run with this stack */
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0,
+            8); /* the last host call that may run with this stack */
     struct kr_mm *mm = t->mm;
     void *stack = t->stack;
     size_t size = t->stack_size;
@@ -83,18 +79,17 @@ void kr_task_exit(struct kr_task *t, int code)
         kr_sys1(__NR_exit, code);
 }
 
-void kr_exit_group(struct kr_task *t, int code)
-{
+void kr_exit_group(struct kr_task *t, int code) {
     if (kr_trace_on && t && !t->is_vfork)
         kr_trace_summary();
     for (;;)
         kr_sys1(__NR_exit_group, code);
 }
 
-/* Death by a real signal. As pid 1 of a pid namespace the kernel drops a signal with default action that comes from inside, so
- * a hardware fault of the same kind is raised instead: forced signals kill even there. */
-void kr_die_signal(struct kr_task *t, int sig)
-{
+/* Death by a real signal. As pid 1 of a pid namespace the kernel drops a signal with default action that
+ * comes from inside, so a hardware fault of the same kind is raised instead: forced signals kill even there.
+ */
+void kr_die_signal(struct kr_task *t, int sig) {
     struct kr_sigaction dfl = {0};
     if (kr_trace_on && !t->is_vfork)
         kr_trace_summary();
@@ -117,7 +112,11 @@ void kr_die_signal(struct kr_task *t, int sig)
         __asm__ volatile("int3");
         break;
     case SIGBUS: /* alignment check */
-        __asm__ volatile("pushfq\n\torl $0x40000, (%%rsp)\n\tpopfq\n\tmov %%rsp, %%rax\n\tmovl 1(%%rax), %%eax" : : : "rax", "memory");
+        __asm__ volatile(
+            "pushfq\n\torl $0x40000, (%%rsp)\n\tpopfq\n\tmov %%rsp, %%rax\n\tmovl 1(%%rax), %%eax"
+            :
+            :
+            : "rax", "memory");
         break;
     }
     kr_sys1(__NR_exit_group, 128 + sig); /* nothing else is left */

@@ -2,8 +2,8 @@
  *
  * The VM: creation, memory slots, vCPUs (Documentation/virt/kvm/api.rst).
  *
- * Order matters for start-up time: slots before vCPUs, no irqchip. State: struct kr_vm, under mm->lock; cpuid (constant
- * after the first VM of this process).
+ * Order matters for start-up time: slots before vCPUs, no irqchip. State: struct kr_vm, under mm->lock; cpuid
+ * (constant after the first VM of this process).
  */
 #include "vm.h"
 #include "x86.h"
@@ -20,26 +20,25 @@ static struct {
 
 static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl, fd, req, arg); }
 
-static void *reserve(u64 size)
-{
-    long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (u64)-1, 0);
+static void *reserve(u64 size) {
+    long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     (u64)-1, 0);
     return p < 0 ? NULL : (void *)p;
 }
 
-static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *host)
-{
+static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *host) {
     struct kvm_userspace_memory_region r = {
         .slot = slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (u64)host};
     return ioctl_(vm->fd, KVM_SET_USER_MEMORY_REGION, &r);
 }
 
-/* Slot numbers: 0 the system area and the first part of the page-table pool, 1 reserved for kr_vm_flush, then in order of use. */
+/* Slot numbers: 0 the system area and the first part of the page-table pool, 1 reserved for kr_vm_flush, then
+ * in order of use. */
 #define SLOT_SYS 0
 #define SLOT_FLUSH 1
 #define SLOT_FIRST 2
 
-static long new_slot(struct kr_vm *vm, u64 gpa, u64 size, const void *host)
-{
+static long new_slot(struct kr_vm *vm, u64 gpa, u64 size, const void *host) {
     if (vm->fd < 0)
         return 0; /* registered by kr_vm_create */
     long r = set_slot(vm, vm->nslots, gpa, size, host);
@@ -48,8 +47,7 @@ static long new_slot(struct kr_vm *vm, u64 gpa, u64 size, const void *host)
     return r;
 }
 
-int kr_pt_slot(struct kr_vm *vm)
-{
+int kr_pt_slot(struct kr_vm *vm) {
     if (vm->pt_slots == KR_PT_SLOTS_MAX)
         return -ENOMEM;
     u64 off = vm->pt_slots * KR_PT_SLOT;
@@ -60,8 +58,7 @@ int kr_pt_slot(struct kr_vm *vm)
     return 0;
 }
 
-int kr_vm_chunk(struct kr_vm *vm, u64 addr)
-{
+int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
     u64 c = addr >> KR_CHUNK_SHIFT;
     if (vm->chunk[c])
         return 0;
@@ -75,17 +72,16 @@ int kr_vm_chunk(struct kr_vm *vm, u64 addr)
     return 0;
 }
 
-static const struct kvm_cpuid_entry2 *leaf(u32 function, u32 index)
-{
+static const struct kvm_cpuid_entry2 *leaf(u32 function, u32 index) {
     for (u32 i = 0; i < cpuid.head.nent; i++)
         if (cpuid.entry[i].function == function && cpuid.entry[i].index == index)
             return &cpuid.entry[i];
     return NULL;
 }
 
-/* XCR0 and the size of its XSAVE image in the standard layout, from CPUID leaf 0xD (never from a constant: portability rule 10). */
-static void find_xstate(struct kr_vm *vm)
-{
+/* XCR0 and the size of its XSAVE image in the standard layout, from CPUID leaf 0xD (never from a constant:
+ * portability rule 10). */
+static void find_xstate(struct kr_vm *vm) {
     const struct kvm_cpuid_entry2 *d = leaf(0xd, 0);
     vm->xcr0 = 1;
     vm->xsave_size = 576;
@@ -99,22 +95,20 @@ static void find_xstate(struct kr_vm *vm)
     }
 }
 
-const void *kr_vm_cpuid(u32 *size)
-{
+const void *kr_vm_cpuid(u32 *size) {
     *size = (u32)(sizeof cpuid.head + cpuid.head.nent * sizeof cpuid.entry[0]);
     return cpuid.head.nent ? &cpuid : NULL;
 }
 
-void kr_vm_set_cpuid(const void *data, u32 size)
-{
-    if (size > sizeof cpuid.head && size <= sizeof cpuid && (size - sizeof cpuid.head) % sizeof cpuid.entry[0] == 0) {
+void kr_vm_set_cpuid(const void *data, u32 size) {
+    if (size > sizeof cpuid.head && size <= sizeof cpuid &&
+        (size - sizeof cpuid.head) % sizeof cpuid.entry[0] == 0) {
         memcpy(&cpuid, data, size);
         cpuid.head.nent = (u32)((size - sizeof cpuid.head) / sizeof cpuid.entry[0]);
     }
 }
 
-static long learn_cpu(struct kr_vm *vm)
-{
+static long learn_cpu(struct kr_vm *vm) {
     if (!cpuid.head.nent) {
         cpuid.head.nent = MAX_CPUID;
         long r = ioctl_(vm->kvm_fd, KVM_GET_SUPPORTED_CPUID, &cpuid);
@@ -129,8 +123,7 @@ static long learn_cpu(struct kr_vm *vm)
     return 0;
 }
 
-int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
-{
+int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
     vm->kvm_fd = kvm_fd;
     vm->vcpus = vm->free_vcpus = NULL;
     vm->next_vcpu = vm->scarce = vm->waiters = 0;
@@ -145,7 +138,8 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
         if (!vm->sys || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
-        if (kr_pt_init(vm) < 0 || kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_GDT, KR_SYS_GPA + KR_SYS_GDT, KR_PTE_W | KR_PTE_NX) < 0 ||
+        if (kr_pt_init(vm) < 0 ||
+            kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_GDT, KR_SYS_GPA + KR_SYS_GDT, KR_PTE_W | KR_PTE_NX) < 0 ||
             kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_IDT, KR_SYS_GPA + KR_SYS_IDT, KR_PTE_W | KR_PTE_NX) < 0 ||
             kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_EXC, KR_SYS_GPA + KR_SYS_EXC, 0) < 0)
             return -ENOMEM;
@@ -178,18 +172,17 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why)
     return e < 0 ? (int)e : 0;
 }
 
-void kr_vm_flush(struct kr_vm *vm)
-{
+void kr_vm_flush(struct kr_vm *vm) {
     if (vm->fd < 0)
         return;
-    /* The deletion of a slot drops every translation and flushes all vCPUs, on shadow and on nested paging alike. */
+    /* The deletion of a slot drops every translation and flushes all vCPUs, on shadow and on nested paging
+     * alike. */
     u64 gpa = KR_CHUNK_GPA - KR_PAGE;
     set_slot(vm, SLOT_FLUSH, gpa, KR_PAGE, vm->sys);
     set_slot(vm, SLOT_FLUSH, gpa, 0, vm->sys);
 }
 
-static void first_state(struct kr_vm *vm, struct kr_vcpu *v)
-{
+static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
     const struct kvm_cpuid_entry2 *f = leaf(7, 0);
     u64 cr4 = (vm->xcr0 > 1 ? 1u << 18 : 0) | (f && (f->ebx & 1) ? 1u << 16 : 0); /* OSXSAVE, FSGSBASE */
     memset(&v->run->s.regs.regs, 0, sizeof v->run->s.regs.regs);
@@ -199,19 +192,20 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v)
     v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
 }
 
-static int map_area(struct kr_vm *vm, struct kr_vcpu *v)
-{
+static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
     v->stub = gva + KR_VCPU_STUB;
     v->tss = vm->sys + area + KR_VCPU_TSS;
     v->ist = vm->sys + area + KR_VCPU_IST;
     v->df = vm->sys + area + KR_VCPU_DF;
     kr_x86_tss(v->tss, v->idx, vm->entry == KR_ENTRY_RING3);
-    /* The stub is one physical page for all. User-readable because PVM runs it in ring 3; harmless elsewhere: ring 3 that jumps
-     * there meets a closed I/O bitmap. The call page follows the stub (design, section 4); nobody listens there yet. */
+    /* The stub is one physical page for all. User-readable because PVM runs it in ring 3; harmless elsewhere:
+     * ring 3 that jumps there meets a closed I/O bitmap. The call page follows the stub (design, section 4);
+     * nobody listens there yet. */
     int r = kr_pt_sys(vm, v->stub, KR_SYS_GPA + KR_SYS_STUB, KR_PTE_U);
     if (!r)
-        r = kr_pt_sys(vm, gva + KR_VCPU_CALL, KR_SYS_GPA + area + KR_VCPU_CALL, KR_PTE_U | KR_PTE_W | KR_PTE_NX);
+        r = kr_pt_sys(vm, gva + KR_VCPU_CALL, KR_SYS_GPA + area + KR_VCPU_CALL,
+                      KR_PTE_U | KR_PTE_W | KR_PTE_NX);
     if (!r)
         r = kr_pt_sys(vm, gva + KR_VCPU_TSS, KR_SYS_GPA + area + KR_VCPU_TSS, KR_PTE_W | KR_PTE_NX);
     if (!r)
@@ -221,14 +215,15 @@ static int map_area(struct kr_vm *vm, struct kr_vcpu *v)
     return r;
 }
 
-static long set_msrs(struct kr_vcpu *v)
-{
+static long set_msrs(struct kr_vcpu *v) {
     struct {
         struct kvm_msrs head;
         struct kvm_msr_entry e[4];
     } m = {.head.nmsrs = 3};
-    /* STAR: SYSCALL loads CS from bits 47:32 and SS = +8; SYSRET CS = bits 63:48 + 16, SS = +8 (APM vol. 2, 6.1.1). */
-    m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081, .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
+    /* STAR: SYSCALL loads CS from bits 47:32 and SS = +8; SYSRET CS = bits 63:48 + 16, SS = +8 (APM vol.
+     * 2, 6.1.1). */
+    m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081,
+                                    .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
     m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->stub};
     m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47700}; /* SFMASK: TF IF DF IOPL NT AC */
     long r = ioctl_(v->fd, KVM_SET_MSRS, &m);
@@ -236,8 +231,7 @@ static long set_msrs(struct kr_vcpu *v)
 }
 
 /* Guest TSC = host TSC, so that our vDSO can use RDTSC with the host's figures. */
-static void set_tsc(struct kr_vm *vm, struct kr_vcpu *v)
-{
+static void set_tsc(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 zero = 0;
     struct kvm_device_attr a = {.group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (u64)&zero};
     if (ioctl_(v->fd, KVM_SET_DEVICE_ATTR, &a) < 0)
@@ -248,8 +242,7 @@ static void set_tsc(struct kr_vm *vm, struct kr_vcpu *v)
     }
 }
 
-static long set_up(struct kr_vm *vm, struct kr_vcpu *v)
-{
+static long set_up(struct kr_vm *vm, struct kr_vcpu *v) {
     long r = map_area(vm, v);
     if (r < 0)
         return r;
@@ -273,12 +266,11 @@ static long set_up(struct kr_vm *vm, struct kr_vcpu *v)
     return r;
 }
 
-/* Before Linux 6.13 a vCPU that another thread ran before costs synchronize_rcu() at its next KVM_RUN (10 ms and more); a new one costs
- * 0.2 ms and some 40 KB. So there the first few are not reused. */
+/* Before Linux 6.13 a vCPU that another thread ran before costs synchronize_rcu() at its next KVM_RUN (10 ms
+ * and more); a new one costs 0.2 ms and some 40 KB. So there the first few are not reused. */
 #define SPARE_VCPUS 32
 
-static int reuse_is_cheap(void)
-{
+static int reuse_is_cheap(void) {
     static int known = -1;
     if (known < 0) {
         char u[6][65];
@@ -292,8 +284,7 @@ static int reuse_is_cheap(void)
     return known;
 }
 
-struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner)
-{
+struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     struct kr_vcpu *v = vm->free_vcpus;
     if (v && (reuse_is_cheap() || vm->scarce || vm->next_vcpu >= SPARE_VCPUS)) {
         vm->free_vcpus = v->free_next;
@@ -341,8 +332,7 @@ fail:
     return NULL;
 }
 
-void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v)
-{
+void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v) {
     v->owner = NULL;
     v->free_next = vm->free_vcpus;
     vm->free_vcpus = v;
@@ -352,23 +342,20 @@ void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v)
 }
 
 /* Where SYSCALL stays in ring 3, its stub's OUT needs the port open in every TSS (rule 4). */
-void kr_vm_open_port(struct kr_vm *vm)
-{
+void kr_vm_open_port(struct kr_vm *vm) {
     vm->entry = KR_ENTRY_RING3;
     for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
         kr_x86_tss(v->tss, v->idx, 1);
 }
 
-int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf)
-{
+int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf) {
     struct kvm_xsave *x = buf;
     (void)vm;
     _Static_assert(sizeof(struct kvm_xsave) >= 4096, "xcr0 is masked so that 4096 bytes hold it");
     return (int)ioctl_(v->fd, KVM_GET_XSAVE, x);
 }
 
-int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf)
-{
+int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf) {
     (void)vm;
     return (int)ioctl_(v->fd, KVM_SET_XSAVE, buf);
 }

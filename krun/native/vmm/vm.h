@@ -8,7 +8,8 @@
 
 #include "vmm.h"
 
-/* How SYSCALL enters the stub on this back end; found at the first exit (docs/architecture.md, "Entry kinds"). */
+/* How SYSCALL enters the stub on this back end; found at the first exit (docs/architecture.md, "Entry
+ * kinds"). */
 enum kr_entry_kind {
     KR_ENTRY_UNKNOWN = 0,
     KR_ENTRY_RING0 = 1, /* VMX, SVM: the stub runs in ring 0; the I/O bitmap stays closed */
@@ -16,50 +17,51 @@ enum kr_entry_kind {
 };
 
 struct kr_vcpu {
-    struct kr_vcpu *next;  /* all vCPUs of the VM */
+    struct kr_vcpu *next; /* all vCPUs of the VM */
     struct kr_vcpu *free_next;
     struct kvm_run *run;
-    int fd;                /* hidden descriptor; -1 when gone */
+    int fd; /* hidden descriptor; -1 when gone */
     u32 idx;
-    u64 stub;              /* guest address of this vCPU's LSTAR stub */
-    u8 *tss;               /* host address of its TSS page */
-    u8 *ist;               /* host address of its exception stack page */
+    u64 stub; /* guest address of this vCPU's LSTAR stub */
+    u8 *tss;  /* host address of its TSS page */
+    u8 *ist;  /* host address of its exception stack page */
     u8 *df;
     struct kr_task *owner;
 };
 
 struct kr_vm {
-    int kvm_fd, fd;        /* hidden descriptors */
-    u32 entry;             /* enum kr_entry_kind */
+    int kvm_fd, fd; /* hidden descriptors */
+    u32 entry;      /* enum kr_entry_kind */
     u32 run_size;
-    u32 nslots;            /* next free slot number */
-    u32 next_chunk;        /* next free window chunk number in guest-physical space */
+    u32 nslots;     /* next free slot number */
+    u32 next_chunk; /* next free window chunk number in guest-physical space */
     u32 next_vcpu;
     u32 max_vcpus;
-    u8 *sys;               /* host address of the system area */
-    u8 *pt;                /* host address of the page-table pool (contiguous in host and guest-physical space) */
+    u8 *sys; /* host address of the system area */
+    u8 *pt;  /* host address of the page-table pool (contiguous in host and guest-physical space) */
     u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
     u32 scarce;            /* KVM refused a vCPU once: share.h */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases */
     u64 root_gpa;
     struct kr_vcpu *vcpus, *free_vcpus;
-    u32 *chunk;            /* window chunk -> 1 + chunk number; 0: no slot yet */
-    u32 *chunk_list;       /* chunk number -> window chunk */
+    u32 *chunk;      /* window chunk -> 1 + chunk number; 0: no slot yet */
+    u32 *chunk_list; /* chunk number -> window chunk */
     u64 xcr0;
-    u32 xsave_size;        /* bytes of the XSAVE area for xcr0 */
+    u32 xsave_size; /* bytes of the XSAVE area for xcr0 */
     u64 tsc_khz;
 };
 
-/* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh mm). 0 or -errno, with
- * a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory; only KVM objects are made anew. */
+/* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh
+ * mm). 0 or -errno, with a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory;
+ * only KVM objects are made anew. */
 int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
 
 /* What KVM_GET_SUPPORTED_CPUID said (0.3 ms a call): for the boot block of a successor, and from it. */
 const void *kr_vm_cpuid(u32 *size);
 void kr_vm_set_cpuid(const void *data, u32 size);
 
-/* A vCPU that belongs to nobody: a parked one, else a new one. NULL when KVM gives no more. Its registers are in boot state:
- * user segments, zero general registers, initial FPU. */
+/* A vCPU that belongs to nobody: a parked one, else a new one. NULL when KVM gives no more. Its registers are
+ * in boot state: user segments, zero general registers, initial FPU. */
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
 
@@ -72,12 +74,14 @@ void kr_vm_flush(struct kr_vm *vm);
 /* Makes sure that a slot covers the chunk of addr. 0 or -errno. */
 int kr_vm_chunk(struct kr_vm *vm, u64 addr);
 
-/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. make: create missing tables (0 or -ENOMEM); otherwise only
- * entries in existing tables change. The chunks' slots must exist where entries become present. */
+/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. make: create missing tables (0 or
+ * -ENOMEM); otherwise only entries in existing tables change. The chunks' slots must exist where entries
+ * become present. */
 int kr_pt_init(struct kr_vm *vm);
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
 int kr_pt_slot(struct kr_vm *vm); /* registers one more slot of the pool: vm.c */
-/* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must exist. */
+/* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must
+ * exist. */
 int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
 /* Whether the block of gva has been entered into the tables. */
 int kr_pt_touched(struct kr_vm *vm, u64 gva);

@@ -3,16 +3,16 @@
  * The monitor's main objects.
  *
  *   kr_mm    one address space, one VM. Shared by threads and by vfork relatives (same host mm).
- *   kr_proc  one host process: signal actions, identity of the program. Shared by the threads of a process; a vfork child
- *            gets its own (its descriptors, actions and cwd are its own in the kernel, too).
- *   kr_task  one thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
+ *   kr_proc  one host process: signal actions, identity of the program. Shared by the threads of a process; a
+ * vfork child gets its own (its descriptors, actions and cwd are its own in the kernel, too). kr_task  one
+ * thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
  *
  * Lock order (take from left to right; never the other way):
  *   proc->sig_lock  ->  mm->lock  ->  fdtab lock  ->  heap_lock (lib/kr_alloc.c)
  * fork holds all of them, so that the child starts with consistent data.
  *
- * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program is sent as an
- * "E" message (boot.h); a broken invariant ends in kr_die. Nothing else ends the process.
+ * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program
+ * is sent as an "E" message (boot.h); a broken invariant ends in kr_die. Nothing else ends the process.
  */
 #ifndef KR_VMM_H
 #define KR_VMM_H
@@ -50,43 +50,45 @@ struct kr_altstack {
 
 struct kr_proc {
     struct kr_mm *mm;
-    u32 refs;                                 /* threads; atomic */
-    struct kr_lock sig_lock;                  /* protects action[] */
-    struct kr_sigaction action[KR_NSIG + 1];  /* the payload's view; the host's disposition follows */
-    struct kr_seccomp *seccomp;               /* filters of the OCI profile and of the payload itself; see seccomp.h */
-    int exe_fd;                               /* the program (hidden descriptor): /proc/self/exe */
-    char *exe_path;                           /* its path as resolved at exec */
-    u32 flags;                                /* KR_BOOTF_* */
-    u64 t0;                                   /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
+    u32 refs;                                /* threads; atomic */
+    struct kr_lock sig_lock;                 /* protects action[] */
+    struct kr_sigaction action[KR_NSIG + 1]; /* the payload's view; the host's disposition follows */
+    struct kr_seccomp *seccomp; /* filters of the OCI profile and of the payload itself; see seccomp.h */
+    int exe_fd;                 /* the program (hidden descriptor): /proc/self/exe */
+    char *exe_path;             /* its path as resolved at exec */
+    u32 flags;                  /* KR_BOOTF_* */
+    u64 t0;                     /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
 };
 
-/* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the time of the call: the
- * handler's mask is built from it, the frame's saved mask from `sigmask` (signal_setup_done() in the kernel). */
+/* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
+ * time of the call: the handler's mask is built from it, the frame's saved mask from `sigmask`
+ * (signal_setup_done() in the kernel). */
 struct kr_wait_mask {
     u32 active;
     kr_sigset mask;
 };
 
 struct kr_task {
-    struct kr_task *self;      /* KR_TASK_SELF */
-    volatile u32 sig_caught;   /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host handler on this thread */
+    struct kr_task *self;    /* KR_TASK_SELF */
+    volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
+                                handler on this thread */
     u32 pad0;
     u64 pad1[3];
-    u64 canary;                /* KR_TASK_CANARY */
+    u64 canary; /* KR_TASK_CANARY */
 
     struct kr_proc *proc;
-    struct kr_mm *mm;          /* == proc->mm */
+    struct kr_mm *mm; /* == proc->mm */
     struct kr_vcpu *vcpu;
-    struct kvm_run *run;       /* == vcpu->run, or == parked while the thread has no vCPU */
-    struct kvm_run *parked;    /* see share.h; NULL until needed */
-    u32 tid;                   /* real tid in the container's pid namespace */
-    u32 is_vfork;              /* this task runs on its parent's mm until exec or exit */
+    struct kvm_run *run;    /* == vcpu->run, or == parked while the thread has no vCPU */
+    struct kvm_run *parked; /* see share.h; NULL until needed */
+    u32 tid;                /* real tid in the container's pid namespace */
+    u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
 
     /* Signals; touched by this thread and its own host handler only. */
-    siginfo_t info;            /* valid while sig_caught */
-    kr_sigset sigmask;         /* the payload's blocked set; the host's is the same without SIGSEGV and SIGBUS */
+    siginfo_t info;    /* valid while sig_caught */
+    kr_sigset sigmask; /* the payload's blocked set; the host's is the same without SIGSEGV and SIGBUS */
     struct kr_wait_mask wait_mask;
-    kr_sigset held;            /* SIGSEGV/SIGBUS sent from outside while the payload blocks them */
+    kr_sigset held; /* SIGSEGV/SIGBUS sent from outside while the payload blocks them */
     siginfo_t held_info[2];
     struct kr_altstack altstack;
 
@@ -95,15 +97,15 @@ struct kr_task {
     u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
 
     /* The call being served. */
-    u64 nr;                    /* number as the payload gave it in rax; ~0: not in a call */
+    u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
-    u32 regs_replaced;         /* the handler set all registers (sigreturn, exec): do not write a result */
+    u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
 
     /* Host thread. */
-    void *stack;               /* base of the mapping; NULL for the first thread */
+    void *stack; /* base of the mapping; NULL for the first thread */
     size_t stack_size;
-    struct kr_task *next;      /* list of mm->tasks, under mm->lock */
-    u64 scratch[64];           /* for handlers that need a little space across calls */
+    struct kr_task *next; /* list of mm->tasks, under mm->lock */
+    u64 scratch[64];      /* for handlers that need a little space across calls */
 };
 
 _Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");
@@ -111,14 +113,14 @@ _Static_assert(offsetof(struct kr_task, sig_caught) == KR_TASK_SIG_CAUGHT, "offs
 _Static_assert(offsetof(struct kr_task, canary) == KR_TASK_CANARY, "offsets.h");
 
 /* The calling thread's task. */
-static inline struct kr_task *kr_self(void)
-{
+static inline struct kr_task *kr_self(void) {
     struct kr_task *t;
     __asm__ volatile("mov %%fs:0, %0" : "=r"(t));
     return t;
 }
 
-/* The payload's general registers, valid between exits: as the kernel's pt_regs, i.e. rip is where the payload goes on. */
+/* The payload's general registers, valid between exits: as the kernel's pt_regs, i.e. rip is where the
+ * payload goes on. */
 static inline struct kvm_regs *kr_regs(struct kr_task *t) { return &t->run->s.regs.regs; }
 
 /* What the monitor was started with; set once by boot.c. */
@@ -141,17 +143,18 @@ const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len
 void kr_stage(const char *name);
 
 /* vmm/die.c */
-void kr_die(const char *fmt, ...) __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
-void kr_log(const char *fmt, ...) __printf(1, 2);            /* one line to FD_LOG, if any */
-u64 kr_now(void);                                            /* CLOCK_MONOTONIC, ns */
+void kr_die(const char *fmt, ...)
+    __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
+void kr_log(const char *fmt, ...) __printf(1, 2); /* one line to FD_LOG, if any */
+u64 kr_now(void);                                 /* CLOCK_MONOTONIC, ns */
 
 /* A task with its canary and %fs self pointer; not yet in mm->tasks. NULL: no memory. */
 struct kr_task *kr_task_new(struct kr_proc *proc);
 /* Its 4096-byte XSAVE buffer; NULL: no memory. */
 u8 *kr_task_xsave(struct kr_task *t);
 
-/* vmm/task.c: ends the calling thread / the whole process with a code; ends the process as by `sig` (also as pid 1 of a pid
- * namespace, where the kernel ignores signals with default action). */
+/* vmm/task.c: ends the calling thread / the whole process with a code; ends the process as by `sig` (also as
+ * pid 1 of a pid namespace, where the kernel ignores signals with default action). */
 void kr_task_exit(struct kr_task *t, int code) __noreturn;
 void kr_exit_group(struct kr_task *t, int code) __noreturn;
 void kr_die_signal(struct kr_task *t, int sig) __noreturn;

@@ -5,12 +5,29 @@
 
 #include "vm.h"
 
-#define KR_FLAGS_USER 0x254dd5ULL /* CF PF AF ZF SF TF DF OF RF AC ID: what ring 3 may set; never IOPL, NT, VM */
-#define KR_FLAGS_FIXED 0x202ULL   /* IF and the bit that is always one */
+#define KR_FLAGS_USER                                                                                        \
+    0x254dd5ULL /* CF PF AF ZF SF TF DF OF RF AC ID: what ring 3 may set; never IOPL, NT, VM */
+#define KR_FLAGS_FIXED 0x202ULL /* IF and the bit that is always one */
 
 #define KR_VECTORS 32
-enum { VEC_DE = 0, VEC_DB = 1, VEC_BP = 3, VEC_OF = 4, VEC_BR = 5, VEC_UD = 6, VEC_NM = 7, VEC_DF = 8, VEC_TS = 10, VEC_NP = 11,
-       VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_MF = 16, VEC_AC = 17, VEC_XM = 19 };
+enum {
+    VEC_DE = 0,
+    VEC_DB = 1,
+    VEC_BP = 3,
+    VEC_OF = 4,
+    VEC_BR = 5,
+    VEC_UD = 6,
+    VEC_NM = 7,
+    VEC_DF = 8,
+    VEC_TS = 10,
+    VEC_NP = 11,
+    VEC_SS = 12,
+    VEC_GP = 13,
+    VEC_PF = 14,
+    VEC_MF = 16,
+    VEC_AC = 17,
+    VEC_XM = 19
+};
 #define KR_VECTORS_WITH_ERROR 0x60227d00u /* 8, 10-14, 17, 21, 29, 30 */
 
 /* Fills GDT, IDT and exception stubs in the shared part of the system area. */
