@@ -325,8 +325,12 @@ class Pivot(Step):
             os.chroot(".")
             os.chdir("/")
             return
+        old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         pivot_root(".", ".")
-        # "." is the old root now, stacked upon the new one. Slave first: the unmount must not travel to the host.
+        # The old root is stacked upon the new one now, and only its descriptor is sure to mean it. Slave first: with
+        # rootfsPropagation shared the unmount would travel to the host.
+        os.fchdir(old)
+        os.close(old)
         mount(None, ".", None, MS_SLAVE | MS_REC)
         umount2(".", MNT_DETACH)
         os.chdir("/")

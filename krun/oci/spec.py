@@ -4,6 +4,8 @@ From here on nobody looks at the document again, except for three subtrees that 
 dicts: `resources` (oci/cgroups.py), `seccomp` (oci/seccomp.py), `hooks` (oci/hooks.py).
 """
 
+import os
+
 from krun.errors import ConfigError, KrunError, SysError
 from krun.jsonio import loads
 from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, SCHED_FLAGS, TYPES
@@ -444,6 +446,8 @@ def load(bundle: str, path: "str | None" = None) -> Spec:
     try:
         raw = read_file(path or f"{bundle}/config.json")
     except SysError as e:
+        if not os.path.isdir(bundle):
+            raise SysError("chdir to bundle", bundle, ENOENT) from None
         if e.errno == ENOENT:
             raise KrunError(
                 f"JSON specification file {path or 'config.json'} not found in {bundle}"

@@ -10,7 +10,16 @@ from posixpath import normpath
 from stat import S_ISDIR, S_ISLNK
 
 from krun.errors import KrunError, SysError
-from krun.sysio import EEXIST, ENOENT, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2, try_openat2
+from krun.sysio import (
+    EEXIST,
+    ELOOP,
+    ENOENT,
+    RESOLVE_IN_ROOT,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    openat2,
+    try_openat2,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +100,8 @@ def find_in_root(root: int, path: str, flags: int = PATH) -> int:
 def make_dir(root: int, path: str, mode: int = 0o755) -> int:
     """Opens a directory below `root`, made with its parents where it is missing. Returns an O_PATH descriptor.
 
-    Raises SysError; KrunError for a dangling symlink, which following or replacing could take elsewhere.
+    Raises SysError. A symlink of the image that leads to nothing is followed below the root, as by runc; one that
+    appears while we make directories is an error.
     """
     path = clean(path)
     fd = try_openat2(root, path, PATH | os.O_DIRECTORY, IN_ROOT)
@@ -99,6 +109,7 @@ def make_dir(root: int, path: str, mode: int = 0o755) -> int:
         if fd < 0:
             raise SysError("open directory", path, -fd)
         return fd
+    path = without_links(root, path)
     parts = path.strip("/").split("/")
     done = len(parts) - 1
     while True:
@@ -121,6 +132,40 @@ def make_dir(root: int, path: str, mode: int = 0o755) -> int:
     return current
 
 
+def without_links(root: int, path: str) -> str:
+    """Returns where `path` leads below `root`, symlinks resolved by hand, for parts that do not exist yet.
+
+    The answer may be outdated at once; who uses it follows no symlink any more (O_NOFOLLOW), so a race can only fail.
+    Raises SysError (ELOOP after 40 links, as the kernel).
+    """
+    real: list[str] = []
+    todo = path.strip("/").split("/")
+    links = 0
+    while todo:
+        name = todo.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            del real[-1:]
+            continue
+        fd = try_openat2(root, "/".join([*real, name]), PATH | os.O_NOFOLLOW, IN_ROOT | RESOLVE_NO_SYMLINKS)
+        target = ""
+        if fd >= 0:
+            if S_ISLNK(os.fstat(fd).st_mode):
+                target = os.readlink("", dir_fd=fd)
+            os.close(fd)
+        if not target:
+            real.append(name)
+            continue
+        links += 1
+        if links > 40:
+            raise SysError("open directory", path, ELOOP)
+        if target.startswith("/"):
+            real.clear()
+        todo[:0] = target.split("/")
+    return "/" + "/".join(real)
+
+
 def _mkdir(dirfd: int, name: str, mode: int) -> None:
     try:
         os.mkdir(name, mode, dir_fd=dirfd)
@@ -137,7 +182,7 @@ def make_file(root: int, path: str) -> int:
         if fd < 0:
             raise SysError("open", path, -fd)
         return fd
-    folder, _, name = path.rpartition("/")
+    folder, _, name = without_links(root, path).rpartition("/")
     parent = make_dir(root, folder or "/")
     try:
         made = os.open(
