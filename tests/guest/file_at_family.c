@@ -1,4 +1,5 @@
 // The *at calls relative to a descriptor: openat(2), mkdirat(2), unlinkat(2), renameat(2), fstatat(2).
+// krun: static
 #include "guest.h"
 int main(int argc, char **argv) {
     char b[20] = "";

@@ -55,6 +55,7 @@ static UNUSED __attribute__((format(printf, 1, 2))) void say(const char *format,
     }
 }
 
+// clang-format off
 static UNUSED const char *errno_name(int e) {
     static __thread char other[24];
 #define NAME(x)                                                                                              \
@@ -94,6 +95,7 @@ static UNUSED const char *signal_name(int s) {
     snprintf(other, sizeof(other), "SIG%d", s);
     return other;
 }
+// clang-format on
 
 // A truth that must hold, natively too: prints "expression: yes", or "expression: NO" and fails the program.
 static UNUSED int expect_(int ok, const char *text) {
@@ -224,11 +226,15 @@ static UNUSED const char *code_name(int sig, int code) {
     static const char *const trap[] = {"", "TRAP_BRKPT", "TRAP_TRACE"};
 #define PICK(which, table)                                                                                   \
     if (sig == which && code > 0 && code < (int)COUNT(table))                                                \
-        return table[code];
-    PICK(SIGSEGV, segv)
-    PICK(SIGBUS, bus) PICK(SIGFPE, fpe) PICK(SIGCHLD, chld) PICK(SIGILL, ill) PICK(SIGTRAP, trap)
+    return table[code]
+    PICK(SIGSEGV, segv);
+    PICK(SIGBUS, bus);
+    PICK(SIGFPE, fpe);
+    PICK(SIGCHLD, chld);
+    PICK(SIGILL, ill);
+    PICK(SIGTRAP, trap);
 #undef PICK
-        snprintf(other, sizeof(other), "%d", code);
+    snprintf(other, sizeof(other), "%d", code);
     return other;
 }
 

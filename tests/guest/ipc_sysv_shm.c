@@ -1,4 +1,5 @@
 // System V shared memory: create, attach twice, between processes, removal: shmget(2), shmat(2).
+// krun: static
 #include "guest.h"
 #include <sys/shm.h>
 int main(int argc, char **argv) {

@@ -1,4 +1,5 @@
 // /proc/self/exe by link, open, stat; by pid, thread-self, dirfd, relative path: proc(5).
+// krun: static
 #include "guest.h"
 int main(int argc, char **argv) {
     char link[4096], path[60];

@@ -1,4 +1,5 @@
 // SIGFPE: integer division, SSE exceptions by feenableexcept, x87: codes, addresses: fenv(3).
+// krun: static
 #include "guest.h"
 #include <fenv.h>
 static volatile double zero, one = 1, big = 1e308, tiny = 1e-308;

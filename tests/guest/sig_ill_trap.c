@@ -1,4 +1,5 @@
 // Undefined instructions, int3, single step: SIGILL and SIGTRAP with codes: sigaction(2).
+// krun: static
 #include "guest.h"
 #include <ucontext.h>
 static volatile int steps;

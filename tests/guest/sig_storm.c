@@ -1,4 +1,5 @@
 // Threads shoot real-time signals at each other; sent and received agree: tgkill(2).
+// krun: timeout=60
 #include "guest.h"
 static long got;
 static pthread_t t[4];

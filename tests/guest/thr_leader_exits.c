@@ -1,4 +1,5 @@
 // The main thread ends by pthread_exit(3); the others go on, the last one's end ends the process.
+// krun: static
 #include "guest.h"
 static void *run(void *a) {
     pause_ms(40);

@@ -1,4 +1,5 @@
 // A robust mutex whose owner (thread, process) dies gives EOWNERDEAD: pthread_mutexattr_setrobust(3).
+// krun: static musl
 #include "guest.h"
 static pthread_mutex_t *m;
 static void *die(void *a) {

@@ -8,13 +8,14 @@ int main(int argc, char **argv) {
     EXPECT(a < b && b < c);
     pause_ms(10);
     EXPECT(__rdtsc() - c > 1000000);
-    long r = prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
-    if (r == 0) {
+    int odd = 0;
+    if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0) {
         CATCH(__rdtsc());
-        EXPECT(fault.sig == SIGSEGV);
+        odd = fault.sig != SIGSEGV;
         prctl(PR_SET_TSC, PR_TSC_ENABLE);
-    } else
-        EXPECT(errno == EINVAL || errno == EPERM);
+    } else // refused, but never silently without effect
+        odd = errno != EINVAL && errno != EPERM;
+    say("odd %d", odd);
     EXPECT(__rdtsc() > c);
     return wrong;
 }
