@@ -111,7 +111,7 @@ static void copies(void) {
 
 static void fork_child(void) {
     int gone, kept;
-    kr_fd_hide(open_null(), 1, &gone);
+    kr_fd_hide(open_null(), KR_FD_FORK_DROPS, &gone);
     kr_fd_hide(open_null(), 0, &kept);
     int n = gone;
     kr_fd_before_fork();

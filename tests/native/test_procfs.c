@@ -422,6 +422,7 @@ static void parser(void) {
         {"", KR_PE_OTHER, 0, 0, 0},
         {"/12/mem", KR_PE_OTHER, 0, 0, 0},
         {"12/smaps_rollup", KR_PE_SMAPS_ROLLUP, 12, 0, 0},
+        {"12/stat", KR_PE_STAT, 12, 0, 0},
         {"12/memo", KR_PE_OTHER, 12, 0, 0},
     };
     for (u32 i = 0; i < KR_COUNT(cases); i++) {
@@ -434,7 +435,7 @@ static void parser(void) {
         }
     }
     CHECK(kr_proc_suspect("mem") && kr_proc_suspect("17") && kr_proc_suspect("exe"));
-    CHECK(!kr_proc_suspect("stat") && !kr_proc_suspect("") && !kr_proc_suspect("memory"));
+    CHECK(!kr_proc_suspect("statm") && !kr_proc_suspect("") && !kr_proc_suspect("memory"));
 
     /* Fuzz: random strings from an alphabet of pieces; a suspect name is never taken for harmless when it has
      * PID/name form. */

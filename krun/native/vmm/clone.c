@@ -14,6 +14,7 @@
 #include "fdtab.h"
 #include "hostsig.h"
 #include "process.h"
+#include "procfs.h"
 #include "share.h"
 #include "signal.h"
 #include "usercopy.h"
@@ -153,8 +154,16 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     host->flags |= CLONE_SETTLS;
     host->tls = (u64)c;
 
+    /* A child with a descriptor table of its own keeps our files under today's numbers (fdtab.h). */
+    int copies = !(ca->flags & CLONE_FILES);
+    if (copies)
+        kr_fd_copy_begin();
+    else if (!thread)
+        kr_files_share(t->proc, proc);
     kr_sigset old = kr_host_mask(~0ULL);
     r = kr_clone3_call(host, sizeof *host, child_start, c);
+    if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
+        kr_fd_copy_end();
     if (!t->sig_caught)
         kr_host_mask(old);
     if (r > 0 && !(ca->flags & CLONE_VFORK))
@@ -278,12 +287,14 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     kr_sigset old = kr_host_mask(~0ULL);
     kr_lock(&t->proc->sig_lock);
     kr_lock(&t->mm->lock);
+    kr_fd_before_fork();
     kr_alloc_before_fork();
     long r = kr_sys2(__NR_clone3, host, sizeof *host);
     if (r == 0) {
         fork_child(t, ca, &snap, xsave);
     } else {
         kr_alloc_after_fork();
+        kr_fd_fork_parent();
         kr_unlock(&t->mm->lock);
         kr_unlock(&t->proc->sig_lock);
     }
@@ -304,6 +315,11 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
      * other's. A limit (docs/limits.md); no program is known to want it. */
     if ((f & CLONE_FILES) && !(f & CLONE_VM)) {
         kr_log("clone: CLONE_FILES without CLONE_VM is not served");
+        return -EINVAL;
+    }
+    if ((f & CLONE_THREAD) && !(f & CLONE_FILES)) {
+        /* A thread that keeps a copy of the table for good would hold our files under numbers that change. */
+        kr_log("clone: CLONE_THREAD without CLONE_FILES is not served");
         return -EINVAL;
     }
     if (!kr_span_ok(ca->child_tid, 4) || !kr_span_ok(ca->parent_tid, 4) || !kr_span_ok(ca->pidfd, 4))

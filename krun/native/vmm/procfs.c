@@ -62,6 +62,7 @@ static const struct {
     {"smaps_rollup", KR_PE_SMAPS_ROLLUP},
     {"numa_maps", KR_PE_NUMA_MAPS},
     {"status", KR_PE_STATUS},
+    {"stat", KR_PE_STAT},
     {"auxv", KR_PE_AUXV},
     {"environ", KR_PE_ENVIRON},
     {"syscall", KR_PE_SYSCALL},
@@ -267,8 +268,8 @@ static void strip_deleted(char *s, long n) {
 /* 0, or -EACCES for a name that gives power over a process but whose place is not the known one. */
 static int understood(const char *base, const struct kr_proc_name *w) {
     enum kr_proc_entry e = entry_of(base, comp_len(base));
-    return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_FD &&
-                   e != KR_PE_FDINFO
+    return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_STAT &&
+                   e != KR_PE_FD && e != KR_PE_FDINFO
                ? -EACCES
                : 0;
 }
@@ -369,6 +370,7 @@ static enum verdict judge(int fd, const struct statx *sx, struct kr_proc_name *w
     case KR_PE_EXE:
         return is_own(w) ? V_EXE : V_DENY;
     case KR_PE_STATUS:
+    case KR_PE_STAT:
     case KR_PE_AUXV: /* (own) the kernel's belong to root, for the monitor is not dumpable */
     case KR_PE_ENVIRON:
         return is_own(w) ? V_VIEW : V_PASS;
@@ -389,7 +391,7 @@ static long view(struct kr_task *t, const struct kr_proc_name *w) {
     u64 tid = w->tid ? w->tid : 0;
     if (tid)
         kr_snprintf(rel, sizeof rel, "self/task/%lu/%s", tid, name);
-    else if (w->entry == KR_PE_STATUS)
+    else if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
         kr_snprintf(rel, sizeof rel, "%lu/%s", w->pid, name);
     else
         kr_snprintf(rel, sizeof rel, "thread-self/%s", name); /* memory is the same for all threads */

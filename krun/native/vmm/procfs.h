@@ -49,9 +49,17 @@ int kr_dir_kind(struct kr_task *t, int fd);
  * the process). */
 int kr_is_kvm_thread(struct kr_task *t, u64 tid);
 
-/* Whether other threads share the calling task's descriptor table. */
-static inline int kr_files_shared(struct kr_task *t) {
-    return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1;
+/* Whether others share the calling task's descriptor table: threads, or a process made with CLONE_VM | CLONE_FILES. */
+#define KR_PROCF_SHARED_FILES 0x40000000u /* in proc->flags; for good */
+static inline int kr_files_shared(struct kr_task *t)
+{
+    return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1 ||
+           __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES;
+}
+static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b)
+{
+    __atomic_fetch_or(&a->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&b->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
 }
 
 /* An entry below the root of a procfs, taken apart. Pure; tests/native. */
@@ -63,6 +71,7 @@ enum kr_proc_entry {
     KR_PE_SMAPS_ROLLUP,
     KR_PE_NUMA_MAPS,
     KR_PE_STATUS,
+    KR_PE_STAT,
     KR_PE_AUXV,
     KR_PE_ENVIRON,
     KR_PE_SYSCALL,

@@ -261,6 +261,24 @@ static void make_status(struct text *o, const char *text, struct kr_proc *proc) 
     }
 }
 
+/* Of stat only the number of threads (field 20) is not the payload's. The name in field 2 may hold anything.
+ */
+static void make_stat(struct text *o, const char *text, struct kr_proc *proc) {
+    const char *p = strrchr(text, ')'), *after;
+    for (int field = 2; p && field < 20; field++) {
+        p = strchr(p, ' ');
+        p = p ? p + 1 : NULL;
+    }
+    if (!p) {
+        add(o, text, strlen(text));
+        return;
+    }
+    kr_strtou(p, &after);
+    add(o, text, (size_t)(p - text));
+    addf(o, "%u", __atomic_load_n(&proc->refs, __ATOMIC_RELAXED));
+    add(o, after, strlen(after));
+}
+
 static long memory(struct text *o, u64 start, u64 end) {
     if (end < start || end - start > (64u << 20) || !grow(o, end - start + 1))
         return -ENOMEM;
@@ -316,6 +334,10 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
             return -EACCES;
         if (entry == KR_PE_STATUS) {
             make_status(&o, kernel, t->proc);
+            break;
+        }
+        if (entry == KR_PE_STAT) {
+            make_stat(&o, kernel, t->proc);
             break;
         }
         copy_vmas(t->mm, &m);
