@@ -526,6 +526,7 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, opts.root)
     open_sources(spec, child.plan, ctx, rootless)
     container.cgroup = cgroups.create(spec.cgroups_path, spec.resources, state.id, manager_of(opts), rootless)
+    delegate(container.cgroup, spec)
     state.cgroup_paths = container.cgroup.paths
     state.manager = container.cgroup.manager
     statedir.save(state)
@@ -546,6 +547,28 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     if opts.pid_file:
         write_pid_file(opts.pid_file, launched.pid)
     _log_stages("ready", ctx.t0, launched.stages)
+
+
+def delegate(cgroup: cgroups.Cgroup, spec: "Spec") -> None:
+    """Gives a cgroup v2 to the payload's user where it sees it writable and as its own root (config-linux.md, "Cgroup
+    ownership"); never one of v1. Raises SysError."""
+    if "" not in cgroup.paths or spec.namespaces.get("cgroup") != "" or cgroup.pending is not None:
+        return
+    if not any(mount.type in ("cgroup", "cgroup2") and "ro" not in mount.options for mount in spec.mounts):
+        return
+    process = spec.process
+    uid = host_id(spec.uid_maps, process.uid if process else 0)
+    gid = host_id(spec.gid_maps, process.gid if process else 0)
+    if uid >= 0 and gid >= 0 and uid != 0:
+        cgroup.delegate(uid, gid)
+
+
+def host_id(maps: "list[IdMap]", number: int) -> int:
+    """Returns the host's id for one of the container's; itself without maps, -1 if it is not mapped."""
+    for line in maps:
+        if line.container <= number < line.container + line.size:
+            return line.host + number - line.container
+    return -1 if maps else number
 
 
 def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
