@@ -220,11 +220,14 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     }
     kr_mm_after_fork(mm);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
-    if (r < 0)
-        kr_die("fork: %s: errno %d", why, -r);
-    t->vcpu = kr_vcpu_get(vm, t);
-    if (!t->vcpu)
-        kr_die("fork: KVM_CREATE_VCPU failed");
+    t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);
+    if (!t->vcpu) {
+        /* Memory or descriptors have run out (a low RLIMIT_AS or RLIMIT_NOFILE does it). The parent has its
+         * answer already and waiting for us would cost every fork a switch: the child ends as by the OOM
+         * killer. */
+        kr_log("fork: %s: errno %d", r < 0 ? why : "KVM_CREATE_VCPU", r < 0 ? -r : ENOMEM);
+        kr_die_signal(t, SIGKILL);
+    }
     t->run = t->vcpu->run;
     child_regs(t->run, snap, ca);
     kr_vcpu_set_xsave(vm, t->vcpu, xsave);

@@ -2,15 +2,17 @@
  *
  * Addresses.
  *
- *   guest virtual = monitor virtual                          guest virtual only (page tables point at monitor
- * memory) 0x0000_0000_0000  nothing (mmap_min_addr) 0x0000_0001_0000  KR_WINDOW_START
+ *   guest virtual = monitor virtual, but for KR_SYS_BASE, which only the guest's tables know
+ *   0x0000_0000_0000  nothing (mmap_min_addr)
+ *   0x0000_0001_0000  KR_WINDOW_START
  *        ...          payload: program, brk heap
  *        ...          payload: mmap area (grows down), vDSO, stack
  *   0x5000_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
- *        ...          nothing: guard gap of 5 TiB and more
+ *        ...          nothing: guard gap of 4 TiB
+ *   0x5400_0000_0000  KR_HOST_SYS: where the monitor sees system area and page tables (random in 512 GiB)
  *   0x5555_5555_4000  monitor's brk area (unused)
- *                                                             0x6000_0000_0000  KR_SYS_BASE: GDT, IDT, stubs,
- * TSS, stacks 0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
+ *   0x6000_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
+ *   0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
  *
  * The system area is in the low half because PVM reaches nothing else (portability rules). The gap behind the
  * window means that a kernel access which starts at a checked guest address and runs on faults before it
@@ -18,9 +20,8 @@
  *
  *   guest physical
  *   0                 KR_SYS_GPA: the system area (descriptor tables, stubs, per-vCPU pages)
- *   KR_PT_GPA         page-table pool, right behind: its first part shares the system area's slot, more slots
- * as it grows 4 GiB             window chunks of 64 MiB, given out in order of first use (low: GPA width may
- * be 39 bits)
+ *   KR_PT_GPA         page-table pool, right behind; its first part shares the system area's slot
+ *   4 GiB             window chunks of 64 MiB in order of first use (low: GPA width may be 39 bits)
  */
 #ifndef KR_LAYOUT_H
 #define KR_LAYOUT_H
@@ -32,6 +33,13 @@
 #define KR_SYS_GPA 0x0ULL
 #define KR_SYS_SIZE 0x2200000ULL /* 34 MiB of address space, room for 1056 vCPUs; touched as needed */
 
+#define KR_HOST_SYS 0x540000000000ULL
+#define KR_HOST_SYS_SPREAD 0x8000000000ULL
+/* How much of the two the host maps at first and at a time. */
+#define KR_SYS_FIRST KR_VCPU_AREA(8)
+#define KR_SYS_STEP (8 * KR_VCPU_SIZE)
+#define KR_PT_STEP 0x100000ULL
+
 /* Shared pages, offsets from KR_SYS_BASE. */
 #define KR_SYS_GDT 0x0000ULL
 #define KR_SYS_IDT 0x1000ULL
@@ -40,13 +48,14 @@
 
 /* Per-vCPU pages, offsets from the vCPU's area. The stub reaches the call page RIP-relative: it is the next
  * page. */
-#define KR_VCPU_AREA(idx) (0x100000ULL + (u64)(idx)*0x8000ULL)
+#define KR_VCPU_AREA(idx) (0x100000ULL + (u64)(idx)*KR_VCPU_SIZE)
+#define KR_VCPU_SIZE 0x8000ULL
 #define KR_VCPU_STUB 0x0000ULL
 #define KR_VCPU_CALL 0x1000ULL
 #define KR_VCPU_TSS 0x2000ULL
 #define KR_VCPU_IST 0x3000ULL /* one page; the stack starts at its end */
 #define KR_VCPU_DF 0x4000ULL  /* #DF has a stack of its own */
-#define KR_MAX_VCPUS ((KR_SYS_SIZE - 0x100000ULL) / 0x8000ULL)
+#define KR_MAX_VCPUS ((KR_SYS_SIZE - 0x100000ULL) / KR_VCPU_SIZE)
 
 #define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)
 #define KR_PT_SLOT 0x1000000ULL /* 16 MiB: 4096 table pages */
@@ -56,6 +65,7 @@
 #define KR_CHUNK_SIZE (1ULL << KR_CHUNK_SHIFT)
 #define KR_CHUNKS (KR_WINDOW_END >> KR_CHUNK_SHIFT)
 #define KR_CHUNK_GPA 0x100000000ULL
+#define KR_SLOTS_MAX 0x8000u /* KVM on x86 has fewer (KVM_MEM_SLOTS_NUM) */
 
 /* Selectors, as Linux has them (a payload may look). STAR is derived from them. */
 #define KR_KERNEL_CS 0x10

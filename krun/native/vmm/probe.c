@@ -18,9 +18,9 @@ u64 kr_probe_fault(struct kr_task *t) {
     kr_lock(&t->mm->lock);
     u32 used = vm->pt_used;
     (void)used;
-    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
+    u64 root = kr_pt_table(vm);
+    if (!root)
         goto out;
-    u64 root = KR_PT_GPA + KR_PAGE * vm->pt_used++;
     u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
     memset(to, 0, KR_PAGE);
     to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511];

@@ -27,8 +27,10 @@ static u64 *table_at(struct kr_vm *vm, u64 entry) {
 
 /* A zeroed table page; 0 when the pool is exhausted. Registers a further slot when the pool's registered part
  * is used up. */
-static u64 new_table(struct kr_vm *vm) {
+u64 kr_pt_table(struct kr_vm *vm) {
     if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
+        return 0;
+    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_backed && kr_pt_back(vm) < 0)
         return 0;
     return KR_PT_GPA + KR_PAGE * vm->pt_used++; /* fresh anonymous memory is zero */
 }
@@ -41,7 +43,7 @@ static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
         if (!(*entry & KR_PTE_P)) {
             if (!make)
                 return NULL;
-            u64 gpa = new_table(vm);
+            u64 gpa = kr_pt_table(vm);
             if (!gpa)
                 return NULL;
             /* Upper levels allow everything; the last one decides. */
@@ -60,7 +62,7 @@ static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make) {
     u64 e = *entry;
     if ((e & (KR_PTE_P | KR_PTE_PS)) == KR_PTE_P)
         return table_at(vm, e);
-    u64 gpa = new_table(vm);
+    u64 gpa = kr_pt_table(vm);
     if (!gpa)
         return NULL;
     u64 *table = table_at(vm, gpa);
@@ -149,6 +151,6 @@ u64 kr_pt_get(struct kr_vm *vm, u64 gva) {
 
 int kr_pt_init(struct kr_vm *vm) {
     vm->pt_used = 0;
-    vm->root_gpa = new_table(vm);
+    vm->root_gpa = kr_pt_table(vm);
     return vm->root_gpa ? 0 : -ENOMEM;
 }

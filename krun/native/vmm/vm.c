@@ -5,7 +5,7 @@
  * Order matters for start-up time: slots before vCPUs, no irqchip. State: struct kr_vm, under mm->lock; cpuid
  * (constant after the first VM of this process).
  */
-#include "vm.h"
+#include "mm.h"
 #include "x86.h"
 #include "fdtab.h"
 #include <linux/futex.h>
@@ -24,6 +24,22 @@ static void *reserve(u64 size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                      (u64)-1, 0);
     return p < 0 ? NULL : (void *)p;
+}
+
+/* The system area and the table pool have places of their own (KR_HOST_SYS) and are mapped piece by piece
+ * when first needed: RLIMIT_AS and RLIMIT_DATA, which the payload may have set tight, count every page that
+ * is mapped, used or not. */
+static int back(u8 *at, u64 size) {
+    long p = kr_sys6(__NR_mmap, (u64)at, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    return p < 0 ? (int)p : 0;
+}
+
+int kr_pt_back(struct kr_vm *vm) {
+    int r = back(vm->pt + vm->pt_backed, KR_PT_STEP);
+    if (!r)
+        vm->pt_backed += KR_PT_STEP;
+    return r;
 }
 
 static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *host) {
@@ -63,6 +79,8 @@ int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
     if (vm->chunk[c])
         return 0;
     u32 n = vm->next_chunk;
+    if (n == KR_SLOTS_MAX)
+        return -ENOMEM;
     long r = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE, (void *)(c << KR_CHUNK_SHIFT));
     if (r < 0)
         return (int)r;
@@ -130,12 +148,13 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
     vm->fd = -1;
     if (fresh && !vm->sys) {
         *why = "memory for the monitor's tables";
-        vm->sys = reserve(KR_SYS_SIZE + KR_PT_SLOT * KR_PT_SLOTS_MAX);
+        vm->sys = (u8 *)(KR_HOST_SYS + KR_PAGE * kr_mm_random(KR_HOST_SYS_SPREAD / KR_PAGE));
         vm->pt = vm->sys + KR_SYS_SIZE;
         vm->pt_slots = 1;
+        vm->sys_backed = KR_SYS_FIRST;
         vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
-        vm->chunk_list = reserve(KR_CHUNKS * sizeof(u32));
-        if (!vm->sys || !vm->chunk || !vm->chunk_list)
+        vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof(u32));
+        if (back(vm->sys, KR_SYS_FIRST) < 0 || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
         if (kr_pt_init(vm) < 0 ||
@@ -194,6 +213,11 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
 
 static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
+    while (area + KR_VCPU_SIZE > vm->sys_backed) {
+        if (back(vm->sys + vm->sys_backed, KR_SYS_STEP) < 0)
+            return -ENOMEM;
+        vm->sys_backed += KR_SYS_STEP;
+    }
     v->stub = gva + KR_VCPU_STUB;
     v->tss = vm->sys + area + KR_VCPU_TSS;
     v->ist = vm->sys + area + KR_VCPU_IST;

@@ -40,6 +40,8 @@ struct kr_vm {
     u8 *sys; /* host address of the system area */
     u8 *pt;  /* host address of the page-table pool (contiguous in host and guest-physical space) */
     u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
+    u64 pt_backed;         /* bytes of the pool that the host has mapped */
+    u64 sys_backed;        /* the same of the system area */
     u32 scarce;            /* KVM refused a vCPU once: share.h */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases */
     u64 root_gpa;
@@ -79,7 +81,9 @@ int kr_vm_chunk(struct kr_vm *vm, u64 addr);
  * become present. */
 int kr_pt_init(struct kr_vm *vm);
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
-int kr_pt_slot(struct kr_vm *vm); /* registers one more slot of the pool: vm.c */
+int kr_pt_slot(struct kr_vm *vm);  /* registers one more slot of the pool: vm.c */
+u64 kr_pt_table(struct kr_vm *vm); /* guest-physical address of a new zeroed table page; 0: no memory */
+int kr_pt_back(struct kr_vm *vm);  /* maps KR_PT_STEP more bytes of it on the host: vm.c */
 /* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must
  * exist. */
 int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
