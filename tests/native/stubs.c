@@ -23,6 +23,11 @@ __attribute__((weak)) long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64
     return kr_sys6(nr, a, b, c, d, e, f);
 }
 
+__attribute__((weak)) long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
+    (void)t;
+    return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
 struct iov {
     u64 base, len;
 };
