@@ -91,6 +91,9 @@ def seal_descriptors(preserve: "int | None") -> "list[int]":
     keep = list(range(3, 3 + count))
     for fd in keep:
         try:
+            # The log is opened before us and may have taken a free number: it is ours, not the caller's.
+            if fd == log.fileno():
+                raise OSError
             os.fstat(fd)
         except OSError:
             raise KrunError(f"please check that preserved-fd {fd - 3} (of {count}) is present") from None
