@@ -28,7 +28,7 @@ def records(block: bytes) -> list[tuple[int, bytes]]:
 
 
 def test_tags_are_those_of_the_header() -> None:
-    tags = {name: int(value) for name, value in re.findall(r"KR_BOOT_([A-Z0-9_]+) = (\d+)", HEADER)}
+    tags = {name: int(value) for name, value in re.findall(r"KR_BOOT_([A-Z0-9_]+)\s*=\s*(\d+)", HEADER)}
     ours = {name: value for name, value in vars(boot).items() if name in tags}
     assert ours == {name: tags[name] for name in ours}
     assert {"EXE_PATH", "FD_KVM", "FD_START", "RLIMIT_STACK", "T0"} <= set(ours)
