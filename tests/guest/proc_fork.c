@@ -9,8 +9,8 @@ int main(int argc, char **argv) {
         EXPECT(getpgrp() == getpgid(me) && getsid(0) == getsid(me));
         _exit(7);
     });
-    EXPECT(c > 0 && c != me);
     reap("child", c);
+    EXPECT(c > 0 && c != me);
     TRY(waitpid(c, NULL, 0));
     return wrong;
 }

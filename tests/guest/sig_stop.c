@@ -1,9 +1,10 @@
 // SIGSTOP, SIGTSTP and SIGCONT: stopped children do not run, sleeps are restarted: signal(7).
 #include "guest.h"
-static void h(int s) { say("continued"); }
+static volatile int *tick;
+static void h(int s) { tick[100]++; }
 int main(int argc, char **argv) {
     int s;
-    volatile int *tick = MUSTP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    tick = MUSTP(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     pid_t c = CHILD({
         on(SIGCONT, h, 0);
         for (;;)
@@ -19,6 +20,7 @@ int main(int argc, char **argv) {
     kill(c, SIGCONT), waitpid(c, &s, WCONTINUED), say_status("child", s);
     while (*tick == before)
         ;
+    say("handler of SIGCONT ran %d", tick[100]);
     kill(c, SIGKILL), reap("child", c);
     c = CHILD({
         long long t = now_ns(CLOCK_MONOTONIC);

@@ -15,7 +15,8 @@ int main(int argc, char **argv) {
     fcntl(t, F_SETFL, O_NONBLOCK), s.c_cc[VMIN] = 1, tcsetattr(t, TCSANOW, &s), TRY(read(t, b, 20));
     TRY(ioctl(m, TIOCPKT, &one)), write(t, "q", 1), SHOW(read(m, b, 20)), say("%d %c", b[0], b[1]);
     int n;
-    write(m, "1234", 4), ioctl(t, FIONREAD, &n), say("waiting %d", n), SHOW(cfgetospeed(&s) == B38400);
+    write(m, "1234", 4), poll(&p, 1, 1000), ioctl(t, FIONREAD, &n), say("waiting %d", n),
+        SHOW(cfgetospeed(&s) == B38400);
     close(t), p.fd = m, poll(&p, 1, 0), say("%x", p.revents & POLLHUP), TRY(read(m, b, 20));
     return 0;
 }
