@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_LOOK_AGAIN_S = 5.0
+_LOOK_S = 0.02
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -113,19 +115,25 @@ def _watch(state: st.ContainerState, cgroup: Cgroup, interval: float) -> None:
     kills = cgroup.oom_kills()
     try:
         due = time.monotonic()
+        look_again = 0.0
         while True:
             now = time.monotonic()
             if now >= due:
                 _put({"type": "stats", "id": state.id, "data": data(state, cgroup)})
                 due = max(due + interval, now)
-            ready = [fd for fd, _ in poll.poll(max(0.0, due - time.monotonic()) * 1000)]
+            wait = max(0.0, due - time.monotonic())
+            if now < look_again:
+                wait = min(wait, _LOOK_S)
+            ready = [fd for fd, _ in poll.poll(wait * 1000)]
             if oom in ready:
                 _drain(oom, keep >= 0)
-            # A kill of v1 wakes us by the eventfd too, also for usage at the limit without a kill: count
-            # them.
+                look_again = time.monotonic() + _LOOK_AGAIN_S
+            # The notice alone is no kill (usage may only touch the limit), and v1 gives it before it counts
+            # the kill (mm/memcontrol-v1.c, mem_cgroup_oom_notify): the counter decides, for a while after it.
             count = cgroup.oom_kills()
             if count > kills:
                 kills = count
+                look_again = 0.0
                 _put({"type": "oom", "id": state.id})
             if pidfd in ready:
                 return

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -406,6 +407,10 @@ def test_oom_is_an_event(tmp_path):
                 eater.stdin.write(b"go\n")
                 eater.stdin.close()
                 assert eater.wait() == -9
+            # A watcher that says nothing must fail the test, not hang it.
+            guard = threading.Timer(30, watcher.kill)
+            guard.daemon = True
+            guard.start()
             assert json.loads(watcher.stdout.readline()) == {"type": "oom", "id": "oom"}
             box.process.kill()
             watcher.wait()
