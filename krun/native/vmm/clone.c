@@ -161,6 +161,10 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     else if (!thread)
         kr_files_share(t->proc, proc);
     kr_sigset old = kr_host_mask(~0ULL);
+    int lends =
+        !c->vcpu && (ca->flags & CLONE_VFORK); /* we wait for the child, which may have to wait for ours */
+    if (lends)
+        kr_share_release(t);
     r = kr_clone3_call(host, sizeof *host, child_start, c);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
         kr_fd_copy_end();
@@ -172,11 +176,15 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
      * things back. */
     if (r < 0 && thread)
         __atomic_sub_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
+    if (r < 0 || !thread) { /* else CLONE_VFORK of a thread: it cleaned up after itself */
+        kr_lock(&t->mm->lock);
+        kr_task_release(c);
+        kr_unlock(&t->mm->lock);
+    }
+    if (lends)
+        kr_share_acquire(t);
     if (r > 0 && thread)
-        return r; /* CLONE_VFORK of a thread: it cleaned up after itself */
-    kr_lock(&t->mm->lock);
-    kr_task_release(c);
-    kr_unlock(&t->mm->lock);
+        return r;
 fail:
     if (c && c->stack)
         kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD);

@@ -10,6 +10,7 @@
 #include "fdtab.h"
 #include <linux/futex.h>
 #include <linux/mman.h>
+#include <linux/resource.h>
 
 #define MAX_CPUID 160
 
@@ -19,6 +20,20 @@ static struct {
 } cpuid;
 
 static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl, fd, req, arg); }
+
+/* An ioctl that makes a descriptor. When the payload has used up all numbers below its soft limit, that goes
+ * up for the moment; kr_fd_hide then finds a number above it. */
+static long new_fd(int fd, u64 req, u64 arg) {
+    long r = kr_sys3(__NR_ioctl, fd, req, arg);
+    u64 lim[2];
+    if (r != -EMFILE || kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, lim) < 0 || lim[0] == lim[1])
+        return r;
+    u64 up[2] = {lim[1], lim[1]};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, up, 0);
+    r = kr_sys3(__NR_ioctl, fd, req, arg);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, lim, 0);
+    return r;
+}
 
 static void *reserve(u64 size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -166,7 +181,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
             return 0; /* tables only; called again when the program is loaded */
     }
     *why = "KVM_CREATE_VM";
-    long fd = ioctl_(kvm_fd, KVM_CREATE_VM, 0);
+    long fd = new_fd(kvm_fd, KVM_CREATE_VM, 0);
     if (fd < 0)
         return (int)fd;
     int r = kr_fd_hide((int)fd, KR_FD_FORK_DROPS, &vm->fd);
@@ -331,7 +346,7 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         return NULL;
     v->fd = -1;
     v->idx = vm->next_vcpu;
-    long fd = ioctl_(vm->fd, KVM_CREATE_VCPU, (void *)(u64)v->idx);
+    long fd = new_fd(vm->fd, KVM_CREATE_VCPU, v->idx);
     if (fd < 0) {
         kr_free(v, sizeof *v);
         vm->scarce = vm->vcpus != NULL;
