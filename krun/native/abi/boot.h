@@ -17,7 +17,9 @@
 #define KR_BOOT_MAGIC 0x544f4f424e55524bULL /* "KRUNBOOT" */
 #define KR_BOOT_VERSION 1
 
-/* Name of the last environment entry of the monitor's execve: KRUN_BOOT=<decimal fd>. */
+/* The monitor finds the block through the last entry of its environment: KRUN_BOOT=<decimal fd> of a memfd
+ * that holds it (from krun itself), or KRUN_BOOT=@<n> behind n entries KRUN_BOOT=<base64> that are it (from a
+ * monitor: a payload's threads could meddle with a descriptor). */
 #define KR_BOOT_ENV "KRUN_BOOT="
 
 struct kr_boot_header {

@@ -91,3 +91,78 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     b->has_rlimit_stack = u64_record(b, KR_BOOT_RLIMIT_STACK, &b->rlimit_stack);
     return b->fd_kvm < 0 ? -EINVAL : 0;
 }
+
+#define PREFIX (sizeof KR_BOOT_ENV - 1)
+
+size_t kr_boot_text_size(size_t size) {
+    size_t pieces = size / KR_BOOT_PIECE + 1;
+    return pieces * (PREFIX + 8) + size / 3 * 4 + PREFIX + 32;
+}
+
+static char digit(u32 v) {
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[v & 63];
+}
+
+long kr_boot_encode(char *text, const u8 *block, size_t size) {
+    long n = 0;
+    char *p = text;
+    for (size_t at = 0; at < size; n++) {
+        size_t end = at + KR_MIN(size - at, (size_t)KR_BOOT_PIECE);
+        memcpy(p, KR_BOOT_ENV, PREFIX);
+        p += PREFIX;
+        for (; at < end; at += 3) {
+            u32 left = (u32)(end - at);
+            u32 v = (u32)block[at] << 16 | (left > 1 ? (u32)block[at + 1] << 8 : 0) |
+                    (left > 2 ? block[at + 2] : 0);
+            *p++ = digit(v >> 18);
+            *p++ = digit(v >> 12);
+            if (left > 1)
+                *p++ = digit(v >> 6);
+            if (left > 2)
+                *p++ = digit(v);
+        }
+        at = end;
+        *p++ = 0;
+    }
+    kr_snprintf(p, PREFIX + 16, KR_BOOT_ENV "@%lu", (unsigned long)n);
+    return n + 1;
+}
+
+static int value(char c) {
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room) {
+    if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV "@", PREFIX + 1) != 0)
+        return NULL;
+    u64 n = kr_strtou(envp[envc - 1] + PREFIX + 1, NULL);
+    if (!n || n >= envc)
+        return NULL;
+    char **piece = envp + envc - 1 - n;
+    *room = n * (KR_BOOT_PIECE + 3);
+    u8 *block = kr_alloc(*room);
+    *size = 0;
+    for (u64 i = 0; block && i < n; i++) {
+        if (strncmp(piece[i], KR_BOOT_ENV, PREFIX) != 0)
+            break;
+        u32 v = 0, bits = 0;
+        for (const char *s = piece[i] + PREFIX; *s && *size < *room; s++) {
+            int d = value(*s);
+            if (d < 0)
+                break;
+            v = v << 6 | (u32)d;
+            bits += 6;
+            if (bits >= 8) {
+                bits -= 8;
+                block[(*size)++] = (u8)(v >> bits);
+            }
+        }
+    }
+    *piece = NULL; /* none of it is the payload's */
+    return block;
+}

@@ -7,6 +7,7 @@
 #include "exec.h"
 #include "elf.h"
 #include "fdtab.h"
+#include "main.h"
 #include "process.h"
 #include "procfs.h"
 #include "seccomp.h"
@@ -147,7 +148,7 @@ static int parse_script(char *line, size_t n, char **interp, char **arg) {
 /* A readable descriptor of an O_PATH one, or of any: through the monitor's own procfs. */
 static long reopen(int fd) {
     char name[32];
-    kr_snprintf(name, sizeof name, "self/fd/%d", fd);
+    kr_snprintf(name, sizeof name, "thread-self/fd/%d", fd); /* "self" ends with the first thread */
     return kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0);
 }
 
@@ -379,32 +380,7 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len) {
     b->size = need;
 }
 
-/* A descriptor to read the block from: a memfd, or a pipe where RLIMIT_FSIZE (which holds for a memfd, too,
- * and kills by SIGXFSZ) is smaller than the block. */
-static long block_fd(const u8 *data, size_t size) {
-    u64 limit[2];
-    s32 fds[2];
-    long r = kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit);
-    if (r < 0 || limit[0] >= size) {
-        r = kr_sys2(__NR_memfd_create, "krun-boot", 0);
-        fds[0] = fds[1] = (s32)r;
-    } else {
-        r = kr_sys2(__NR_pipe2, fds, O_NONBLOCK); /* what does not fit fails, nobody reads yet */
-        if (!r && size > 4096)
-            kr_sys3(__NR_fcntl, fds[1], F_SETPIPE_SZ, size);
-    }
-    if (r < 0)
-        return r;
-    long n = kr_sys3(__NR_write, fds[1], data, size);
-    if (fds[1] != fds[0])
-        kr_sys1(__NR_close, fds[1]);
-    if (n == (long)size)
-        return fds[0];
-    kr_sys1(__NR_close, fds[0]);
-    return n < 0 ? n : -ENOSPC;
-}
-
-int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out) {
+long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size) {
     struct block b = {0};
     struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
     b.buf = kr_alloc(1024);
@@ -437,10 +413,11 @@ int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, in
     kr_seccomp_save(t->proc, emit, &b);
     h.size = (u32)b.size;
     memcpy(b.buf, &h, sizeof h);
-    long fd = b.failed ? -ENOMEM : block_fd(b.buf, b.size);
+    *size = kr_boot_text_size(b.size);
+    *out = b.failed ? NULL : kr_alloc(*size);
+    long n = *out ? kr_boot_encode(*out, b.buf, b.size) : -ENOMEM;
     kr_free(b.buf, b.room);
-    *out = (int)fd;
-    return fd < 0 ? (int)fd : 0;
+    return n;
 }
 
 long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
@@ -466,8 +443,8 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
         return -EINVAL;
     struct args a = {0}, e = {0};
-    int block = -1;
-    char boot_env[32];
+    char *text = NULL;
+    size_t text_size = 0;
     long r = kr_program_find(t, dirfd, path, flags, &p, &why);
     if (r < 0)
         return r;
@@ -483,14 +460,13 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
         long target = kr_sys3(__NR_fcntl, p.fd, F_DUPFD, 3); /* without close-on-exec */
         r = target < 0 ? target
                        : kr_boot_block(t, p.nwords ? p.words[p.nwords - 1] : p.path, (int)target,
-                                       t->proc->flags, &block);
-        if (!r) {
-            kr_snprintf(boot_env, sizeof boot_env, KR_BOOT_ENV "%d", block);
-            r = push(&e, boot_env);
-            if (!r)
-                r = kr_exec_self(t, a.v, e.v);
-            kr_sys1(__NR_close, block);
-        }
+                                       t->proc->flags, &text, &text_size);
+        for (char *s = text; r > 0; r--, s += strlen(s) + 1)
+            if (push(&e, s) < 0)
+                r = -ENOMEM;
+        if (!r)
+            r = kr_exec_self(t, a.v, e.v);
+        kr_free(text, text_size);
         if (target >= 0)
             kr_sys1(__NR_close, target);
     }

@@ -34,9 +34,10 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
 /* Decides stack and mmap places (random); before anything is mapped. */
 void kr_mm_layout(struct kr_mm *mm);
 
-/* Writes a boot block for a successor of this monitor into a memfd without close-on-exec (*out). 0 or -errno.
- */
-int kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, int *out);
+/* Makes the boot block for a successor of this monitor, as strings for the end of its environment (main.h):
+ * *out is kr_alloc(*size), the strings one behind the other. Their number, or -errno. No descriptor is
+ * involved: other threads of the payload share the table and could change what one refers to. */
+long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size);
 /* Executes the monitor anew; returns only on failure. */
 long kr_exec_self(struct kr_task *t, char **argv, char **envp);
 

@@ -16,10 +16,12 @@
 
 #define CODE_NO_EXEC 127
 
+#define BOOT_STRINGS 16 /* of a boot block: seccomp filters of 900 KB */
+
 struct hook {
     u32 timeout, argc, envc, has_env;
     const char *path;
-    char **argv, **envp; /* NULL-terminated; envp has room for one more */
+    char **argv, **envp; /* NULL-terminated; envp has room for the boot block's strings */
     size_t argv_size, envp_size;
 };
 
@@ -51,7 +53,7 @@ static int parse(const u8 *data, u32 len, struct hook *h) {
     if (!h->path)
         return -EINVAL;
     h->argv_size = (h->argc + 2) * sizeof(char *);
-    h->envp_size = (h->envc + 2) * sizeof(char *);
+    h->envp_size = (h->envc + BOOT_STRINGS + 1) * sizeof(char *);
     h->argv = kr_alloc(h->argv_size);
     h->envp = kr_alloc(h->envp_size);
     if (!h->argv || !h->envp)
@@ -69,13 +71,14 @@ static int parse(const u8 *data, u32 len, struct hook *h) {
 
 /* The child: becomes the monitor of the hook's program. */
 __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, int in) {
-    int block;
-    char env[32];
+    char *text;
+    size_t size;
     kr_sys3(__NR_dup3, in, 0, 0);
     /* Without KR_BOOTF_FIRST and the messages' descriptors: it runs at once and tells nobody. */
-    if (kr_boot_block(t, h->path, -1, t->proc->flags, &block) == 0) {
-        kr_snprintf(env, sizeof env, "%s%d", KR_BOOT_ENV, block);
-        h->envp[h->envc] = env;
+    long n = kr_boot_block(t, h->path, -1, t->proc->flags, &text, &size);
+    if (n > 0 && n <= BOOT_STRINGS) {
+        for (long i = 0; i < n; i++, text += strlen(text) + 1)
+            h->envp[h->envc + i] = text;
         kr_exec_self(t, h->argv, h->envp);
     }
     for (;;)

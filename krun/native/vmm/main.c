@@ -101,32 +101,8 @@ static int boot_fd(char **envp, u32 envc) {
     return fd;
 }
 
-/* From a pipe (see block_fd() in exec.c). */
-static int read_block(int fd) {
-    size_t room = 4096, have = 0;
-    u8 *p = kr_alloc(room);
-    for (;;) {
-        if (!p)
-            return -ENOMEM;
-        long n = kr_sys3(__NR_read, fd, p + have, room - have);
-        if (n < 0)
-            return (int)n;
-        if (!n)
-            break;
-        have += (size_t)n;
-        if (have == room) {
-            p = kr_realloc(p, room, room * 2);
-            room *= 2;
-        }
-    }
-    kr_sys1(__NR_close, fd);
-    return kr_boot_parse(&kr_boot, p, have);
-}
-
 static int map_block(int fd) {
     long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
-    if (size == -ESPIPE)
-        return read_block(fd);
     if (size < (long)sizeof(struct kr_boot_header) || size > (64 << 20))
         return -EINVAL;
     long p = kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0);
@@ -247,8 +223,10 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     t->tid = (u32)kr_sys0(__NR_gettid);
     kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 
-    int fd = boot_fd(envp, envc);
-    if (fd < 0 || map_block(fd) < 0)
+    size_t size, room;
+    u8 *block = kr_boot_decode(envp, envc, &size, &room); /* from a monitor */
+    int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
+    if (block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0)
         kr_die("started without a boot block: this program is run by krun, not by hand");
     first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
     first_proc.t0 = kr_boot.t0;

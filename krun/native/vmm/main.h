@@ -8,6 +8,16 @@
 /* boot.c: parses a block (pure). 0, or -EINVAL. */
 int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size);
 
+/* boot.c: a block as environment strings, for a successor (pure). n strings "KRUN_BOOT=<base64>" of at most
+ * KR_BOOT_PIECE bytes of the block each, then one "KRUN_BOOT=@<n>". text has kr_boot_text_size(size) bytes;
+ * returns the number of strings. */
+#define KR_BOOT_PIECE 60000 /* below MAX_ARG_STRLEN when encoded */
+size_t kr_boot_text_size(size_t size);
+long kr_boot_encode(char *text, const u8 *block, size_t size);
+/* The block from the last envc strings of envp, which are cut off; kr_alloc(*room). NULL: none there, or not
+ * well-formed. */
+u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room);
+
 /* die.c: "name=ns\0name=ns" of the stages so far; bytes written without the last NUL. */
 size_t kr_stage_fields(char *buf, size_t size);
 

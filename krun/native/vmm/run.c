@@ -258,6 +258,7 @@ static void decode(struct kr_task *t, int is_out) {
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
+    u32 moved = 0;
     for (;;) {
         if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
             kr_share_release(t);
@@ -280,8 +281,12 @@ void kr_run(struct kr_task *t) {
                 host_fault(t);
             continue;
         }
+        if (r == -EBADF || r == -ENOTTY)
+            if (++moved < 16) /* kr_fd_evict moved the descriptor between its load and the call */
+                continue;
         if (r < 0)
             kr_die("KVM_RUN: errno %ld", -r);
+        moved = 0;
         kr_vdso_tick(t->mm);
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO:
