@@ -18,6 +18,7 @@
 #include <linux/memfd.h>
 #include <linux/mman.h>
 #include <linux/openat2.h>
+#include <linux/resource.h>
 
 struct text {
     char *buf;
@@ -287,8 +288,28 @@ static long memory(struct text *o, u64 start, u64 end) {
     return r;
 }
 
+/* Where RLIMIT_FSIZE, which holds for a memfd, too, and kills by SIGXFSZ, is smaller than the text: a pipe
+ * with the text in it. */
+static long publish_pipe(const struct text *o) {
+    s32 fds[2];
+    long r = kr_sys2(__NR_pipe2, fds, O_CLOEXEC | O_NONBLOCK); /* what does not fit fails: nobody reads yet */
+    if (r < 0)
+        return r;
+    if (o->len > 4096)
+        kr_sys3(__NR_fcntl, fds[1], F_SETPIPE_SZ, o->len);
+    r = kr_sys3(__NR_write, fds[1], o->buf, o->len);
+    kr_sys1(__NR_close, fds[1]);
+    if (r == (long)o->len && kr_sys3(__NR_fcntl, fds[0], F_SETFL, 0) == 0)
+        return fds[0];
+    kr_sys1(__NR_close, fds[0]);
+    return r < 0 ? r : -ENOMEM;
+}
+
 /* A sealed memfd with the text, opened anew for reading only. */
 static long publish(const struct text *o, const char *name) {
+    u64 limit[2];
+    if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)
+        return publish_pipe(o);
     long fd = kr_sys2(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return fd;
