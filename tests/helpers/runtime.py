@@ -23,6 +23,8 @@ KRUN = ROOT / "build" / "bin" / "krun"
 #: How much slower than a real machine this one is (the emulated one says so): stretches what is waited for.
 SLOW = float(os.environ.get("KRUN_TEST_SLOW", "1"))
 
+PF_KTHREAD = 0x00200000
+
 _numbers = itertools.count()
 
 
@@ -230,10 +232,15 @@ class Container:
             try:
                 cgroup = Path("/proc", entry, "cgroup").read_text()
                 command = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace").split("\0")
-                state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
+                stat = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if state not in "ZX" and (f"/{self.id}" in cgroup or self.id in command):
+            # KVM's own worker (kvm-nx-lpage-recovery) is in the cgroup of whoever made the VM: a kernel thread.
+            if (
+                stat[0] not in "ZX"
+                and not int(stat[6]) & PF_KTHREAD
+                and (f"/{self.id}" in cgroup or self.id in command)
+            ):
                 found.append(int(entry))
         return found
 
