@@ -28,6 +28,9 @@ ROOT = build.HERE.parent.parent
 PYTHON = os.environ.get("KRUN_PYTHON", sys.executable)
 DIRECT = shlex.split(os.environ.get("KRUN_DIRECT", f"{PYTHON} -m krun.kvm.direct"))
 RUNTIME = shlex.split(os.environ.get("KRUN_RUNTIME", str(ROOT / "build" / "bin" / "krun")))
+# what docker and podman give by default
+CAPABILITIES = ("AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP "
+                "SETUID SYS_CHROOT")
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"}
 
 
@@ -239,6 +242,9 @@ def bundle(directory, pairs, command):
     config = json.loads((directory / "config.json").read_text())
     config["process"].update(args=command, terminal=False, cwd="/", env=[f"{k}={v}" for k, v in ENV.items()])
     config["process"]["rlimits"] = [{"type": "RLIMIT_NOFILE", "hard": 20000, "soft": 20000}]
+    for kind in ("bounding", "effective", "permitted"):
+        config["process"]["capabilities"][kind] = ["CAP_" + name for name in CAPABILITIES.split()]
+    config["process"]["capabilities"].pop("ambient", None)
     config["root"]["readonly"] = False
     (directory / "config.json").write_text(json.dumps(config))
 

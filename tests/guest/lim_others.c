@@ -1,5 +1,6 @@
 // prlimit, NPROC, infinite values, raising without rights, inheritance: prlimit(2).
 #include "guest.h"
+static void *nothing(void *a) { return a; }
 int main(int argc, char **argv) {
     struct rlimit r = {3, 7}, back;
     if (argc > 1)
@@ -18,10 +19,15 @@ int main(int argc, char **argv) {
     sscanf(s, "Max msgqueue size %19s %19s", soft, hard), say("%s %s", soft, hard);
     reap("user", CHILD({
              if (!getuid())
-                 setresuid(12345, 12345, 12345);
+                 MUST(setresuid(12345, 12345, 12345));
              r = (struct rlimit){8, 8}, TRY(setrlimit(RLIMIT_MSGQUEUE, &r));
-             r = (struct rlimit){1, 1}, TRY(setrlimit(RLIMIT_NPROC, &r)), TRY(fork());
-             errno = pthread_create(&(pthread_t){0}, NULL, NULL, NULL), say("thread: %s", errno_name(errno));
+             r = (struct rlimit){1, 1}, TRY(setrlimit(RLIMIT_NPROC, &r));
+             pid_t c = fork();
+             if (!c)
+                 _exit(0);
+             say("fork: %s", c < 0 ? errno_name(errno) : "ok");
+             errno = pthread_create(&(pthread_t){0}, NULL, nothing, NULL),
+             say("thread: %s", errno_name(errno));
          }));
     return 0;
 }
