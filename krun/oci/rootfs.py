@@ -402,6 +402,7 @@ class MaskPaths(Step):
 
     def execute(self, ctx: Context) -> None:
         empty = -1
+        attached: list[int] = []
         for path in self.paths:
             place = find_in_root(ctx.root, path)
             if place in (-ENOENT, -ENOTDIR):
@@ -421,9 +422,14 @@ class MaskPaths(Step):
                 source = empty
             else:
                 source = ctx.null
-            fd = open_tree(source, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, path)
-            move_mount(fd, place, path)
-            os.close(fd)
+            if source in attached:
+                fd = open_tree(source, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, path)
+                move_mount(fd, place, path)
+                os.close(fd)
+            else:
+                # Before Linux 6.15 only an attached mount can be cloned: the first place gets the mount itself.
+                move_mount(source, place, path)
+                attached.append(source)
             os.close(place)
         if empty >= 0:
             os.close(empty)
