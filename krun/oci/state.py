@@ -389,12 +389,12 @@ def alive(state: ContainerState) -> bool:
 
 
 def frozen(cgroup_paths: "dict[str, str]") -> bool:
-    """Return whether the container's cgroup is frozen (v1 freezer.state, v2 cgroup.events); False when it is
-    gone.
+    """Return whether the container's cgroup is frozen (v1 freezer.state, v2 cgroup.freeze: cgroup.events does not tell
+    where the group holds a kernel thread); False when it is gone.
     """
     path = cgroup_paths.get("")
     if path:
-        return "frozen 1" in _read(f"{path}/cgroup.events")
+        return _read(f"{path}/cgroup.freeze").startswith("1")
     path = cgroup_paths.get("freezer")
     return bool(path) and _read(f"{path}/freezer.state").startswith("FR")
 
