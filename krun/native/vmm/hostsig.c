@@ -18,6 +18,23 @@ extern const char kr_copy_begin[], kr_copy_end[], kr_copy_fault[], kr_str_begin[
 
 static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && rip < (u64)b; }
 
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+/* Whether SIGSEGV or SIGBUS is a fault of the interrupted instruction. A positive si_code alone does not say
+ * so: a process may queue any to itself, and a child's exit signal carries CLD_EXITED. The processor's own
+ * record of the last fault has to agree; and nothing faults between a system call and the next instruction,
+ * which is where signals that were sent arrive. */
+static int is_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
+    const u8 *next = (const u8 *)mc->rip;
+    if (si->si_code <= 0)
+        return 0;
+    if (si->si_code == SI_KERNEL ? mc->trapno == 14 : mc->trapno != 14 || (u64)si->si_addr != mc->cr2)
+        return 0;
+    return !(mc->rip >= (u64)__ehdr_start + 2 && mc->rip < (u64)etext && next[-2] == 0x0f &&
+             next[-1] == 0x05);
+}
+
 static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
     t->held |= KR_SIGBIT(sig);
     t->held_info[sig == SIGBUS] = *si;
@@ -28,7 +45,7 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
     if (sig == SIGSEGV || sig == SIGBUS) {
-        if (si->si_code > 0) { /* a fault of this very thread */
+        if (is_fault(si, &uc->mc)) {
             if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||
                 in(rip, kr_cas_begin, kr_cas_end)) {
                 uc->mc.rip = (u64)kr_copy_fault;
