@@ -396,6 +396,36 @@ out:
     return r;
 }
 
+#define MREMAP(old, old_len, new_len, flags, to) kr_sys5(__NR_mremap, old, old_len, new_len, flags, to)
+
+/* The host's mremap to a fixed place. The host may hold in several mappings what is one here, because huge
+ * pages are asked for by the block (kr_mm_fault), and refuses to move those together (EFAULT): then block by
+ * block. */
+static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
+    flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
+    long r = MREMAP(old, old_len, new_len, flags, to);
+    if (r != -EFAULT || old_len <= KR_PAGE)
+        return r;
+    u64 len = KR_MIN(old_len, new_len), done = 0, n;
+    kr_sys2(__NR_munmap, to, new_len);
+    for (r = 0; r >= 0 && done < len; done += r < 0 ? 0 : n) {
+        n = KR_MIN(BLOCK - ((old + done) & (BLOCK - 1)), len - done);
+        r = MREMAP(old + done, n, n, flags, to + done);
+    }
+    if (r >= 0 && new_len > len)
+        r = MREMAP(to + len - KR_PAGE, KR_PAGE, KR_PAGE + new_len - len, 0, 0);
+    if (r >= 0) {
+        if (old_len > len)
+            kr_sys2(__NR_munmap, old + len, old_len - len);
+        return (long)to;
+    }
+    for (u64 at = 0; at < done; at += n) { /* no memory: back with what had gone */
+        n = KR_MIN(BLOCK - ((old + at) & (BLOCK - 1)), done - at);
+        MREMAP(to + at, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, old + at);
+    }
+    return r;
+}
+
 static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
     struct kr_vma *v = kr_vma_find(mm, old);
     if (!v || v->start > old)
@@ -418,8 +448,9 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         }
         if (old_len && old + old_len == src.end && in_window(old, new_len) &&
             range_free(mm, src.end, new_len - old_len)) {
-            long r = kr_sys5(__NR_mremap, old, old_len, new_len, 0, 0);
-            if (r == (long)old) {
+            /* The last page stands for all: see host_move(). */
+            u64 last = src.end - KR_PAGE;
+            if (MREMAP(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
                 insert(mm, src.end, old + new_len, src.prot, src.flags);
                 /* a file mapping is not merged by insert(): make it one, as the host's is */
                 u32 i = lower(mm, old);
@@ -442,7 +473,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     }
     kr_pt_update(&mm->vm, new_addr, new_addr + new_len, 0, 0);
     kr_pt_update(&mm->vm, old, old + old_len, 0, 0);
-    long r = kr_sys5(__NR_mremap, old, old_len, new_len, flags | MREMAP_MAYMOVE | MREMAP_FIXED, new_addr);
+    long r = host_move(old, old_len, new_len, flags, new_addr);
     if (r < 0) {
         refill(mm, old, old + old_len);
         refill(mm, new_addr, new_addr + new_len);
