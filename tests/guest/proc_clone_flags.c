@@ -1,4 +1,4 @@
-// Raw clone(2) with single flags: CLONE_VM without CLONE_THREAD, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID.
+// Raw clone(2) with single flags: CLONE_VM without CLONE_THREAD, CLONE_FS, CLONE_VFORK, PARENT_SETTID.
 #include "guest.h"
 static int shared;
 static int body(void *a) {
@@ -8,11 +8,7 @@ static int body(void *a) {
     return 6;
 }
 int main(int argc, char **argv) {
-    static const int flags[] = {0,
-                                CLONE_VM,
-                                CLONE_FILES,
-                                CLONE_FS,
-                                CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_SIGHAND,
+    static const int flags[] = {0, CLONE_VM, CLONE_FS, CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_SIGHAND,
                                 CLONE_VM | CLONE_VFORK};
     char *stack = malloc(65536), cwd[4096];
     for (size_t i = 0; i < COUNT(flags); i++) {

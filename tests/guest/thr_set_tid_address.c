@@ -2,8 +2,10 @@
 #include "guest.h"
 #include <linux/futex.h>
 static int word = 1;
+static volatile int begun;
 static void *run(void *where) {
     EXPECT(syscall(SYS_set_tid_address, where) == syscall(SYS_gettid));
+    begun++;
     syscall(SYS_exit, 0);
     return NULL;
 }
@@ -13,6 +15,8 @@ int main(int argc, char **argv) {
         syscall(SYS_futex, &word, FUTEX_WAIT, 1, NULL, NULL, 0);
     say("cleared %d", word);
     thread(run, (void *)8);
+    while (begun < 2)
+        sched_yield();
     pause_ms(20);
     EXPECT(syscall(SYS_set_tid_address, &word) == getpid());
     return wrong;

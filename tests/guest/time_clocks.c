@@ -2,9 +2,9 @@
 // krun: static musl timeout=60
 #include "guest.h"
 int main(int argc, char **argv) {
-    static const clockid_t clocks[] = {
-        CLOCK_MONOTONIC,          CLOCK_REALTIME,          CLOCK_BOOTTIME, CLOCK_MONOTONIC_RAW,
-        CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, CLOCK_TAI, CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE};
+    static const clockid_t clocks[] = {CLOCK_MONOTONIC,     CLOCK_REALTIME,           CLOCK_BOOTTIME,
+                                       CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID,
+                                       CLOCK_TAI,           CLOCK_REALTIME_COARSE,    CLOCK_MONOTONIC_COARSE};
     for (size_t k = 0; k < COUNT(clocks); k++) {
         long back = 0, n = scaled(k < 2 ? 40000 : 2000);
         struct timespec a, b;
