@@ -19,6 +19,10 @@ PR_SET_CHILD_SUBREAPER = 36
 RUNTIMES = os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(",")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="test_soak.py: 500 cycles, 100 at once")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # As conmon and the containerd shim: the init of a created container becomes a child of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -457,9 +457,9 @@ class _CreateTalk(Conversation):
 
     def on_hooks(self) -> None:
         container = self.container
-        state = hook_state(container.state, "creating")
-        for kind in ("prestart", "createRuntime"):
-            hooks.run(container.spec.hooks, kind, state)
+        # A prestart hook has always read "created" (it ran in start until runtime-spec 1.1); createRuntime came later.
+        for kind, status in (("prestart", "created"), ("createRuntime", "creating")):
+            hooks.run(container.spec.hooks, kind, hook_state(container.state, status))
 
 
 def create(

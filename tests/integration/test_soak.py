@@ -1,0 +1,191 @@
+"""Many containers one after the other and many at once: nothing is left; how long it takes goes to build/soak.json.
+
+`--soak` (or KRUN_SOAK=1) makes 500 cycles and 100 at once, as the figures in docs/performance.md; a few are enough otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from helpers.runtime import ROOT, SLOW, cgroup_directories, find, wait_for
+
+FULL = os.environ.get("KRUN_SOAK") == "1"
+REPORT = ROOT / "build" / "soak.json"
+
+
+@pytest.fixture
+def full(request):
+    return FULL or request.config.getoption("--soak", default=False)
+
+
+class Fleet:
+    """Containers of one bundle, called directly: the helpers' own work would be measured too."""
+
+    def __init__(self, runtime, bundle):
+        self.name = f"soak{os.getpid()}"
+        self.bundle = bundle.write()
+        self.work = runtime.work
+        self.root = runtime.root
+        self.argv = [str(find(runtime.name)), "--root", str(self.root)]
+        self.environment = runtime.environment
+        self.log = (self.work / "soak.log").open("wb")
+
+    def spawn(self, verb, id, *options):
+        # Flags before the id, operands after it.
+        operands = [o for o in options if o == "KILL"]
+        argv = [*self.argv, verb, *(o for o in options if o not in operands), id, *operands]
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment
+        )
+
+    def create(self, id):
+        return self.spawn("create", id, "--bundle", str(self.bundle), "--pid-file", str(self.work / id))
+
+    def pid(self, id):
+        return int((self.work / id).read_text())
+
+    def done(self, process, seconds=300):
+        """Wait for a command; what it says is in the log."""
+        status = process.wait(seconds * SLOW)
+        assert status == 0, (process.args, status, (self.work / "soak.log").read_text()[-2000:])
+
+    def timed(self, process):
+        begin = time.monotonic()
+        self.done(process)
+        return time.monotonic() - begin
+
+    def left(self):
+        """What is still on the host under our name."""
+        left = [f"cgroup {p}" for p in cgroup_directories(self.name)]
+        left += [f"state {p}" for p in self.root.iterdir()]
+        mountinfo = Path("/proc/self/mountinfo").read_text()
+        left += [f"mount {m}" for m in mountinfo.splitlines() if str(self.work) in m or self.name in m]
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                try:
+                    command = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace")
+                    cgroup = Path("/proc", entry, "cgroup").read_text()
+                except OSError:
+                    continue
+                if self.name in command or self.name in cgroup:
+                    left.append(f"process {entry}: {command!r}")
+        return left
+
+    def nothing_is_left(self):
+        """The kernel takes the last ones away a moment after their exit was reported."""
+        for _ in range(100):
+            left = self.left()
+            if not left:
+                break
+            time.sleep(0.05)
+        assert not left
+
+
+def files(pid, id):
+    """What the descriptors of a process are, without numbers of inodes and without the container's name."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            name = os.readlink(f"/proc/{pid}/fd/{fd}").partition("[")[0].partition("(")[0]
+            found.append(name.replace(f"{id}/", ""))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def collect(pid):
+    """The exit code of a container's init: it is our child, for we are a subreaper."""
+    found = [0, 0]
+
+    def ended():
+        found[:] = os.waitpid(pid, os.WNOHANG)
+        return found[0]
+
+    wait_for(ended, f"init {pid} does not end", 120)
+    return os.waitstatus_to_exitcode(found[1])
+
+
+def kernel_memory():
+    """KiB of what the kernel cannot give back; of the whole machine, so it is shown and not asserted."""
+    words = ("SUnreclaim:", "KernelStack:", "PageTables:", "Percpu:", "SecPageTables:")
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return sum(int(line[1]) for line in lines if line[0] in words)
+
+
+def summary(seconds):
+    ordered = sorted(seconds)
+    at = lambda part: round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * part))], 1)  # noqa: E731
+    return {"n": len(ordered), "median": at(0.5), "p99": at(0.99), "max": at(1), "min": at(0)}
+
+
+def record(name, runtime, figures):
+    REPORT.parent.mkdir(exist_ok=True)
+    known = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+    known.setdefault(name, {})[runtime] = figures
+    REPORT.write_text(json.dumps(known, indent=1) + "\n")
+    print(name, runtime, json.dumps(figures))
+
+
+def test_cycles(runtime, bundle, full):
+    """create, start, wait, delete, again and again."""
+    fleet = Fleet(runtime, bundle.args("true"))
+    times = {"create": [], "start": [], "delete": [], "sum": []}
+    memory, descriptors = 0, []
+    for number in range(500 if full else 10):
+        id = f"{fleet.name}-{number}"
+        one = [fleet.timed(fleet.create(id))]
+        if number == 0:
+            descriptors = files(fleet.pid(id), id)
+        last = files(fleet.pid(id), id)
+        one.append(fleet.timed(fleet.spawn("start", id)))
+        assert collect(fleet.pid(id)) == 0
+        one.append(fleet.timed(fleet.spawn("delete", id)))
+        for verb, seconds in zip(times, [*one, sum(one)], strict=True):
+            times[verb].append(seconds)
+        if number == 4:
+            memory = kernel_memory()
+    fleet.nothing_is_left()
+    assert last == descriptors
+    figures = {verb: summary(seconds) for verb, seconds in times.items()}
+    record("cycles", runtime.name, {**figures, "kernel KiB": kernel_memory() - memory})
+
+
+def test_many_at_once(runtime, bundle, full):
+    """All of them created, started, killed, deleted at the same time."""
+    fleet = Fleet(runtime, bundle.args("sleep", "1000"))
+    ids = [f"{fleet.name}-{number}" for number in range(100 if full else 6)]
+
+    def all_at_once(spawn):
+        """The seconds until each has ended; they are waited for in the order of their end."""
+        begin = time.monotonic()
+        running = [spawn(id) for id in ids]
+        seconds = []
+        while running:
+            ended = [p for p in running if p.poll() is not None]
+            for process in ended:
+                fleet.done(process)
+                seconds.append(time.monotonic() - begin)
+                running.remove(process)
+            assert time.monotonic() - begin < 600 * SLOW, f"{len(running)} commands do not end"
+            time.sleep(0.002)
+        return seconds
+
+    figures = {}
+    memory = kernel_memory()
+    try:
+        figures["create"] = summary(all_at_once(fleet.create))
+        figures["start"] = summary(all_at_once(lambda id: fleet.spawn("start", id)))
+        for id in ids:
+            os.kill(fleet.pid(id), 0)
+        figures["kill"] = summary(all_at_once(lambda id: fleet.spawn("kill", id, "KILL")))
+        assert {collect(fleet.pid(id)) for id in ids} == {-signal.SIGKILL}
+    finally:
+        figures["delete"] = summary(all_at_once(lambda id: fleet.spawn("delete", id, "--force")))
+    fleet.nothing_is_left()
+    record("at once", runtime.name, {**figures, "kernel KiB": kernel_memory() - memory})
