@@ -10,6 +10,7 @@
 #include "usercopy.h"
 #include <asm/signal.h>
 #include <asm/siginfo.h>
+#include <linux/audit.h>
 #include <linux/resource.h>
 
 #define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
@@ -170,6 +171,11 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     si.si_signo = sig;
     si.si_code = code;
     si.si_addr = (void *)addr;
+    if (sig == SIGSYS) { /* _sigsys: the call's address, number and architecture; the filter's data as errno */
+        si.si_errno = (int)error;
+        si.si_syscall = trapno;
+        si.si_arch = AUDIT_ARCH_X86_64;
+    }
     t->trapno = (u64)trapno;
     t->error = error;
     struct kr_sigaction act = take_action(t->proc, sig);
