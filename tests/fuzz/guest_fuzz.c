@@ -1,11 +1,12 @@
-// A payload that is as hostile as it can be: random system calls with random and racing arguments, hostile signal frames, jumps and
-// privileged instructions.  Run it only inside the container that run.py makes.
+// A payload that is as hostile as it can be: random system calls with random and racing arguments, hostile
+// signal frames, jumps and privileged instructions.  Run it only inside the container that run.py makes.
 //
 //   guest_fuzz SEED SECONDS
 //
-// The first process only starts children and reaps them; each child lives at most two seconds and is expected to die in any way but
-// one: exit status 127, the monitor's (children never use it themselves), ends the run with status 1.  A child that SIGKILL does not
-// take away is a hang: status 2.  Equal seeds make equal children as far as threads allow.
+// The first process only starts children and reaps them; each child lives at most two seconds and is expected
+// to die in any way but one: exit status 127, the monitor's (children never use it themselves), ends the run
+// with status 1.  A child that SIGKILL does not take away is a hang: status 2.  Equal seeds make equal
+// children as far as threads allow.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -59,23 +60,141 @@ static u64 raw(u64 nr, const u64 a[6]) {
 // ---- values
 
 static const u64 borders[] = {
-    0, 1, 8, 0xfff, 0x1000, 0xffff, 0x10000, 0x4ffffffff000, 0x4fffffffffff, 0x4fffffffffc0, 0x500000000000, 0x500000000001,
-    0x555555554000, 0x600000000000, 0x600000001000, 0x600000002000, 0x600000003000, 0x600000003002, 0x600000100000, 0x600000101000,
-    0x600000102000, 0x600000103000, 0x6000021ff000, 0x7f0000000000, 0x7fff00000000, 0x7ffff7ff0000, 0x7ffffffff000, 0x7fffffffffff,
-    0x800000000000, 0x8000000000000000, 0xffff800000000000, 0xffffffff81000000, 0xffffffffff600000, 0xfffffffffffff000, ~0UL, ~0UL - 7,
+    0,
+    1,
+    8,
+    0xfff,
+    0x1000,
+    0xffff,
+    0x10000,
+    0x4ffffffff000,
+    0x4fffffffffff,
+    0x4fffffffffc0,
+    0x500000000000,
+    0x500000000001,
+    0x555555554000,
+    0x600000000000,
+    0x600000001000,
+    0x600000002000,
+    0x600000003000,
+    0x600000003002,
+    0x600000100000,
+    0x600000101000,
+    0x600000102000,
+    0x600000103000,
+    0x6000021ff000,
+    0x7f0000000000,
+    0x7fff00000000,
+    0x7ffff7ff0000,
+    0x7ffffffff000,
+    0x7fffffffffff,
+    0x800000000000,
+    0x8000000000000000,
+    0xffff800000000000,
+    0xffffffff81000000,
+    0xffffffffff600000,
+    0xfffffffffffff000,
+    ~0UL,
+    ~0UL - 7,
 };
 static const u64 lengths[] = {
-    0, 1, 2, 3, 4, 7, 8, 12, 15, 16, 24, 31, 32, 48, 56, 63, 64, 88, 112, 128, 144, 255, 256, 511, 1023, 1024, 1025, 4095, 4096, 4097, 8192,
-    65535, 65536, 1 << 20, 2 << 20, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x4fffffffffff, 0x500000000000, 1UL << 62, 1UL << 63,
-    ~0UL, ~0UL - 4095, (u64)-4096, (u64)-8,
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    12,
+    15,
+    16,
+    24,
+    31,
+    32,
+    48,
+    56,
+    63,
+    64,
+    88,
+    112,
+    128,
+    144,
+    255,
+    256,
+    511,
+    1023,
+    1024,
+    1025,
+    4095,
+    4096,
+    4097,
+    8192,
+    65535,
+    65536,
+    1 << 20,
+    2 << 20,
+    0x7fffffff,
+    0x80000000,
+    0xffffffff,
+    0x100000000,
+    0x4fffffffffff,
+    0x500000000000,
+    1UL << 62,
+    1UL << 63,
+    ~0UL,
+    ~0UL - 4095,
+    (u64)-4096,
+    (u64)-8,
 };
 static const char *const paths[] = {
-    "/", ".", "..", "", "/proc/self/fd/%d", "/proc/self/fd/%d/sys/kernel/core_pattern", "/proc/thread-self/fd/%d", "/dev/fd/%d", "/proc/self/fdinfo/%d",
-    "/proc/self/exe", "/proc/self/maps", "/proc/self/smaps", "/proc/self/mem", "/proc/self/status", "/proc/self/environ", "/proc/self/auxv",
-    "/proc/self/map_files", "/proc/self/task", "/proc/self/cwd/../proc/self/fd", "/proc/self/root/proc/self/mem", "/proc/1/exe", "/proc/1/maps",
-    "/proc/1/fd/%d", "/proc/%d/maps", "/proc/%d/fd", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/dev/null", "/dev/zero", "/dev/full",
-    "/dev/random", "/dev/tty", "/dev/ptmx", "/dev/kvm", "/dev/shm/x", "/tmp/a", "/tmp/b", "/tmp/c/d", "/tmp/link", "/tmp/fifo", "/tmp/sock", "/tmp/script",
-    "/guest_fuzz", "/sys/fs/cgroup", "/proc/self/ns/user", "/proc/self/ns/mnt", "/proc/self/pagemap", "/proc/self/clear_refs",
+    "/",
+    ".",
+    "..",
+    "",
+    "/proc/self/fd/%d",
+    "/proc/self/fd/%d/sys/kernel/core_pattern",
+    "/proc/thread-self/fd/%d",
+    "/dev/fd/%d",
+    "/proc/self/fdinfo/%d",
+    "/proc/self/exe",
+    "/proc/self/maps",
+    "/proc/self/smaps",
+    "/proc/self/mem",
+    "/proc/self/status",
+    "/proc/self/environ",
+    "/proc/self/auxv",
+    "/proc/self/map_files",
+    "/proc/self/task",
+    "/proc/self/cwd/../proc/self/fd",
+    "/proc/self/root/proc/self/mem",
+    "/proc/1/exe",
+    "/proc/1/maps",
+    "/proc/1/fd/%d",
+    "/proc/%d/maps",
+    "/proc/%d/fd",
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sysrq-trigger",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/kvm",
+    "/dev/shm/x",
+    "/tmp/a",
+    "/tmp/b",
+    "/tmp/c/d",
+    "/tmp/link",
+    "/tmp/fifo",
+    "/tmp/sock",
+    "/tmp/script",
+    "/guest_fuzz",
+    "/sys/fs/cgroup",
+    "/proc/self/ns/user",
+    "/proc/self/ns/mnt",
+    "/proc/self/pagemap",
+    "/proc/self/clear_refs",
 };
 
 static void *spot(u64 room) { return arena + (below(ARENA - room) & ~(below(4) ? 7UL : 0UL)); }
@@ -127,7 +246,8 @@ static u64 value(void) {
     }
 }
 
-// A structure full of values that may be pointers, lengths, descriptors: iovec, msghdr, clone_args, sigaction, futex_waitv ... all at once.
+// A structure full of values that may be pointers, lengths, descriptors: iovec, msghdr, clone_args,
+// sigaction, futex_waitv ... all at once.
 static u64 structure(void) {
     u64 *p = spot(512), n = 1 + below(32);
     for (u64 i = 0; i < n; i++)
@@ -144,8 +264,14 @@ static u64 message(void) {
     c[1] = below(4) ? 1UL << 32 | 1 : rnd(); // SOL_SOCKET, SCM_RIGHTS
     for (u64 i = 2; i < 8; i++)
         c[i] = descriptor() << 32 | (uint32_t)descriptor();
-    u64 full[8] = {below(2) ? 0 : pointer(), below(128), below(4) ? (u64)iov : pointer(), n, below(4) ? (u64)c : pointer(),
-                   below(2) ? c[0] : length(), rnd(),    0};
+    u64 full[8] = {below(2) ? 0 : pointer(),
+                   below(128),
+                   below(4) ? (u64)iov : pointer(),
+                   n,
+                   below(4) ? (u64)c : pointer(),
+                   below(2) ? c[0] : length(),
+                   rnd(),
+                   0};
     memcpy(h, full, sizeof full);
     return (u64)h;
 }
@@ -212,11 +338,48 @@ static int skip(u64 nr) {
 }
 
 static void call(u64 nr, u64 a[6]) {
-    static const u64 common[] = {SYS_mmap,  SYS_mprotect,     SYS_mremap, SYS_madvise, SYS_munmap,  SYS_openat,  SYS_dup2,    SYS_dup3,    SYS_dup,
-                                 SYS_ioctl, SYS_fcntl,        SYS_futex,  SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg, SYS_readv,  SYS_writev,  SYS_prctl,
-                                 SYS_clone, SYS_rt_sigaction, SYS_read,   SYS_write,   SYS_poll,    SYS_ppoll,    SYS_select, SYS_pselect6, SYS_sigaltstack,
-                                 SYS_readlink, SYS_stat, SYS_open, SYS_getdents64, SYS_shmat, SYS_set_robust_list, SYS_timer_create, SYS_rt_sigqueueinfo,
-                                 SYS_openat2, SYS_pipe, SYS_socketpair, SYS_mincore, SYS_execve, 449 /* futex_waitv */, 428 /* open_tree */};
+    static const u64 common[] = {SYS_mmap,
+                                 SYS_mprotect,
+                                 SYS_mremap,
+                                 SYS_madvise,
+                                 SYS_munmap,
+                                 SYS_openat,
+                                 SYS_dup2,
+                                 SYS_dup3,
+                                 SYS_dup,
+                                 SYS_ioctl,
+                                 SYS_fcntl,
+                                 SYS_futex,
+                                 SYS_sendmsg,
+                                 SYS_recvmsg,
+                                 SYS_sendmmsg,
+                                 SYS_readv,
+                                 SYS_writev,
+                                 SYS_prctl,
+                                 SYS_clone,
+                                 SYS_rt_sigaction,
+                                 SYS_read,
+                                 SYS_write,
+                                 SYS_poll,
+                                 SYS_ppoll,
+                                 SYS_select,
+                                 SYS_pselect6,
+                                 SYS_sigaltstack,
+                                 SYS_readlink,
+                                 SYS_stat,
+                                 SYS_open,
+                                 SYS_getdents64,
+                                 SYS_shmat,
+                                 SYS_set_robust_list,
+                                 SYS_timer_create,
+                                 SYS_rt_sigqueueinfo,
+                                 SYS_openat2,
+                                 SYS_pipe,
+                                 SYS_socketpair,
+                                 SYS_mincore,
+                                 SYS_execve,
+                                 449 /* futex_waitv */,
+                                 428 /* open_tree */};
     if (nr == ~0UL)
         nr = below(2) ? common[below(COUNT(common))] : below(CALLS_MAX);
     if (skip(nr))
@@ -272,32 +435,40 @@ static void shaped_call(void) {
     u64 fd = descriptor();
     switch (below(16)) {
     case 0:
-        call(SYS_openat, (u64[6]){below(3) ? (u64)AT_FDCWD : fd, path(), below(3) ? below(4) : rnd() & 0x7fffff, below(512)});
+        call(SYS_openat, (u64[6]){below(3) ? (u64)AT_FDCWD : fd, path(),
+                                  below(3) ? below(4) : rnd() & 0x7fffff, below(512)});
         break;
     case 1:
         call(below(2) ? SYS_sendmsg : SYS_recvmsg, (u64[6]){3 + below(12), message(), MSG_DONTWAIT});
         break;
     case 2:
-        call(below(2) ? 299 : 307, (u64[6]){3 + below(12), message(), below(5) ? below(4) : length(), MSG_DONTWAIT, 0});
+        call(below(2) ? 299 : 307,
+             (u64[6]){3 + below(12), message(), below(5) ? below(4) : length(), MSG_DONTWAIT, 0});
         break;
     case 3: {
         u64 *p = spot(512);
         for (int i = 0; i < 8; i++)
             p[2 * i] = pointer(), p[2 * i + 1] = length();
-        call(below(2) ? SYS_readv : SYS_writev, (u64[6]){3 + below(12), (u64)p, below(4) ? below(9) : length()});
+        call(below(2) ? SYS_readv : SYS_writev,
+             (u64[6]){3 + below(12), (u64)p, below(4) ? below(9) : length()});
         break;
     }
     case 4:
         call(SYS_fcntl, (u64[6]){fd, below(2) ? below(20) : 1024 + below(20), value()});
         break;
     case 5:
-        call(SYS_ioctl, (u64[6]){3 + below(40), below(2) ? 0x5400 + below(0x60) : below(2) ? 0x8900 + below(0x100) : 0xae00 + below(0x100), pointer()});
+        call(SYS_ioctl, (u64[6]){3 + below(40),
+                                 below(2)   ? 0x5400 + below(0x60)
+                                 : below(2) ? 0x8900 + below(0x100)
+                                            : 0xae00 + below(0x100),
+                                 pointer()});
         break;
     case 6:
         call(SYS_dup2, (u64[6]){3 + below(20), below(2) ? 1000 + below(100) : descriptor()});
         break;
     case 7:
-        call(SYS_futex, (u64[6]){pointer() & ~3UL, below(16) | 128, below(8), below(2) ? below(8) : pointer(), pointer(), value()});
+        call(SYS_futex, (u64[6]){pointer() & ~3UL, below(16) | 128, below(8), below(2) ? below(8) : pointer(),
+                                 pointer(), value()});
         break;
     case 8: {
         u64 *p = spot(512);
@@ -313,7 +484,8 @@ static void shaped_call(void) {
         u64 *p = spot(32);
         p[0] = below(2) ? below(3) : value(), p[1] = rnd(), p[2] = value(), p[3] = rnd();
         u64 sig = 1 + below(64); // SIGALRM and the faults keep their handlers most of the time
-        if (sig != SIGALRM && (below(8) || (sig != SIGSEGV && sig != SIGBUS && sig != SIGILL && sig != SIGTRAP && sig != SIGFPE)))
+        if (sig != SIGALRM && (below(8) || (sig != SIGSEGV && sig != SIGBUS && sig != SIGILL &&
+                                            sig != SIGTRAP && sig != SIGFPE)))
             call(SYS_rt_sigaction, (u64[6]){sig, (u64)p, below(2) ? 0 : pointer(), 8});
         break;
     }
@@ -329,7 +501,8 @@ static void shaped_call(void) {
     case 12: { // an iovec's worth of signal information, to ourselves: any si_code is allowed
         int *p = spot(128);
         p[0] = 1 + (int)below(64), p[1] = below(2) ? (int)below(8) : (int)rnd(), p[2] = (int)rnd();
-        call(SYS_rt_sigqueueinfo, (u64[6]){(u64)getpid(), below(3) ? below(2) ? SIGSEGV : SIGBUS : 1 + below(64), (u64)p});
+        call(SYS_rt_sigqueueinfo,
+             (u64[6]){(u64)getpid(), below(3) ? below(2) ? SIGSEGV : SIGBUS : 1 + below(64), (u64)p});
         break;
     }
     case 13:
@@ -345,8 +518,8 @@ static void shaped_call(void) {
         break;
     }
     default:
-        call(SYS_mmap, (u64[6]){below(2) ? 0 : (u64)arena + (below(512) << 12), 1 + below(1 << 18), below(8), below(2) ? 0x22 : rnd() & 0x1fffff,
-                                fd, below(2) ? 0 : below(64) << 12});
+        call(SYS_mmap, (u64[6]){below(2) ? 0 : (u64)arena + (below(512) << 12), 1 + below(1 << 18), below(8),
+                                below(2) ? 0x22 : rnd() & 0x1fffff, fd, below(2) ? 0 : below(64) << 12});
     }
 }
 
@@ -366,7 +539,10 @@ static void cpu(void) {
         __asm__ volatile("mov %0, %%rsp\n\tpush %%rax" : : "r"(to) : "memory");
         break;
     case 3: // garbage in the stack pointer at a system call and at a fault
-        __asm__ volatile("mov %%rsp, %%r12\n\tmov %0, %%rsp\n\tmov $39, %%eax\n\tsyscall\n\tmov %%r12, %%rsp" : : "r"(to) : "rax", "rcx", "r11", "r12", "memory");
+        __asm__ volatile("mov %%rsp, %%r12\n\tmov %0, %%rsp\n\tmov $39, %%eax\n\tsyscall\n\tmov %%r12, %%rsp"
+                         :
+                         : "r"(to)
+                         : "rax", "rcx", "r11", "r12", "memory");
         break;
     case 4:
         __asm__ volatile("out %%al, $0x7e" : : "a"(rnd()));
@@ -381,7 +557,10 @@ static void cpu(void) {
         __asm__ volatile("wrmsr" : : "c"(0xc0000082), "a"((unsigned)rnd()), "d"((unsigned)rnd()));
         break;
     case 8:
-        __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tnop" : : "r"(below(2) ? 0x100UL : rnd() & 0x277fd5) : "memory", "cc");
+        __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tnop"
+                         :
+                         : "r"(below(2) ? 0x100UL : rnd() & 0x277fd5)
+                         : "memory", "cc");
         break;
     case 9:
         *(volatile u64 *)to = rnd();
@@ -400,7 +579,10 @@ static void cpu(void) {
         if (mprotect(page, 4096, 7) == 0) {
             memcpy(page, code, 16);
             page[16] = 0xc3;
-            __asm__ volatile("call *%0" : : "r"(page) : "memory", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
+            __asm__ volatile("call *%0"
+                             :
+                             : "r"(page)
+                             : "memory", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
         }
         break;
     }
@@ -410,7 +592,7 @@ static void cpu(void) {
             frame[i] = value();
         u64 *mc = frame + 1 + 5; // behind pretcode, flags, link, stack
         mc[15] = (u64)spot(64) + 32;
-        mc[16] = below(2) ? to : (u64)&&landed;
+        mc[16] = below(2) ? to : (u64) && landed;
         mc[17] = below(2) ? 0x202 : rnd();
         mc[18] = below(4) ? 0x2b000000000033UL : rnd();
         mc[23] = below(2) ? 0 : (u64)spot(4096);
@@ -454,7 +636,8 @@ static void mutate(void) {
         mmap((void *)at, n, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         break;
     case 3:
-        mremap((void *)at, n, (1 + below(64)) << 12, MREMAP_MAYMOVE | MREMAP_FIXED, arena + (below(256) << 12));
+        mremap((void *)at, n, (1 + below(64)) << 12, MREMAP_MAYMOVE | MREMAP_FIXED,
+               arena + (below(256) << 12));
         break;
     case 4:
         madvise((void *)at, n, (int)below(30));
@@ -519,10 +702,12 @@ static void child(u64 seed) {
     int null = open("/dev/null", O_RDWR), p[2], s[2];
     for (int i = 0; i < 3; i++)
         dup2(null, i);
-    if (pipe(p) || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s))
+    if (pipe(p) || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s))
         _exit(3);
     socket(AF_INET, SOCK_DGRAM, 0), socket(AF_INET, SOCK_STREAM, 0), socket(AF_NETLINK, SOCK_RAW, 0);
-    memfd_create("m", MFD_ALLOW_SEALING), open("/tmp/a", O_RDWR | O_CREAT, 0600), open("/proc/self/fd", O_RDONLY), open("/proc/self", O_PATH);
+    memfd_create("m", MFD_ALLOW_SEALING), open("/tmp/a", O_RDWR | O_CREAT, 0600),
+        open("/proc/self/fd", O_RDONLY), open("/proc/self", O_PATH);
     struct sigaction sa = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     const int sigs[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGALRM, SIGUSR1, SIGRTMIN + 1};
     for (u64 i = 0; i < COUNT(sigs); i++)

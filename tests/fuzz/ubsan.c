@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What GCC's undefined-behaviour sanitizer calls in the fuzzing build of the monitor (build_native.py --ubsan): there is no libc and so
- * no run-time library of its own. The place is named in the monitor's last words, and the process ends. */
+ * What GCC's undefined-behaviour sanitizer calls in the fuzzing build of the monitor (build_native.py
+ * --ubsan): there is no libc and so no run-time library of its own. The place is named in the monitor's last
+ * words, and the process ends. */
 #include "vmm/vmm.h"
 
 struct place {
@@ -9,9 +10,9 @@ struct place {
 };
 
 /* The data of every handler begins with the place. */
-#define HANDLER(name)                                                                                                 \
-    __attribute__((used, noreturn)) void __ubsan_handle_##name(const struct place *p) {                               \
-        kr_die("undefined behaviour (" #name ") at %s:%u:%u", p->file, p->line, p->column);                           \
+#define HANDLER(name)                                                                                        \
+    __attribute__((used, noreturn)) void __ubsan_handle_##name(const struct place *p) {                      \
+        kr_die("undefined behaviour (" #name ") at %s:%u:%u", p->file, p->line, p->column);                  \
     }
 
 HANDLER(add_overflow_abort)

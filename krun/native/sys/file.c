@@ -4,8 +4,11 @@
  * no locks.
  */
 #include "table.h"
+#include "../vmm/fdtab.h"
+#include <linux/fcntl.h>
 
-/* What the third argument of a command is. Commands that are not listed: EINVAL. */
+/* What the third argument of a command is. Commands that are not listed: EINVAL. (F_DUPFD and
+ * F_DUPFD_CLOEXEC: kr_fd_dup.) */
 enum arg { VALUE = 1, FDNUM, POINTER };
 
 struct command {
@@ -14,7 +17,6 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {0, VALUE, 0},      /* F_DUPFD */
     {1, VALUE, 0},      /* F_GETFD */
     {2, VALUE, 0},      /* F_SETFD */
     {3, VALUE, 0},      /* F_GETFL */
@@ -37,7 +39,6 @@ static const struct command commands[] = {
     {1026, VALUE, 0},   /* F_NOTIFY */
     {1027, FDNUM, 0},   /* F_DUPFD_QUERY */
     {1028, VALUE, 0},   /* F_CREATED_QUERY */
-    {1030, VALUE, 0},   /* F_DUPFD_CLOEXEC */
     {1031, VALUE, 0},   /* F_SETPIPE_SZ */
     {1032, VALUE, 0},   /* F_GETPIPE_SZ */
     {1033, VALUE, 0},   /* F_ADD_SEALS */
@@ -52,6 +53,8 @@ static const struct command commands[] = {
 
 long sys_fcntl(struct kr_task *t, const u64 a[6]) {
     (void)t;
+    if ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC)
+        return kr_fd_dup(a[0], (int)a[1], (u64)(s64)(s32)a[2]);
     for (size_t i = 0; i < KR_COUNT(commands); i++) {
         const struct command *c = &commands[i];
         if (c->cmd != (u32)a[1])

@@ -347,6 +347,37 @@ long sys_chroot(struct kr_task *t, const u64 a[6]) {
     return n;
 }
 
+/* An O_PATH open (anybody may), or a copy of a mount tree: what the path leads to is found and judged here,
+ * and the call gets the descriptor. */
+static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
+    u32 flags = (u32)a[2];
+    char *path;
+    long n = get_path(a[1], &path);
+    if (n < 0)
+        return n;
+    if (!*path) { /* a descriptor of the payload's own (dispatch has checked it), or its working directory */
+        put_path(path);
+        return kr_call_intr(nr, a[0], (u64) "", flags, a[3], a[4], 0);
+    }
+    long fd = kr_open_path(t, (int)a[0], path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0);
+    put_path(path);
+    if (fd < 0)
+        return fd;
+    n = kr_call_intr(nr, (u64)fd, (u64) "", flags | AT_EMPTY_PATH, a[3], a[4], 0);
+    kr_sys1(__NR_close, fd);
+    if (n > fd) { /* as if the other had not been there */
+        long low = kr_fd_dup((u64)n, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+        if (low >= 0) {
+            kr_sys1(__NR_close, n);
+            n = low;
+        }
+    }
+    return n;
+}
+
+long sys_open_tree(struct kr_task *t, const u64 a[6]) { return tree_of(t, 428, a); }
+long sys_open_tree_attr(struct kr_task *t, const u64 a[6]) { return tree_of(t, 467, a); }
+
 /* ---- Numbers ---- */
 
 long sys_close(struct kr_task *t, const u64 a[6]) {
@@ -368,28 +399,58 @@ long sys_close_range(struct kr_task *t, const u64 a[6]) {
     return kr_fd_close_range(a[0], a[1], flags);
 }
 
-static long make_way(u64 to) {
+long sys_dup(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    return kr_fd_dup(a[0], F_DUPFD, 0);
+}
+
+/* While others share the table, ours stay where they are: a number that was just read to be used (the
+ * executable for an execve, the procfs handle) must not become a file of the payload's. */
+static long make_way(struct kr_task *t, u64 to) {
     u64 limit[2] = {~0ULL, ~0ULL};
     if (!kr_fd_hidden(to))
         return 0;
+    if (kr_files_shared(t))
+        return -EBUSY;
     kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, limit);
     return (u32)to < limit[0] ? kr_fd_evict((int)to) : -EBADF;
 }
 
-long sys_dup2(struct kr_task *t, const u64 a[6]) {
-    (void)t;
+/* The number a[0] may become one of ours for a moment (a vCPU that is being made) between the check and the
+ * call: what is put in place is therefore a copy taken by kr_fd_dup, where others share the table. */
+static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
     if (kr_fd_hidden(a[0]))
         return -EBADF;
-    long n = make_way(a[1]);
-    return n < 0 ? n : kr_forward(__NR_dup2, a);
+    long n = make_way(t, a[1]);
+    if (n < 0)
+        return n;
+    if (!kr_files_shared(t))
+        return kr_call_intr(nr, a[0], a[1], a[2], 0, 0, 0);
+    u64 flags = nr == __NR_dup3 ? (u32)a[2] : 0;
+    long copy = kr_fd_dup(a[0], F_DUPFD_CLOEXEC, 0);
+    if (copy == -EMFILE)
+        return kr_fd_dup_onto(a[0], a[1], flags);
+    if (copy < 0)
+        return copy;
+    if ((u32)copy == (u32)a[1]) {
+        kr_sys3(__NR_fcntl, copy, F_SETFD, flags ? FD_CLOEXEC : 0);
+        return copy;
+    }
+    n = kr_call_intr(__NR_dup3, (u64)copy, a[1], flags, 0, 0, 0);
+    kr_sys1(__NR_close, copy);
+    return n;
+}
+
+long sys_dup2(struct kr_task *t, const u64 a[6]) {
+    if ((u32)a[0] == (u32)a[1]) { /* is it open? */
+        long n = kr_fd_hidden(a[0]) ? -EBADF : kr_sys3(__NR_fcntl, (u32)a[0], F_GETFD, 0);
+        return n < 0 ? n : (long)(u32)a[0];
+    }
+    return dup_to(t, __NR_dup2, a);
 }
 
 long sys_dup3(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     if ((u32)a[2] & ~(u32)O_CLOEXEC || (u32)a[0] == (u32)a[1])
         return -EINVAL;
-    if (kr_fd_hidden(a[0]))
-        return -EBADF;
-    long n = make_way(a[1]);
-    return n < 0 ? n : kr_forward(__NR_dup3, a);
+    return dup_to(t, __NR_dup3, a);
 }

@@ -4,6 +4,9 @@
  * forwarded by its row. No state, no locks.
  */
 #include "nested.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
 
 #define AF_RDS 21
 #define AF_XDP 44
@@ -47,8 +50,25 @@ struct cmsghdr_k {
 #define MSG_BATCH_IOVS                                                                                       \
     16384u /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
 
-/* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. */
-static long check_control(u8 *c, u64 len) {
+/* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. While others
+ * share the table, copies are sent (kr_fd_dup says why), which release_control closes: it walks c the same
+ * way. */
+enum { CHECK, COPY, RELEASE };
+
+static s32 sent_fd(s32 fd, int how) {
+    if (fd < 0 || fd == KR_BAD_FD)
+        return fd;
+    if (how == CHECK)
+        return kr_guest_fd((u32)fd);
+    if (how == COPY) {
+        long copy = kr_fd_dup((u32)fd, F_DUPFD_CLOEXEC, 0);
+        return copy < 0 ? KR_BAD_FD : (s32)copy;
+    }
+    kr_sys1(__NR_close, fd);
+    return fd;
+}
+
+static long walk_control(u8 *c, u64 len, int how) {
     struct cmsghdr_k h;
     for (u64 off = 0; len - off >= sizeof h && off <= len;) {
         memcpy(&h, c + off, sizeof h);
@@ -60,8 +80,7 @@ static long check_control(u8 *c, u64 len) {
             for (u64 i = off + sizeof h; i + 4 <= off + h.len; i += 4) {
                 s32 fd;
                 memcpy(&fd, c + i, 4);
-                if (fd >= 0)
-                    fd = kr_guest_fd((u32)fd);
+                fd = sent_fd(fd, how);
                 memcpy(c + i, &fd, 4);
             }
         }
@@ -73,8 +92,14 @@ static long check_control(u8 *c, u64 len) {
     return 0;
 }
 
+/* Takes back what control_in did for a message that is sent, or not. */
+static void release_control(u8 *c, u64 len, int copied) {
+    if (c && copied)
+        walk_control(c, len, RELEASE);
+}
+
 /* Replaces h's control pointer by a checked copy. *copy is NULL where there is nothing to free. */
-static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size) {
+static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size, int copied) {
     *copy = NULL;
     if (!h->controllen)
         return 0;
@@ -85,11 +110,12 @@ static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_si
         return -ENOBUFS;
     *copy = c;
     if (kr_copy_in(c, h->control, h->controllen) < 0) {
+        memset(c, 0, h->controllen); /* nothing to release */
         h->control = KR_BAD_PTR;
         return 0;
     }
     h->control = (u64)c;
-    return check_control(c, h->controllen);
+    return walk_control(c, h->controllen, copied ? COPY : CHECK);
 }
 
 static void check_header(struct msghdr_k *h, int receive) {
@@ -100,7 +126,6 @@ static void check_header(struct msghdr_k *h, int receive) {
 }
 
 long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     struct msghdr_k h;
     struct kr_iovs io;
     u8 small[256], *control;
@@ -110,9 +135,11 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
     long r = kr_iovs_in(&io, h.iov, h.iovlen, &h.iov);
     if (r < 0)
         return r;
-    r = control_in(&h, &control, small, sizeof small);
+    int copied = kr_files_shared(t);
+    r = control_in(&h, &control, small, sizeof small, copied);
     if (r == 0)
         r = kr_call_intr(__NR_sendmsg, a[0], (u64)&h, a[2], 0, 0, 0);
+    release_control(control, h.controllen, copied);
     kr_temp_drop(control, small, h.controllen);
     kr_iovs_drop(&io);
     return r;
@@ -153,12 +180,15 @@ struct batch {
     size_t v_size;
     u8 **control; /* per message; send only */
     u64 *controllen;
+    int copied; /* as walk_control's COPY */
 };
 
 static void batch_drop(struct batch *b) {
     for (u32 i = 0; b->control && i < b->n; i++)
-        if (b->control[i])
+        if (b->control[i]) {
+            release_control(b->control[i], b->controllen[i], b->copied);
             kr_free(b->control[i], b->controllen[i]);
+        }
     if (b->control)
         kr_free(b->control, b->n * sizeof *b->control);
     if (b->controllen)
@@ -170,9 +200,10 @@ static void batch_drop(struct batch *b) {
 }
 
 /* Reads as many headers as there are readable ones (at least one, or EFAULT). 0 or -errno. */
-static long batch_in(struct batch *b, u64 ptr, u32 n, int receive) {
+static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int receive) {
     memset(b, 0, sizeof *b);
     b->n = n;
+    b->copied = !receive && kr_files_shared(t);
     b->m_size = n * sizeof *b->m;
     b->m = kr_alloc(b->m_size);
     if (!b->m)
@@ -215,7 +246,7 @@ static long batch_in(struct batch *b, u64 ptr, u32 n, int receive) {
             v += h->iovlen;
         if (!receive) {
             b->controllen[i] = h->controllen;
-            long r = control_in(h, &b->control[i], NULL, 0);
+            long r = control_in(h, &b->control[i], NULL, 0, b->copied);
             if (r < 0) { /* an error of this message: the ones before it are sent */
                 if (!i)
                     return r;
@@ -229,12 +260,12 @@ static long batch_in(struct batch *b, u64 ptr, u32 n, int receive) {
 
 #define MMSG_MAX 1024u /* UIO_MAXIOV: the kernel cuts longer ones */
 
-static long batch_call(long nr, const u64 a[6], int receive) {
+static long batch_call(struct kr_task *t, long nr, const u64 a[6], int receive) {
     struct batch b;
     u32 n = KR_MIN((u32)a[2], MMSG_MAX);
     if (!n)
         return kr_call_intr(nr, a[0], KR_BAD_PTR, 0, a[3], a[4], 0);
-    long have = batch_in(&b, a[1], n, receive), r = have;
+    long have = batch_in(t, &b, a[1], n, receive), r = have;
     if (have == -EFAULT)
         r = kr_call_intr(nr, a[0], KR_BAD_PTR, n, a[3], a[4], 0);
     else if (have > 0)
@@ -251,15 +282,9 @@ static long batch_call(long nr, const u64 a[6], int receive) {
     return r;
 }
 
-long sys_sendmmsg(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return batch_call(__NR_sendmmsg, a, 0);
-}
+long sys_sendmmsg(struct kr_task *t, const u64 a[6]) { return batch_call(t, __NR_sendmmsg, a, 0); }
 
-long sys_recvmmsg(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return batch_call(__NR_recvmmsg, a, 1);
-}
+long sys_recvmmsg(struct kr_task *t, const u64 a[6]) { return batch_call(t, __NR_recvmmsg, a, 1); }
 
 /* ---- options ---- */
 

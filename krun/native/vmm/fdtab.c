@@ -120,13 +120,19 @@ static long dup_high(int fd, int cloexec) {
     return n;
 }
 
-int kr_fd_hide(int fd, int cloexec, int *holder) {
-    long n = -EBADF;
-    *holder = -1;
-    if (fd < 0)
-        return -EBADF;
+void kr_fd_hide_begin(void) {
     kr_lock(&fdtab_lock);
     open_range();
+}
+
+int kr_fd_hide_end(int fd, int cloexec, int *holder) {
+    long n = fd;
+    *holder = -1;
+    if (fd < 0) {
+        set_range();
+        kr_unlock(&fdtab_lock);
+        return fd;
+    }
     if (make_room() < 0) {
         n = -ENOMEM;
     } else {
@@ -149,6 +155,25 @@ int kr_fd_hide(int fd, int cloexec, int *holder) {
     set_range();
     kr_unlock(&fdtab_lock);
     return (int)n;
+}
+
+int kr_fd_hide(int fd, int cloexec, int *holder) {
+    kr_fd_hide_begin();
+    return kr_fd_hide_end(fd < 0 ? -EBADF : fd, cloexec, holder);
+}
+
+long kr_fd_dup(u64 fd, int cmd, u64 least) {
+    kr_lock(&fdtab_lock);
+    long n = find((u32)fd) ? -EBADF : kr_sys3(__NR_fcntl, (u32)fd, cmd, least);
+    kr_unlock(&fdtab_lock);
+    return n;
+}
+
+long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {
+    kr_lock(&fdtab_lock);
+    long n = find((u32)fd) ? -EBADF : find((u32)to) ? -EBUSY : kr_sys3(__NR_dup3, (u32)fd, (u32)to, flags);
+    kr_unlock(&fdtab_lock);
+    return n;
 }
 
 void kr_fd_drop(int *holder) {

@@ -15,6 +15,19 @@
  * (then fd is closed, *holder is -1). */
 int kr_fd_hide(int fd, int cloexec, int *holder);
 
+/* The same around the making of a descriptor, for which the kernel takes the lowest free number: until
+ * kr_fd_hide_end it lies among the payload's, whose other threads may ask for any number. Between the two
+ * nobody is told that a number is not hidden, and kr_fd_dup waits. fd: what was made, or -errno, which is
+ * returned. Nothing but the making call may stand between. */
+void kr_fd_hide_begin(void);
+int kr_fd_hide_end(int fd, int cloexec, int *holder);
+
+/* dup(2) and F_DUPFD, F_DUPFD_CLOEXEC (cmd, least number) of one of the payload's descriptors. Check and call
+ * are one step, so it never copies a descriptor of ours that comes or goes meanwhile. Number or -errno. */
+long kr_fd_dup(u64 fd, int cmd, u64 least);
+/* dup3(2) in one step, for when no number is left for a copy: what is replaced is closed under the lock. */
+long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
+
 /* Values of cloexec: what drops the descriptor. */
 #define KR_FD_KEPT 0       /* nothing: the next monitor gets it, too */
 #define KR_FD_EXEC_DROPS 1 /* execve */

@@ -346,15 +346,17 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         return NULL;
     v->fd = -1;
     v->idx = vm->next_vcpu;
-    long fd = new_fd(vm->fd, KVM_CREATE_VCPU, v->idx);
+    kr_fd_hide_begin();
+    long fd = kr_fd_hide_end((int)new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), KR_FD_FORK_DROPS, &v->fd), run = 0;
     if (fd < 0) {
         kr_free(v, sizeof *v);
         vm->scarce = vm->vcpus != NULL;
         return NULL;
     }
     vm->next_vcpu++; /* the number is spent whatever happens next */
-    long run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)fd, 0);
-    if (kr_fd_hide((int)fd, KR_FD_FORK_DROPS, &v->fd) < 0 || run < 0)
+    /* Only now: the payload's threads could put another file under a number that is not hidden. */
+    run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0);
+    if (run < 0)
         goto fail;
     v->run = (struct kvm_run *)run;
     v->owner = owner;
