@@ -6,7 +6,6 @@ A directive line in a source file: `// krun: static musl timeout=30 args=a,b exi
   args=A,B  env=K=V  what the program is started with        timeout=S  seconds (default 20)
   exit=N|SIGNAME     the status it must end with (default 0)
   so                 also build NAME.so from the same file with -DSHARED_OBJECT
-  limit              krun differs, and docs/limits.md says why: must differ in the VM, or the line goes
   host               needs what an ordinary container does not have (full root, host files): not run in containers
   cc=FLAG            a compiler flag
 """
@@ -57,7 +56,7 @@ class Program:
     def __init__(self, source):
         self.source, self.name, self.family = source, source.stem, source.stem.split("_")[0]
         self.variants, self.args, self.env, self.cc = [""], [], {}, []
-        self.timeout, self.exit, self.shared, self.host, self.limit = 20, 0, False, False, False
+        self.timeout, self.exit, self.shared, self.host = 20, 0, False, False
         for line in source.read_text().splitlines()[:12]:
             if line.startswith("// krun:"):
                 for word in line[8:].split():
@@ -85,8 +84,6 @@ class Program:
             self.shared = True
         elif key == "host":
             self.host = True
-        elif key == "limit":
-            self.limit = True
         elif key == "cc":
             self.cc.append(value)
         else:

@@ -139,7 +139,6 @@ while read -r name timeout env args; do
     else truth=$here/expected/$name; fi
     if [ $# -gt 0 ]; then one vm $((timeout * 20)) env $env "$@" "$here/bin/$name" $args; got=$work/vm
     else got=$work/native; truth=$here/expected/$name; fi
-    case " $(cat "$here/limits") " in *" $name "*) [ $# -gt 0 ] && { echo "limit $name"; continue; };; esac
     if differs "$truth" "$got" >"$work/why"; then bad=$((bad + 1)); echo "FAIL $name"; cat "$work/why"
     else good=$((good + 1)); echo "ok $name"; fi
 done <"$here/list"
@@ -192,8 +191,6 @@ def stage(directory, pairs):
         Path(f"{at}.err").write_bytes(result.err)
         Path(f"{at}.status").write_text(f"{shell_status(result.status)}\n", encoding="ascii")
     (directory / "list").write_text(stage_list(pairs), encoding="ascii")
-    limits = [program.binary(variant).name for program, variant in pairs if program.limit]
-    (directory / "limits").write_text(" ".join(limits) + "\n", encoding="ascii")
     (directory / "run.sh").write_text(RUN_SH, encoding="ascii")
     (directory / "run.sh").chmod(0o755)
 

@@ -1,5 +1,4 @@
 // Raw clone(2) with single flags: CLONE_VM without CLONE_THREAD, CLONE_FS, CLONE_VFORK, PARENT_SETTID.
-// krun: limit
 #include "guest.h"
 static int shared;
 static int body(void *a) {

@@ -1,5 +1,4 @@
 // execve of /proc/self/exe and /proc/self/fd/N runs the program itself: proc(5).
-// krun: limit
 #include "guest.h"
 int main(int argc, char **argv) {
     if (argc > 1) {

@@ -1,5 +1,4 @@
 // A child with CLONE_FILES shares descriptors with its parent, or is refused (docs/limits.md): clone(2).
-// krun: limit
 #include "guest.h"
 static int body(void *a) {
     int p[2];

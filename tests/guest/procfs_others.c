@@ -1,5 +1,4 @@
 // What of other processes can be seen: a child's exe, cmdline, fd, status, maps: proc(5).
-// krun: limit
 #include "guest.h"
 int main(int argc, char **argv) {
     if (argc > 1) {

@@ -35,16 +35,12 @@ def test_native(pair):
 @pytest.mark.skipif(not ON_VM, reason="needs /dev/kvm and the monitor")
 @pytest.mark.parametrize("pair", PAIRS, ids=IDS)
 def test_direct(pair):
-    different = corpus.native(*pair).difference(corpus.direct(*pair))
-    if pair[0].limit:
-        assert different, "a limit that is gone: take it out of docs/limits.md and of the program"
-    else:
-        assert different == ""
+    assert corpus.native(*pair).difference(corpus.direct(*pair)) == ""
 
 
 @pytest.mark.skipif(not ON_VM or not Path(corpus.RUNTIME[0]).exists(), reason="needs /dev/kvm and krun")
 def test_batch_in_one_container():
-    pairs = [(program, program.variants[0]) for program in PROGRAMS if not (program.host or program.limit)]
+    pairs = [(program, program.variants[0]) for program in PROGRAMS if not program.host]
     truth, seen = corpus.batch(pairs, ["runc"]), corpus.batch(pairs, corpus.RUNTIME)
     different = {name: truth[name].difference(seen[name]) for name in truth if truth[name] != seen[name]}
     assert not different, "\n".join(f"{name}:\n{why}" for name, why in different.items())
