@@ -10,25 +10,24 @@
 #include "usercopy.h"
 #include "x86.h"
 
+#define TRIES 64
+
 u64 kr_probe_fault(struct kr_task *t) {
-    /* One page of the pool as root per probe; the pool has room for a million. System-area entries are shared
-     * with the real root. */
     struct kr_vm *vm = &t->mm->vm;
-    u64 culprit = 0, real = vm->root_gpa;
+    u64 culprit = 0, entered[TRIES];
+    u32 n = 0;
     kr_lock(&t->mm->lock);
-    u32 used = vm->pt_used;
-    (void)used;
-    u64 root = kr_pt_table(vm);
+    u64 real = vm->root_gpa, root = vm->probe_gpa ? vm->probe_gpa : kr_pt_table(vm);
     if (!root)
         goto out;
+    vm->probe_gpa = root;
     u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
-    memset(to, 0, KR_PAGE);
-    to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511];
+    to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511]; /* shared with the real root */
     vm->root_gpa = root; /* kr_pt_update works on the probe's tables; other vCPUs keep their CR3 and wait for
                             the lock if they fault */
     t->run->s.regs.sregs.cr3 = root;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
-    for (int tries = 0; tries < 64; tries++) {
+    while (n < TRIES) {
         struct kvm_regs before = *kr_regs(t);
         long r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
         struct kvm_regs *now = kr_regs(t);
@@ -63,7 +62,13 @@ u64 kr_probe_fault(struct kr_task *t) {
         u64 page = KR_PAGE_DOWN(addr);
         if (kr_vm_chunk(vm, page) < 0 || kr_pt_update(vm, page, page + KR_PAGE, v->prot, 1) < 0)
             break;
+        entered[n++] = page;
     }
+    /* Empty again for the next probe, which uses the same tables. */
+    for (u32 i = 0; i < n; i++)
+        kr_pt_update(vm, entered[i], entered[i] + KR_PAGE, 0, 0);
+    if (n)
+        kr_vm_flush(vm);
     vm->root_gpa = real;
     t->run->s.regs.sregs.cr3 = real;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;

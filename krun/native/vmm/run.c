@@ -192,6 +192,8 @@ static void from_exception(struct kr_task *t, u32 vec) {
     exception(t, vec, error);
 }
 
+static void decode(struct kr_task *t, int is_out);
+
 /* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a
  * race with munmap). KVM names the page since Linux 6.8; before, it is found by running on from an empty page
  * table (probe.c). */
@@ -209,8 +211,11 @@ static void host_fault(struct kr_task *t) {
     } else {
         addr = kr_probe_fault(t);
     }
-    if (!addr) /* nothing wrong any more */
+    if (!addr) { /* nothing wrong any more; the probe may have run on to one of our doors */
+        if (kr_regs(t)->rip >= KR_WINDOW_END)
+            decode(t, 0);
         return;
+    }
     /* Is it wrong now? Under the lock no mapping changes. */
     kr_lock(&t->mm->lock);
     struct kr_vma *v = kr_vma_find(t->mm, addr);

@@ -45,6 +45,7 @@ struct kr_vm {
     u32 scarce;            /* KVM refused a vCPU once: share.h */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases */
     u64 root_gpa;
+    u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
     struct kr_vcpu *vcpus, *free_vcpus;
     u32 *chunk;      /* window chunk -> 1 + chunk number; 0: no slot yet */
     u32 *chunk_list; /* chunk number -> window chunk */
