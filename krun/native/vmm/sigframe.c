@@ -47,10 +47,12 @@ u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp) {
 static void init_fpu(u8 *x) {
     u16 fcw = 0x37f;
     u32 mxcsr = 0x1f80, mask = 0xffff;
+    u64 features = 3; /* KVM takes MXCSR only with the SSE bit */
     memset(x, 0, 4096);
     memcpy(x, &fcw, 2);
     memcpy(x + 24, &mxcsr, 4);
     memcpy(x + 28, &mask, 4);
+    memcpy(x + 512, &features, 8);
 }
 
 long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
@@ -162,6 +164,17 @@ static long restore_fpu(struct kr_task *t, u64 fp) {
     }
     memset(x + SW_RESERVED, 0, 48);
     memset(x + 512, 0, 64);
+    /* A component that the image leaves out is in its initial state; but MXCSR counts always (XRSTOR), and
+     * KVM takes it with SSE. */
+    if (!(features & 1)) {
+        u16 fcw = 0x37f;
+        memset(x, 0, 24);
+        memset(x + 32, 0, 128);
+        memcpy(x, &fcw, 2);
+    }
+    if (!(features & 2))
+        memset(x + 160, 0, 256);
+    features |= 3;
     memcpy(x + 512, &features, 8);
     u32 mxcsr;
     memcpy(&mxcsr, x + 24, 4);

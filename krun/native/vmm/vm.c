@@ -329,15 +329,6 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         vm->free_vcpus = v->free_next;
         v->owner = owner;
         first_state(vm, v);
-        u8 *xsave = kr_alloc(4096);
-        if (xsave) { /* XSAVE header all zero: every component in its initial state */
-            u32 mxcsr = 0x1f80;
-            u16 fcw = 0x37f;
-            memcpy(xsave + 24, &mxcsr, 4);
-            memcpy(xsave, &fcw, 2);
-            kr_vcpu_set_xsave(vm, v, xsave);
-            kr_free(xsave, 4096);
-        }
         return v;
     }
     if (vm->next_vcpu >= vm->max_vcpus)
