@@ -247,7 +247,10 @@ def check_lsm(process: "Process", mount_label: str) -> None:
     if process.apparmor and not _apparmor_enabled():
         raise KrunError("apparmor: config provided but apparmor not supported")
     if (process.selinux or mount_label) and not os.access("/sys/fs/selinux/enforce", os.F_OK):
-        raise KrunError("selinux label is specified in config, but selinux is disabled or not supported")
+        if process.selinux:
+            raise KrunError("selinux label is specified in config, but selinux is disabled or not supported")
+        # A process label asks to be confined; a mount label only names files for a policy that is not there.
+        log.warning("mount label is not used: selinux is disabled or not supported")
 
 
 def _apparmor_enabled() -> bool:

@@ -441,7 +441,7 @@ FIELDS: "dict[str, Row]" = {
     "/linux/rootfsPropagation": ("string", "", one_of("", *PROPAGATIONS), SERVED, "rootfs.Propagation", ""),
     "/linux/maskedPaths": ("strings", [], absolute_all, SERVED, "rootfs.MaskPaths", ""),
     "/linux/readonlyPaths": ("strings", [], absolute_all, SERVED, "rootfs.ReadonlyPaths", ""),
-    "/linux/mountLabel": ("string", "", None, SERVED, "mounts", "an error where SELinux is off"),
+    "/linux/mountLabel": ("string", "", None, SERVED, "mounts", "a warning where SELinux is off"),
     "/linux/personality": ("object", None, None, SERVED, "cred.SetPersonality", ""),
     "/linux/personality/domain": (
         "string",

@@ -7,6 +7,7 @@ descriptor of its destination: it is never visible half-made, and no path is fol
 import os
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 
+from krun import log
 from krun.errors import ConfigError, KrunError, SysError
 from krun.oci.steps import PATH, Context, Step, clean, is_dir, make_dir, make_file, refuse_symlink
 from krun.sysio import (
@@ -423,10 +424,8 @@ def make(spec: "Spec") -> "list[MountStep]":
             if not mount.source:
                 raise ConfigError(f"/mounts/{index}/source", "a bind mount needs a source")
             if options.data:
-                key = options.data[0][0]
-                raise ConfigError(
-                    f"/mounts/{index}/options", f"bind mounts cannot have filesystem option {key}"
-                )
+                # mount(2) ignores them for a bind, and so do the engines' older runtimes.
+                log.warning(f"mount option {options.data[0][0]} of bind mount {mount.destination} has no effect")
             steps.append(BindMount(mount, options, index, spec.bundle))
         elif mount.type == "cgroup":
             steps.append(CgroupMount(mount, options, index, "cgroup" in spec.namespaces))
