@@ -236,14 +236,28 @@ static void host_fault(struct kr_task *t) {
     }
 }
 
+/* An IN is finished by the next entry: the emulator would put back the registers as they were before it, and
+ * so undo the signal frame. So it is finished now, and its result forgotten. */
+static void drop_input(struct kr_task *t) {
+    struct kvm_regs was = *kr_regs(t);
+    t->run->immediate_exit = 1;
+    kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
+    t->run->immediate_exit = 0;
+    *kr_regs(t) = was;
+}
+
 static void decode(struct kr_task *t, int is_out) {
     struct kvm_regs *r = kr_regs(t);
     u64 rip = r->rip;
     if (rip < KR_WINDOW_END) {
         if (is_out) { /* forged: ring 3 executed OUT itself where the bitmap is open. RIP stands behind it
-                         (port 0x7e) */
+                         (port 0x7e); at an IN it stands before it */
+            if (t->run->io.direction == KVM_EXIT_IO_IN)
+                drop_input(t);
+            else
+                rip -= 2;
             to_user_mode(t);
-            r->rip = rip - 2;
+            r->rip = rip;
             kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
         }
         return;
