@@ -206,6 +206,8 @@ def libraries(pairs):
         "/bin/mkdir",
         "/bin/rm",
         "/bin/cat",
+        "/usr/bin/sort",
+        "/usr/bin/tr",
     ]
     for path in [*tools, *{str(p.binary(v)) for p, v in pairs}]:
         text = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
