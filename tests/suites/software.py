@@ -492,17 +492,17 @@ class Figure:
     #: The last line of its output is the number.
     script: str
     timeout: float = 120
+    #: A load generator that runs natively (chroot into the same root, same network): then the number is its, and `script` only starts the server.
+    client: str = ""
 
 
-_REDIS = r"""
-cd /tmp; redis-server --daemonize yes --save '' >/dev/null; until redis-cli ping >/dev/null 2>&1; do sleep 0.1; done
-redis-benchmark {} | tr '\r' '\n' | sed -n 's/.*: \([0-9.]*\) requests per second.*/\1/p' | tail -1
-"""
+_REDIS = "cd /tmp; redis-server --port 17379 --daemonize yes --save '' >/dev/null; until redis-cli -p 17379 ping >/dev/null 2>&1; do sleep 0.1; done"
+_REDIS_CLIENT = r"redis-benchmark -p 17379 {} | tr '\r' '\n' | sed -n 's/.*: \([0-9.]*\) requests per second.*/\1/p' | tail -1"
 _NGINX = """
-cd /tmp; head -c {size} /dev/zero >f; echo 'worker_processes 1; pid /tmp/p; error_log /dev/null; events {{}} http {{ access_log off; sendfile on;
-keepalive_requests 1000000; server {{ listen 127.0.0.1:80; root /tmp; }} }}' >n.conf; chmod 755 /tmp; nginx -c /tmp/n.conf; sleep 0.3
-wrk -t1 -c{connections} -d4 http://127.0.0.1/f | sed -n 's/Requests.sec: *//p'
+cd /tmp; head -c {} /dev/zero >f; echo 'worker_processes 1; pid /tmp/p; error_log /dev/null; events {{}} http {{ access_log off; sendfile on;
+keepalive_requests 1000000; server {{ listen 127.0.0.1:17380; root /tmp; }} }}' >n.conf; chmod 755 /tmp; nginx -c /tmp/n.conf; sleep 0.3
 """
+_NGINX_CLIENT = "wrk -t1 -c{} -d4 http://127.0.0.1:17380/f | sed -n 's/Requests.sec: *//p'"
 _PG = r"""
 export PATH=/usr/lib/postgresql/15/bin:$PATH LC_ALL=C; mkdir /tmp/pg; chown postgres /tmp/pg
 su postgres -s /bin/bash -c "export PATH=$PATH; initdb -D /tmp/pg/d -A trust >/dev/null; pg_ctl -D /tmp/pg/d -o '-k /tmp' -l /tmp/pg/log -w start >/dev/null
@@ -517,31 +517,40 @@ FIGURES = [
         "requests/s",
         True,
         "redis-server redis-tools",
-        _REDIS.format("-q -n 30000 -t get"),
+        _REDIS,
+        client=_REDIS_CLIENT.format("-q -n 30000 -t get"),
     ),
     Figure(
         "redis GET, pipeline of 16",
         "requests/s",
         True,
         "redis-server",
-        _REDIS.format("-q -n 200000 -P 16 -t get"),
+        _REDIS,
+        client=_REDIS_CLIENT.format("-q -n 200000 -P 16 -t get"),
     ),
     Figure(
-        "redis SET, one client", "requests/s", True, "redis-server", _REDIS.format("-q -n 5000 -c 1 -t set")
+        "redis SET, one client",
+        "requests/s",
+        True,
+        "redis-server",
+        _REDIS,
+        client=_REDIS_CLIENT.format("-q -n 5000 -c 1 -t set"),
     ),
     Figure(
         "nginx, 1 KiB, 20 connections",
         "requests/s",
         True,
         "nginx-light wrk",
-        _NGINX.format(size=1024, connections=20),
+        _NGINX.format(1024),
+        client=_NGINX_CLIENT.format(20),
     ),
     Figure(
         "nginx, 1 MiB, 4 connections",
         "requests/s",
         True,
         "nginx-light wrk",
-        _NGINX.format(size=1 << 20, connections=4),
+        _NGINX.format(1 << 20),
+        client=_NGINX_CLIENT.format(4),
     ),
     Figure("pgbench -S, 4 clients", "transactions/s", True, "postgresql-15", _PG.format("-S -c 4 -j 1 -T 4")),
     Figure(
@@ -649,7 +658,7 @@ def figures(root: Path, names: list[str], rounds: int) -> int:
         values: dict[str, list[float]] = {"runc": [], "krun": []}
         for _ in range(rounds):
             for runtime, got in values.items():
-                done = run(runtime, root, f.script, f.timeout)
+                done = run(runtime, root, f.script, f.timeout, f.client)
                 try:
                     got.append(float(done.output.split()[-1]))
                 except (IndexError, ValueError):
@@ -761,8 +770,8 @@ class Overlay:
 _runs = 0
 
 
-def run(runtime: str, root: Path, script: str, timeout: float, environment: tuple[str, ...] = ()) -> Outcome:
-    """One container of `runtime` over `root` that runs a bash script."""
+def run(runtime: str, root: Path, script: str, timeout: float, client: str = "") -> Outcome:
+    """One container of `runtime` over `root` that runs a bash script; with `client`, that is run beside it and its output is the result."""
     global _runs
     _runs += 1
     id = f"sw{os.getpid()}-{_runs}"
@@ -773,7 +782,6 @@ def run(runtime: str, root: Path, script: str, timeout: float, environment: tupl
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "LC_ALL=C.UTF-8",
-        *environment,
     ]
     process["capabilities"] = dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES)
     process["noNewPrivileges"] = False
@@ -785,6 +793,10 @@ def run(runtime: str, root: Path, script: str, timeout: float, environment: tupl
         config["mounts"].append(bind)
     # One stream: runc copies two pipes, and their order would be chance.
     script = "exec 2>&1\n" + script
+    if client:
+        config["linux"]["namespaces"] = [n for n in config["linux"]["namespaces"] if n["type"] != "network"]
+        config["mounts"] = [m for m in config["mounts"] if m["destination"] != "/sys"]
+        script += "\ntouch /tmp/ready; until [ -e /tmp/stop ]; do sleep 0.2; done\n"
     with Overlay(root) as work:
         (work / "rootfs" / "tmp" / "krun-case.sh").write_text(script)
         (work / "config.json").write_text(json.dumps(config))
@@ -796,6 +808,7 @@ def run(runtime: str, root: Path, script: str, timeout: float, environment: tupl
                 [*base, "run", "--bundle", str(work), id], stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
             status: int | None
+            text = drive(work / "rootfs", client, child, timeout) if client else ""
             try:
                 status = child.wait(timeout * SLOW)
             except subprocess.TimeoutExpired:
@@ -809,8 +822,19 @@ def run(runtime: str, root: Path, script: str, timeout: float, environment: tupl
             seconds = time.monotonic() - started
             quietly([*base, "delete", "--force", id])
             out.seek(0)
-            text = out.read().decode(errors="replace")
+            text = text or out.read().decode(errors="replace")
     return Outcome(status, text, seconds)
+
+
+def drive(rootfs: Path, client: str, server: subprocess.Popen[bytes], timeout: float) -> str:
+    """Wait for the server, run the load generator natively, stop the server; what the generator printed."""
+    end = time.monotonic() + timeout * SLOW
+    while not (rootfs / "tmp" / "ready").exists() and server.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    argv = ["chroot", str(rootfs), "/bin/bash", "-c", client]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout * SLOW, check=False)
+    (rootfs / "tmp" / "stop").touch()
+    return done.stdout
 
 
 def quietly(argv: list[str]) -> None:
