@@ -526,7 +526,7 @@ static void shaped_call(void) {
 // ---- processor: jumps, instructions, stack pointers, frames
 
 static void cpu(void) {
-    if (sigsetjmp(back, 1))
+    if (sigsetjmp(back, 0))
         return;
     may_jump = 1;
     u64 to = below(3) ? borders[below(COUNT(borders))] + below(4096) : 0x600000000000 + below(0x2200000);
@@ -612,11 +612,11 @@ static void handler(int sig, siginfo_t *si, void *context) {
         siglongjmp(back, 1);
     }
     if (sig == SIGALRM) {
-        if (!(rnd() & 7)) // a context that is hostile in one place
+        if (!below(100)) // a context that is hostile in one place
             uc->uc_mcontext.gregs[rnd() % 18] = (long long)value();
         return;
     }
-    if (!(rnd() & 3) || sig != SIGSEGV) // go on somewhere, or die of the next one
+    if (!below(64)) // mostly go on somewhere, or die of the next one
         raw(SYS_exit_group, (u64[6]){17});
     uc->uc_mcontext.gregs[REG_RIP] += 2;
 }
@@ -655,8 +655,7 @@ static void *body(void *arg) {
     stack_t ss = {.ss_sp = stack, .ss_size = sizeof stack};
     sigaltstack(&ss, NULL);
     for (;;) {
-        if (!below(40) && sigsetjmp(back, 1)) // faults of the fuzzer itself end here
-            may_jump = 0;
+        sigsetjmp(back, 0); // faults of the fuzzer itself end here
         may_jump = 1;
         switch (below(16)) {
         case 0:

@@ -110,22 +110,29 @@ def host_state() -> dict[str, object]:
     for name in filter(os.path.exists, HOST_FILES):
         st = os.stat(name)
         text = b"" if name.startswith("/dev") or "sysrq" in name else Path(name).read_bytes()
-        state[name] = (st.st_mode, st.st_uid, st.st_gid, st.st_rdev, hashlib.sha256(text).hexdigest())
+        # Other runtimes that run on the machine may change the owner of /dev/null (crun 1.8 does).
+        owner = () if name == "/dev/null" else (st.st_uid, st.st_gid)
+        state[name] = (oct(st.st_mode), *owner, st.st_rdev, hashlib.sha256(text).hexdigest())
     return state
 
 
 def constant_memory(pid: int) -> dict[str, str]:
-    """Hashes of the monitor's read-only mappings in a process: offset in the file -> hash."""
-    found = {}
+    """Hashes of the monitor's text (and constants, which lie there) in a process: offset in the file -> hash."""
+    found, text_end = {}, 0
     try:
         with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             for line in maps:
                 fields = line.split()
-                if len(fields) < 6 or "krun-monitor" not in fields[5] or "w" in fields[1] or "r" not in fields[1]:
-                    continue
+                # The executable lies on a detached mount, so its name is "/": it is told by its place.
                 start, end = (int(x, 16) for x in fields[0].split("-"))
-                if start < 0x500000000000 or fields[1][:3] == "r--" and int(fields[2], 16) > 0:
-                    continue  # the latter may be RELRO, which differs by address
+                text = fields[1] == "r-xp"
+                if (
+                    start < 0x500000000000
+                    or fields[4] == "0"
+                    or not (text or fields[1] == "r--p" and start == text_end)
+                ):
+                    continue
+                text_end = end if text else 0
                 memory.seek(start)
                 found[fields[2]] = hashlib.sha256(memory.read(end - start)).hexdigest()
     except OSError:
@@ -177,7 +184,9 @@ def run_slice(seed: int, seconds: float) -> Outcome:
                 for pid in descendants(int(text))[:8]:
                     for where, digest in constant_memory(pid).items():
                         if text_of.setdefault(where, digest) != digest:
-                            problems.append(f"seed {seed}: the monitor's memory at {where} differs in process {pid}")
+                            problems.append(
+                                f"seed {seed}: the monitor's memory at {where} differs in process {pid}"
+                            )
         if process.poll() is None:
             problems.append(f"seed {seed}: hangs")
             subprocess.run([*krun, "kill", name, "KILL"], check=False, capture_output=True, timeout=60)
@@ -195,7 +204,9 @@ def run_slice(seed: int, seconds: float) -> Outcome:
     if not text_of:
         problems.append(f"seed {seed}: no monitor's memory was seen")
     after = host_state()
-    problems += [f"{name}: {before[name]} became {after[name]}" for name in before if before[name] != after[name]]
+    problems += [
+        f"{name}: {before[name]} became {after[name]}" for name in before if before[name] != after[name]
+    ]
     if not problems:
         shutil.rmtree(work, ignore_errors=True)
     return Outcome(seed, process.returncode, said.strip(), problems)
