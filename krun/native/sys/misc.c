@@ -6,6 +6,7 @@
 #include "nested.h"
 #include "../vmm/mm.h"
 #include "../vmm/process.h"
+#include "../vmm/procfs.h"
 #include <linux/personality.h>
 #include <linux/sched.h>
 
@@ -22,7 +23,7 @@ long sys_personality(struct kr_task *t, const u64 a[6]) {
 long sys_unshare(struct kr_task *t, const u64 a[6]) {
     /* vCPUs and the other hidden descriptors serve all threads: one table. With a single thread there is
      * nothing to unshare. */
-    if ((a[0] & CLONE_FILES) && __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
+    if ((a[0] & CLONE_FILES) && kr_files_shared(t))
         return -EINVAL;
     long r = kr_forward(__NR_unshare, a);
     return r == -EINVAL ? kr_call_alone(t, __NR_unshare, a) : r;
