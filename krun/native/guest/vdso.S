@@ -212,11 +212,7 @@ f_clock_gettime:
     mov %rdx, 8(%rsi)
     xor %eax, %eax
     ret
-8:  mov %edi, %eax                  /* a coarse clock goes on as the fine one: it must not fall behind what was answered before */
-    sub $5, %eax
-    cmp $1, %eax
-    ja 9f
-    mov %eax, %edi
+8:
 9:  mov $SYS_clock_gettime, %eax
     syscall
     ret
@@ -249,27 +245,23 @@ f_gettimeofday:
 f_gettimeofday_end:
 
     .balign 16
-f_time:
+f_time:                             /* time(2) and the file system's clock lag the fine clock by up to a tick (10 ms at HZ=100): */
     mov %rdi, %r11
     xor %edi, %edi
     read_clock 8f
     xor %edx, %edx
     mov $1000000000, %ecx
     div %rcx
-7:  test %r11, %r11
+    cmp $10000000, %edx             /* ... so just after a full second only the kernel knows */
+    jb 8f
+    test %r11, %r11
     jz 1f
     mov %rax, (%r11)
 1:  ret
-8:  mov %r11, %r8                   /* by the fine clock: time(2) itself lags by a tick */
-    lea -24(%rsp), %rsi
-    xor %edi, %edi
-    mov $SYS_clock_gettime, %eax
+8:  mov %r11, %rdi
+    mov $SYS_time, %eax
     syscall
-    mov %r8, %r11
-    test %rax, %rax
-    js 1b
-    mov -24(%rsp), %rax
-    jmp 7b
+    ret
 f_time_end:
 
     .balign 16

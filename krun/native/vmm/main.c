@@ -112,6 +112,12 @@ static int map_block(int fd) {
     return kr_boot_parse(&kr_boot, (const u8 *)p, (size_t)size);
 }
 
+/* comm: the base name of the program, or of the script (begin_new_exec()). */
+static void set_comm(const char *path) {
+    const char *base = strrchr(path, '/');
+    kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
+}
+
 static void hide_all(void) {
     const struct {
         int *fd;
@@ -173,12 +179,6 @@ static void find_first(struct kr_task *t, struct kr_program *p, char ***argv) {
     *argv = v;
 }
 
-/* comm: the base name of the program, or of the script (begin_new_exec()). */
-static void set_comm(const char *path) {
-    const char *base = strrchr(path, '/');
-    kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
-}
-
 void kr_publish_mm(struct kr_mm *mm) {
     struct prctl_mm_map m = {.start_code = mm->code_start,
                              .end_code = mm->code_end,
@@ -231,6 +231,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
     first_proc.t0 = kr_boot.t0;
     kr_trace_on = first_proc.flags;
+    set_comm(kr_boot.exe_path); /* early: others see it */
     kr_stage("monitor");
     if (kr_boot.has_rlimit_stack) {
         u64 lim[2];

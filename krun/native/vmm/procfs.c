@@ -777,6 +777,21 @@ long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags) {
 
 /* ---- Links and directories ---- */
 
+/* The link of a descriptor that holds a view of ours: "/memfd:proc:maps (deleted)" is /proc/PID/maps to the
+ * payload. */
+static long view_link(char *buf, long n, size_t size) {
+    static const char head[] = "/memfd:" KR_VIEW_LABEL, tail[] = " (deleted)";
+    long h = sizeof head - 1, e = sizeof tail - 1;
+    char text[128];
+    if (n <= h + e || n - h - e >= 64 || memcmp(buf, head, (size_t)h) || memcmp(buf + n - e, tail, (size_t)e))
+        return n;
+    int len =
+        kr_snprintf(text, sizeof text, "/proc/%d/%.*s", (int)kr_sys0(__NR_getpid), (int)(n - h - e), buf + h);
+    n = KR_MIN(len, (long)size);
+    memcpy(buf, text, (size_t)n);
+    return n;
+}
+
 long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size_t size) {
     if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
         return -EBADF;
@@ -814,7 +829,7 @@ long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size
     }
     if (mine)
         close_fd(link);
-    return n;
+    return view_link(buf, n, size);
 }
 
 int kr_dir_kind(struct kr_task *t, int fd) {

@@ -49,15 +49,14 @@ int kr_dir_kind(struct kr_task *t, int fd);
  * the process). */
 int kr_is_kvm_thread(struct kr_task *t, u64 tid);
 
-/* Whether others share the calling task's descriptor table: threads, or a process made with CLONE_VM | CLONE_FILES. */
+/* Whether others share the calling task's descriptor table: threads, or a process made with CLONE_VM |
+ * CLONE_FILES. */
 #define KR_PROCF_SHARED_FILES 0x40000000u /* in proc->flags; for good */
-static inline int kr_files_shared(struct kr_task *t)
-{
+static inline int kr_files_shared(struct kr_task *t) {
     return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1 ||
            __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES;
 }
-static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b)
-{
+static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
     __atomic_fetch_or(&a->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
     __atomic_fetch_or(&b->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
 }
@@ -106,5 +105,9 @@ char *kr_proc_slurp(const char *rel, size_t *size, size_t *len);
 /* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */
 int kr_proc_self_fd(char *buf, size_t size, int fd);
 int kr_proc_handle(char *buf, size_t size, const char *rel);
+
+/* Views of /proc files are memfds with this in their names: readlink of their descriptors shows the file they
+ * stand for. */
+#define KR_VIEW_LABEL "proc:"
 
 #endif

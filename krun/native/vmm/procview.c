@@ -310,7 +310,9 @@ static long publish(const struct text *o, const char *name) {
     u64 limit[2];
     if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)
         return publish_pipe(o);
-    long fd = kr_sys2(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    char label[64];
+    kr_snprintf(label, sizeof label, KR_VIEW_LABEL "%s", name);
+    long fd = kr_sys2(__NR_memfd_create, label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return fd;
     for (size_t at = 0; at < o->len;) {

@@ -192,6 +192,28 @@ static void from_exception(struct kr_task *t, u32 vec) {
     exception(t, vec, error);
 }
 
+/* Ring 3 executed an I/O instruction itself on the one port that is open (PVM): #GP, as everywhere else. KVM
+ * has the access pending and would complete an IN into the registers of the signal frame: it does so now, and
+ * the registers are put back. */
+static void forged(struct kr_task *t) {
+    struct kvm_regs was = *kr_regs(t);
+    u8 b[3] = {0, 0, 0};
+    t->run->immediate_exit = 1;
+    kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
+    t->run->immediate_exit = 0;
+    *kr_regs(t) = was;
+    to_user_mode(t);
+    /* RIP stands behind an OUT to port 0x7e, and at or behind an IN, depending on the back end. */
+    kr_copy_in(b, was.rip - 2, 3);
+    if (b[2] == 0xe4 || b[2] == 0xe5 || b[2] == 0xec || b[2] == 0xed || (b[2] >= 0x6c && b[2] <= 0x6f))
+        ; /* at it */
+    else if (b[0] >= 0xe4 && b[0] <= 0xe7 && b[1] == KR_PORT)
+        kr_regs(t)->rip = was.rip - 2;
+    else if ((b[1] >= 0xec && b[1] <= 0xef) || (b[1] >= 0x6c && b[1] <= 0x6f))
+        kr_regs(t)->rip = was.rip - 1;
+    kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
+}
+
 static void decode(struct kr_task *t, int is_out);
 
 /* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a
@@ -236,30 +258,12 @@ static void host_fault(struct kr_task *t) {
     }
 }
 
-/* An IN is finished by the next entry: the emulator would put back the registers as they were before it, and
- * so undo the signal frame. So it is finished now, and its result forgotten. */
-static void drop_input(struct kr_task *t) {
-    struct kvm_regs was = *kr_regs(t);
-    t->run->immediate_exit = 1;
-    kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
-    t->run->immediate_exit = 0;
-    *kr_regs(t) = was;
-}
-
 static void decode(struct kr_task *t, int is_out) {
     struct kvm_regs *r = kr_regs(t);
     u64 rip = r->rip;
     if (rip < KR_WINDOW_END) {
-        if (is_out) { /* forged: ring 3 executed OUT itself where the bitmap is open. RIP stands behind it
-                         (port 0x7e); at an IN it stands before it */
-            if (t->run->io.direction == KVM_EXIT_IO_IN)
-                drop_input(t);
-            else
-                rip -= 2;
-            to_user_mode(t);
-            r->rip = rip;
-            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
-        }
+        if (is_out)
+            forged(t);
         return;
     }
     if (rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2) {
