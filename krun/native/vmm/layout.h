@@ -28,6 +28,7 @@
 
 #define KR_WINDOW_START 0x10000ULL
 #define KR_WINDOW_END 0x500000000000ULL
+#define KR_TASK_SIZE 0x7ffffffff000ULL /* where Linux ends its user addresses */
 
 #define KR_SYS_BASE 0x600000000000ULL
 #define KR_SYS_GPA 0x0ULL

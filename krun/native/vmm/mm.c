@@ -191,7 +191,9 @@ static int in_window(u64 addr, u64 len) {
 static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     if (reserve_entries(mm, 2) < 0)
         return -ENOMEM;
-    kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
+    for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len;
+         i++) /* not the gaps: they may be wide */
+        kr_pt_update(&mm->vm, KR_MAX(addr, mm->vma[i].start), KR_MIN(addr + len, mm->vma[i].end), 0, 0);
     long r = kr_sys2(__NR_munmap, addr, len);
     if (r < 0) {
         refill(mm, addr, addr + len);
@@ -313,14 +315,15 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
 }
 
 long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {
-    if ((addr & (KR_PAGE - 1)) || !len || len > KR_WINDOW_END)
+    if ((addr & (KR_PAGE - 1)) || addr > KR_TASK_SIZE || len > KR_TASK_SIZE - addr || !len)
         return -EINVAL;
-    len = KR_PAGE_UP(len);
-    if (!in_window(addr,
-                   len)) /* nothing of the payload's can be there; the kernel says EINVAL beyond TASK_SIZE */
-        return addr < KR_WINDOW_START && addr + len <= KR_WINDOW_END ? 0 : -EINVAL;
+    /* What lies outside the window is not the payload's: nothing is mapped there. */
+    u64 end = KR_MIN(addr + KR_PAGE_UP(len), KR_WINDOW_END);
+    addr = KR_MAX(addr, KR_WINDOW_START);
+    if (addr >= end)
+        return 0;
     kr_lock(&mm->lock);
-    long r = range_free(mm, addr, len) ? 0 : unmap_locked(mm, addr, len);
+    long r = range_free(mm, addr, end - addr) ? 0 : unmap_locked(mm, addr, end - addr);
     kr_unlock(&mm->lock);
     return r;
 }
