@@ -1,8 +1,9 @@
 """Builds what is compiled: the cffi module `_krun` and the freestanding executable `krun-monitor`.
 
 `python -m krun.native.build_native [module] [monitor] [--force] [--debug]` builds in place; `_backend.py` does the same
-for wheels and editable installs. `monitor --ubsan` builds another monitor, build/native-ubsan/krun-monitor, for the fuzzer. Each object is rebuilt when its source, a header it included (gcc -MMD) or its command
-line is newer or other; two compilers run at a time. Outputs are replaced by rename: a running monitor keeps its file.
+for wheels and editable installs. `monitor --ubsan` builds another one, build/native-ubsan/krun-monitor, for the fuzzer.
+Each object is rebuilt when its source, a header it included (gcc -MMD) or its command line is newer or other;
+two compilers run at a time. Outputs are replaced by rename: a running monitor keeps its file.
 """
 
 import os

@@ -35,18 +35,18 @@ HANDLERS_OWN = {"ARG", "IOVEC", "MSGHDR", "MMSG", "NEWFD"}
 #: the host unchecked. RANGE counts as a number here.
 PROTOTYPES = {
     "": """
-        lseek sched_yield shmget dup pause alarm getpid shutdown listen semget msgget flock
+        lseek sched_yield shmget pause alarm getpid shutdown listen semget msgget flock
         fsync fdatasync ftruncate fchdir fchmod fchown umask getuid getgid setuid setgid geteuid
         getegid setpgid getppid getpgrp setsid setreuid setregid setresuid setresgid getpgid
         setfsuid setfsgid getsid getpriority setpriority sched_getscheduler
         sched_get_priority_max sched_get_priority_min vhangup sync gettid readahead epoll_create
         fadvise64 timer_getoverrun timer_delete ioprio_set ioprio_get inotify_init
         inotify_rm_watch tee sync_file_range timerfd_create eventfd fallocate eventfd2
-        epoll_create1 inotify_init1 syncfs setns membarrier fsmount pidfd_open process_mrelease
+        epoll_create1 inotify_init1 syncfs membarrier fsmount pidfd_open process_mrelease
         set_mempolicy_home_node
     """,
     "0": """
-        pipe uname truncate getcwd mkdir rmdir unlink chmod chown lchown sysinfo times mknod
+        pipe uname getcwd mkdir rmdir unlink sysinfo times mknod
          acct umount2 swapon swapoff sethostname setdomainname time mq_unlink pipe2
         getrandom memfd_create fsopen futex_wake
     """,
@@ -55,8 +55,8 @@ PROTOTYPES = {
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
         sched_rr_get_interval setrlimit flistxattr fremovexattr timer_gettime
         clock_gettime clock_getres epoll_wait set_mempolicy inotify_add_watch mkdirat mknodat
-        fchownat unlinkat fchmodat timerfd_gettime open_by_handle_at sched_setattr
-        sched_getattr open_tree fspick fchmodat2 lsm_set_self_attr
+         unlinkat timerfd_gettime open_by_handle_at sched_setattr
+        sched_getattr fspick lsm_set_self_attr
     """,
     "2": """
         shmctl sendfile msgctl sched_setscheduler sched_setaffinity sched_getaffinity
@@ -69,8 +69,8 @@ PROTOTYPES = {
         fanotify_mark
     """,
     "01": """
-        nanosleep rename link symlink gettimeofday capget capset utime statfs pivot_root
-         listxattr llistxattr removexattr lremovexattr utimes statmount listmount
+        nanosleep rename link symlink gettimeofday capget capset statfs pivot_root
+         listxattr llistxattr removexattr lremovexattr statmount listmount
         lsm_list_modules
     """,
     "02": """
@@ -84,12 +84,12 @@ PROTOTYPES = {
     """,
     "12": """
         setitimer accept getsockname getpeername fsetxattr fgetxattr timer_create mq_getsetattr
-        futimesat get_robust_list utimensat accept4 cachestat lsm_get_self_attr file_getattr
+         get_robust_list accept4 cachestat lsm_get_self_attr file_getattr
         file_setattr
     """,
     "13": """
         wait4 quotactl semtimedop renameat linkat splice renameat2 copy_file_range move_mount
-        mount_setattr listxattrat removexattrat open_tree_attr
+        mount_setattr listxattrat removexattrat
     """,
     "14": """
         sendto mq_timedsend

@@ -333,8 +333,8 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
         kr_log("clone: CLONE_THREAD without CLONE_FILES is not served");
         return -EINVAL;
     }
-    /* A thread's vCPU is a descriptor of its maker's table but serves the whole address space later: a process
-     * that shares its memory and not its table must not make one. */
+    /* A thread's vCPU is a descriptor of its maker's table but serves the whole address space later: a
+     * process that shares its memory and not its table must not make one. */
     if ((f & CLONE_THREAD) && t->is_vfork &&
         !(__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES)) {
         kr_log("clone: no threads in a process made by vfork or by CLONE_VM without CLONE_FILES");
