@@ -6,7 +6,7 @@ import time
 
 from krun import log
 from krun.errors import KrunError, SysError
-from krun.oci.cgroups import MOUNT, own_paths, put, read, write
+from krun.oci.cgroups import MOUNT, PF_KTHREAD, own_paths, put, read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -272,9 +272,6 @@ def devices(
         raise
 
 
-PF_KTHREAD = 0x00200000  # include/linux/sched.h, in field 9 of /proc/PID/stat
-
-
 def _all_stand(path: str) -> bool:
     """Tell whether every user task of the group stands in the freezer.
 
@@ -291,7 +288,10 @@ def _all_stand(path: str) -> bool:
                 flags = int(stat[stat.rindex(")") + 2 :].split()[6])
                 if flags & PF_KTHREAD:
                     kernel_threads += 1
-                elif "freezer" not in read(f"/proc/{tid}/wchan"):
+                elif read(f"/proc/{tid}/wchan") not in (
+                    "do_freezer_trap",
+                    "get_signal",
+                ):  # the first is inlined at times
                     return False
             except OSError:  # gone meanwhile
                 continue

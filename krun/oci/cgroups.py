@@ -11,6 +11,7 @@ import time
 
 from krun import log
 from krun.errors import KrunError, SysError
+from krun.sysio import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,6 +148,14 @@ def locate(spec_cgroups_path: str, id: str) -> "dict[str, str]":
     return found
 
 
+def in_user_namespace() -> bool:
+    """Tell whether our ids are a user namespace's: root there (rootless podman's) is an ordinary user of the host."""
+    try:
+        return read_file("/proc/self/uid_map").split() != [b"0", b"0", b"4294967295"]
+    except SysError:
+        return False
+
+
 def create(
     spec_cgroups_path: str,
     resources: "dict[str, Any] | None",
@@ -178,7 +187,8 @@ def create(
     try:
         made = driver.make(paths)
     except SysError as error:
-        if rootless and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+        refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+        if refused and (rootless or in_user_namespace()):
             if _limits(resources):
                 raise KrunError(
                     f"{error.message}; rootless limits need a cgroup delegated to this user"
@@ -383,7 +393,7 @@ class Cgroup:
         _collect(main, pids)
         # Zombies stay listed until they are reaped in v1 only; they cannot be signalled away, so they do not
         # count.
-        return [pid for pid in pids if pid > 0 and not _zombie(pid)]
+        return [pid for pid in pids if pid > 0 and not _not_counted(pid)]
 
     def stats(self) -> "dict[str, Any]":
         """Return the data of `events --stats` in runc's shape (types/events.go), without networks and RDT."""
@@ -461,12 +471,17 @@ def _remove(path: str, deadline: float) -> None:
             pause = min(pause * 2, 0.05)
 
 
-def _zombie(pid: int) -> bool:
+PF_KTHREAD = 0x00200000  # include/linux/sched.h; field 9 of /proc/PID/stat
+
+
+def _not_counted(pid: int) -> bool:
+    """Tell whether a member does not count: gone, a zombie, or a kernel thread (KVM's worker before Linux 6.14)."""
     try:
         stat = read(f"/proc/{pid}/stat")
     except OSError:
         return True
-    return stat[stat.rfind(")") + 2 :][:1] in ("Z", "X")
+    fields = stat[stat.rfind(")") + 2 :].split()
+    return fields[0] in ("Z", "X") or bool(int(fields[6]) & PF_KTHREAD)
 
 
 def _signal_all(pids: "list[int]") -> None:

@@ -20,7 +20,7 @@ if [ ${#arguments[@]} = 0 ]; then
     "$corpus/run.sh" -s 4 "$root/.venv/bin/python" -S -m krun.kvm.direct 2>&1 | tee "$out/corpus.log"
     [ "${PIPESTATUS[0]}" = 0 ] || status=1
     arguments=(tests/amd tests/integration)
-    for engine in podman docker containerd guest_corpus; do
+    for engine in podman docker containerd guest_corpus core software suites fuzz; do
         arguments+=("--ignore=tests/integration/test_$engine.py")
     done
 fi
