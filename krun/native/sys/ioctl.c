@@ -61,6 +61,7 @@ static const struct request requests[] = {
     {0x89a0, 0x89a3, PTR, RAW},
     {0x89b0, 0x89b1, OWN, RAW}, /* SIOCSHWTSTAMP, SIOCGHWTSTAMP */
     {0x89e0, 0x89e2, PTR, RAW}, /* SIOCUNIXFILE, SIOCGETVIFCNT and relatives */
+    {0x07b9, 0x07b9, PTR, RAW}, /* IOCTL_VM_SOCKETS_GET_LOCAL_CID */
 
     /* Files and filesystems. */
     {0x0001, 0x0002, PTR, RAW},   /* FIBMAP, FIGETBSZ */
