@@ -11,7 +11,9 @@ from krun.oci.launch import Conversation, Launched
 from krun.oci.state import PAUSED, STOPPED, StateDir, process_start_time, status
 from krun.oci.steps import Context
 from krun.sysio import (
+    CLONE_NEWNS,
     CLONE_NEWPID,
+    CLONE_NEWUSER,
     ENOENT,
     ESRCH,
     PR_SET_CHILD_SUBREAPER,
@@ -231,10 +233,17 @@ def _launch(
         child.join_fds["pid"] = pidfd
     # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.
     child.join_all = (pidfd, flags & ~CLONE_NEWPID)
+    born = 0
+    if flags & CLONE_NEWUSER and os.geteuid() != 0:
+        # An ordinary user has no right to enter the pid namespace but from inside the user namespace.
+        child.join_fds = {"user": pidfd, **child.join_fds}
+        child.join_all = (pidfd, flags & ~(CLONE_NEWPID | CLONE_NEWUSER))
+        # Nor to make a procfs where the mount namespace is the host's: a copy of it, until the container's is joined.
+        born = CLONE_NEWNS
     ctx.groups_denied = _groups_denied(state.pid)
     if initial:
         sched_setaffinity(0, initial)
-    launched = launch.spawn(child, init.EXEC_ORDER, 0)
+    launched = launch.spawn(child, init.EXEC_ORDER, born)
     child.join_fds = {"init": pidfd}
     launch.close_all(ctx, child)
     talk = _ExecTalk(launched, ctx.parent_sync, final)

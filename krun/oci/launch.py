@@ -209,8 +209,9 @@ def spawn(
     ctx.parent_sync, ctx.sync = socketpair()
     pid_fd = child.join_fds.get("pid", -1)
     own_pid = own_time = -1
-    if "user" in child.join_fds:
-        return _spawn_in_user_namespace(child, order, flags)
+    # Whose rights are a user namespace's alone cannot come back from a pid namespace.
+    if "user" in child.join_fds or (pid_fd >= 0 and cgroups.in_user_namespace()):
+        return _spawn_between(child, order, flags)
     try:
         if child.plan.new_time_ns:
             own_time = _own("time")
@@ -239,18 +240,19 @@ def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
         write_file("/proc/self/timens_offsets", text)
 
 
-def _spawn_in_user_namespace(child: init.Child, order: "Any", flags: int) -> Launched:
-    """Joins the user namespace in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
+def _spawn_between(child: init.Child, order: "Any", flags: int) -> Launched:
+    """Joins user and pid namespace in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
     ctx = child.ctx
     # Not over the sync socket: the child may have a request in it before the one in between has told its pid.
     pid_r, pid_w = os.pipe()
     middle, middle_fd = clone3(0)
     if middle == 0:
         try:
-            user = child.join_fds.pop("user")
+            user = child.join_fds.pop("user", -1)
             lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-            setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins['user']}")
-            init.become_root(ctx)
+            if user >= 0:
+                setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
+                init.become_root(ctx)
             pid_fd = child.join_fds.get("pid", -1)
             if pid_fd >= 0:
                 setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")

@@ -425,7 +425,9 @@ def make(spec: "Spec") -> "list[MountStep]":
                 raise ConfigError(f"/mounts/{index}/source", "a bind mount needs a source")
             if options.data:
                 # mount(2) ignores them for a bind, and so do the engines' older runtimes.
-                log.warning(f"mount option {options.data[0][0]} of bind mount {mount.destination} has no effect")
+                log.warning(
+                    f"mount option {options.data[0][0]} of bind mount {mount.destination} has no effect"
+                )
             steps.append(BindMount(mount, options, index, spec.bundle))
         elif mount.type == "cgroup":
             steps.append(CgroupMount(mount, options, index, "cgroup" in spec.namespaces))

@@ -14,6 +14,7 @@ from krun.sysio import (
     EINVAL,
     ENOENT,
     ENOTDIR,
+    EPERM,
     MNT_DETACH,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
@@ -236,6 +237,10 @@ class MakeDevices(Step):
         try:
             mknodat(parent, name, mode, 0 if S_IFMT(mode) == S_IFIFO else major, minor)
         except SysError as e:
+            if e.errno == EPERM and _is_device(path, mode, major, minor):
+                # Root of a user namespace that is not the container's own (rootless podman's) makes no devices either.
+                self._bind(ctx, path)
+                return
             if e.errno != EEXIST:
                 raise SysError("mknod", path, e.errno) from None
             info = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -264,6 +269,15 @@ class MakeDevices(Step):
             if e.errno != ENOENT:
                 raise SysError("remove", "/dev/ptmx", e.errno or 0) from None
         link(dev, "ptmx", "pts/ptmx")
+
+
+def _is_device(path: str, mode: int, major: int, minor: int) -> bool:
+    """Tells whether the host has just this device at `path`."""
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return False
+    return S_IFMT(info.st_mode) == S_IFMT(mode) and info.st_rdev == os.makedev(major, minor)
 
 
 def link(dirfd: int, name: str, target: str) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,50 @@ def _command(pid: str) -> str:
         return Path("/proc", pid, "cmdline").read_text(errors="replace")
     except OSError:
         return ""
+
+
+class Session:
+    """A command on a terminal of ours, with a size that can change, as a person's."""
+
+    def __init__(self, argv: list[str], rows: int = 24, columns: int = 80) -> None:
+        self.master, slave = os.openpty()
+        self.text = ""
+        termios.tcsetwinsize(self.master, (rows, columns))
+        self.process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, env=ENVIRONMENT, start_new_session=True
+        )
+        os.close(slave)
+
+    def type(self, line: str) -> None:
+        os.write(self.master, f"{line}\n".encode())
+
+    def resize(self, rows: int, columns: int) -> None:
+        """As a terminal emulator does; the client is in no foreground group of the terminal, so it is told by pid."""
+        termios.tcsetwinsize(self.master, (rows, columns))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def until(self, words: str, seconds: float = 30) -> str:
+        """Read until `words` have come."""
+        os.set_blocking(self.master, False)
+
+        def come() -> bool:
+            try:
+                self.text += os.read(self.master, 65536).decode(errors="replace")
+            except OSError:  # nothing yet, or EIO: the other side is closed
+                pass
+            return words in self.text
+
+        try:
+            wait_for(come, f"{words!r} does not come", seconds)
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {self.text!r}") from None
+        return self.text
+
+    def end(self) -> int:
+        try:
+            return self.process.wait(30)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            os.close(self.master)

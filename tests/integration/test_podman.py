@@ -5,8 +5,8 @@ import subprocess
 import time
 
 import pytest
-from helpers.engines import LIMITS, Podman, command, remove, runtimes, short_directory
-from helpers.runtime import wait_for
+from helpers.engines import LIMITS, Podman, Session, command, remove, runtimes, short_directory
+from helpers.runtime import cgroup_file, wait_for
 
 pytestmark = pytest.mark.engine
 IMAGE = "localhost/busybox:test"
@@ -167,3 +167,105 @@ def test_pod_of_two(podman):
     options = ("--rm", "--pid", "container:a", "--ipc", "container:a")
     out = podman.run("ps", options=options).ok().out
     assert "sleep 1000" in out
+
+
+def test_resize(podman):
+    """The size of the person's terminal is the program's, at once and after a change; of run and of exec."""
+    words = ["run", "--name", "c", "-it", "--network", "none", *LIMITS, IMAGE, "sh"]
+    first = Session(podman.argv(*words), 30, 90)
+    try:
+        wait_for(lambda: podman("exec", "c", "true").status == 0, "not up")
+        for session in (first, Session(podman.argv("exec", "-it", "c", "sh"), 31, 91)):
+            session.type("stty size; echo no''w")
+            session.until("now")
+            session.resize(41, 101)
+            wait_for(lambda s=session: _size(s) == "41 101", "not resized")
+        session.type("exit 4")
+        assert session.end() == 4
+        first.type("exit 3")
+        assert first.end() == 3
+    finally:
+        first.process.kill()
+
+
+def _size(session):
+    session.text = ""
+    session.type("stty size; echo no''w")
+    return session.until("now").replace("\r", "").split("\nnow")[0].rpartition("\n")[2].strip()
+
+
+def test_capabilities_and_user_namespace(podman):
+    """krun must show what runc has shown."""
+    script = "grep -E '^Cap' /proc/self/status; cat /proc/self/uid_map; id -u; touch /tmp/x && stat -c %u /tmp/x; mount -t tmpfs x /tmp"
+    for options in (
+        ("--cap-drop", "ALL"),
+        ("--cap-add", "SYS_ADMIN"),
+        ("--security-opt", "seccomp=unconfined"),
+        ("--uidmap", "0:100000:5000", "--gidmap", "0:100000:5000"),
+        ("--uidmap", "0:100000:5000", "--gidmap", "0:100000:5000", "--user", "1000:1000"),
+    ):
+        done = podman.run("sh", "-c", script, options=("--rm", *options))
+        value = (done.status, done.out, done.err)
+        assert _seen.setdefault(options, value) == value, options
+
+
+_seen = {}
+
+
+def test_limits(podman):
+    options = ("--cpus", "0.5", "--pids-limit", "20", "--memory", "64m", "--name", "c")
+    podman.run("sleep", "1000", options=("-d", *options)).ok()
+    pid = int(podman("inspect", "--format", "{{.State.Pid}}", "c").ok().out)
+    quota = int(cgroup_file(pid, "cpu", "cpu.cfs_quota_us").read_text())
+    assert quota / int(cgroup_file(pid, "cpu", "cpu.cfs_period_us").read_text()) == 0.5
+    assert cgroup_file(pid, "pids", "pids.max").read_text() == "20\n"
+    assert int(cgroup_file(pid, "memory", "memory.limit_in_bytes").read_text()) == 64 << 20
+    done = podman("exec", "c", "sh", "-c", "for i in $(seq 40); do sleep 5 & done; wait")
+    assert "fork" in done.err, done
+
+
+def test_out_of_memory_is_reported(podman):
+    options = ("--name", "c", "--memory", "32m", "--memory-swap", "32m")
+    done = podman.run("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1", options=options)
+    assert done.status == 137, done
+    killed = podman("inspect", "--format", "{{.State.OOMKilled}}", "c").ok().out
+    # This podman says false beside hybrid cgroups, with any runtime.
+    assert _seen.setdefault("oom", killed) == killed
+
+
+def test_two_containers_talk(podman):
+    options = ("-d", "--name", "server")
+    podman.run("sh", "-c", "echo hello | nc -l -p 7000; sleep 1000", options=options).ok()
+    script = "for i in $(seq 50); do nc 127.0.0.1 7000 </dev/null && exit; sleep 0.1; done; exit 1"
+    words = ("run", "--rm", "--network", "container:server", *LIMITS, IMAGE)
+    assert podman(*words, "sh", "-c", script).ok().out == "hello\n"
+
+
+def test_cp_stats_health(podman, tmp_path):
+    options = ("-d", "--name", "c", "--health-cmd", "test -e /well", "--health-interval", "disable")
+    podman.run("sh", "-c", "echo made >/made; sleep 1000", options=options).ok()
+    (tmp_path / "in").write_text("in\n")
+    podman("cp", str(tmp_path / "in"), "c:/in").ok()
+    assert podman("exec", "c", "cat", "/in").ok().out == "in\n"
+    podman("cp", "c:/made", str(tmp_path / "out")).ok()
+    assert (tmp_path / "out").read_text() == "made\n"
+    # KVM has a worker thread in the cgroup of each VM (docs/limits.md).
+    count = "1\n" if podman.name == "runc" else "2\n"
+    assert podman("stats", "--no-stream", "--format", "{{.PIDs}}", "c").ok().out == count
+    assert podman("healthcheck", "run", "c").status == 1
+    podman("exec", "c", "touch", "/well").ok()
+    assert podman("healthcheck", "run", "c").status == 0
+
+
+def test_restart_policy(podman):
+    options = ("-d", "--name", "c", "--restart", "on-failure:2")
+    podman.run("sh", "-c", "echo up; exit 3", options=options).ok()
+    wait_for(lambda: podman("logs", "c").out.count("up") == 3, "not started three times", 60)
+    wait_for(lambda: "Exited (3)" in podman("ps", "-a").out, "still restarting")
+
+
+def test_init(podman):
+    """--init: a process of the engine's is pid 1; the engine's own helper may be a package that is not installed."""
+    options = ("-d", "--name", "c", "--init", "--init-path", "/bin/busybox")
+    done = podman.run("sleep", "1000", options=options)
+    assert _seen.setdefault("init", done.status) == done.status
