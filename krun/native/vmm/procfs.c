@@ -195,9 +195,14 @@ static void unescape(char *s) {
 char *kr_proc_slurp(const char *rel, size_t *size, size_t *len) {
     char path[64];
     int dir = kr_proc_handle(path, sizeof path, rel);
+    int none;
+    /* The kernel's text shows the monitor: no thread of the payload may copy the descriptor meanwhile. */
+    kr_fd_hide_begin();
     long fd = open_plain(dir, path, O_RDONLY, 0);
-    if (fd < 0)
+    if (fd < 0) {
+        kr_fd_hide_end(-EBADF, 0, &none);
         return NULL;
+    }
     size_t room = 16384, have = 0;
     char *buf = kr_alloc(room);
     while (buf) {
@@ -219,6 +224,7 @@ char *kr_proc_slurp(const char *rel, size_t *size, size_t *len) {
         have += (size_t)n;
     }
     close_fd(fd);
+    kr_fd_hide_end(-EBADF, 0, &none);
     if (buf)
         buf[have] = 0;
     *size = room;
