@@ -69,8 +69,11 @@ def build() -> None:
     assert "boot.FLAG_TRACE | boot.FLAG_COUNT" in text
     launch.write_text(text.replace("boot.FLAG_TRACE | boot.FLAG_COUNT", "0"))
     launcher = BUILD / "krun"
-    # The launcher of ./dev setup, with another first place to look.
-    launcher.write_text((ROOT / "build" / "bin" / "krun").read_text().replace(f'"{ROOT}"', f'"{tree}"'))
+    # As the launcher of ./dev setup, with another first place to look.
+    places = [str(tree), *map(str, (ROOT / ".venv" / "lib").glob("python3*/site-packages"))]
+    launcher.write_text(
+        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path += {places!r}\nfrom krun.__main__ import main\nsys.exit(main())\n"
+    )
     launcher.chmod(0o755)
     (BUILD / "canary").write_text("not the container's\n")
     flags = "-static -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral".split()
