@@ -27,7 +27,8 @@ void kr_mm_layout(struct kr_mm *mm) {
     u64 size = KR_PAGE_UP(KR_MIN(KR_MAX(lim[0], 128ULL << 10), 1ULL << 30));
     if (lim[0] == ~0ULL)
         size = 1ULL << 30;
-    /* The kernel counts towards RLIMIT_AS what the stack has grown to, and here the area is mapped as a whole. */
+    /* The kernel counts towards RLIMIT_AS what the stack has grown to, and here the area is mapped as a
+     * whole. */
     u64 space[2] = {~0ULL, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_AS, 0, space);
     size = KR_MIN(size, KR_PAGE_UP(KR_MAX(space[0] / 16, 1ULL << 20)));
