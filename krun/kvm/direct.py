@@ -57,7 +57,10 @@ def main(argv: list[str]) -> int:
         else:
             break
     if not argv or argv[0].startswith("--"):
-        print("usage: python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]", file=sys.stderr)
+        print(
+            "usage: python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]",
+            file=sys.stderr,
+        )
         return 2
     exec_monitor(argv[0], argv, flags, log)
     return 127

@@ -1,7 +1,6 @@
 """`krun create`: a container whose program waits for `start`."""
 
 import os
-import time
 
 from krun.errors import KrunError
 from krun.oci import launch, plan, spec
@@ -34,7 +33,6 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     does; console, socket for the terminal of a `run` in the foreground.
     Returns the Container, None after --dry-run. Raises KrunError, SysError.
     """
-    t0 = time.monotonic_ns()
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
     made = plan.build(config, opts.id, bool(opts.no_pivot), not opts.no_new_keyring)
@@ -47,4 +45,4 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     launch.check_terminal(process, detach, opts.console_socket)
     if opts.console_socket:
         console = unix_connect(opts.console_socket)
-    return launch.create(config, made, opts, keep, console, t0)
+    return launch.create(config, made, opts, keep, console, opts.t0)
