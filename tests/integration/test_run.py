@@ -39,6 +39,13 @@ def test_death_by_signal_is_128_plus_its_number(runtime, bundle, signal, status)
     assert runtime.run(bundle).status == status
 
 
+@pytest.mark.parametrize("signal", [13, 25])
+def test_no_signal_is_ignored_that_python_ignores(runtime, bundle, signal):
+    # SIGPIPE and SIGXFSZ: an ignored signal would stay ignored over execve(2).
+    done = runtime.run(bundle.namespaces(drop=("pid",)).shell(f"kill -{signal} $$; echo ignored"))
+    assert (done.status, done.out) == (128 + signal, "")
+
+
 def test_pipes_and_substitution(runtime, bundle):
     script = 'for i in 3 1 2; do echo $i; done | sort | tr "\\n" " "; echo "$(echo a; echo b | cat)"; wc -l </etc/group'
     assert runtime.run(bundle.shell(script)).ok().out == "1 2 3 a\nb\n2\n"
