@@ -404,6 +404,20 @@ out:
 
 #define MREMAP(old, old_len, new_len, flags, to) kr_sys5(__NR_mremap, old, old_len, new_len, flags, to)
 
+/* Moves the first part of [from, from+left) that one host mapping holds: a block, or less where mappings meet
+ * inside it. Before Linux 6.17 a move may not cross them. Bytes moved, or -errno. */
+static long move_some(u64 from, u64 left, u32 flags, u64 to) {
+    u64 n = KR_MIN(BLOCK - (from & (BLOCK - 1)), left);
+    for (;;) {
+        long r = MREMAP(from, n, n, flags, to);
+        if (r >= 0)
+            return (long)n;
+        if (r != -EFAULT || n <= KR_PAGE)
+            return r;
+        n = KR_PAGE_UP(n / 2);
+    }
+}
+
 /* The host's mremap to a fixed place. The host may hold in several mappings what is one here, because huge
  * pages are asked for by the block (kr_mm_fault), and refuses to move those together (EFAULT): then block by
  * block. */
@@ -412,12 +426,10 @@ static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     long r = MREMAP(old, old_len, new_len, flags, to);
     if (r != -EFAULT || old_len <= KR_PAGE)
         return r;
-    u64 len = KR_MIN(old_len, new_len), done = 0, n;
+    u64 len = KR_MIN(old_len, new_len), done = 0, back = 0;
     kr_sys2(__NR_munmap, to, new_len);
-    for (r = 0; r >= 0 && done < len; done += r < 0 ? 0 : n) {
-        n = KR_MIN(BLOCK - ((old + done) & (BLOCK - 1)), len - done);
-        r = MREMAP(old + done, n, n, flags, to + done);
-    }
+    for (r = 0; r >= 0 && done < len; done += r < 0 ? 0 : (u64)r)
+        r = move_some(old + done, len - done, flags, to + done);
     if (r >= 0 && new_len > len)
         r = MREMAP(to + len - KR_PAGE, KR_PAGE, KR_PAGE + new_len - len, 0, 0);
     if (r >= 0) {
@@ -425,9 +437,11 @@ static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
             kr_sys2(__NR_munmap, old + len, old_len - len);
         return (long)to;
     }
-    for (u64 at = 0; at < done; at += n) { /* no memory: back with what had gone */
-        n = KR_MIN(BLOCK - ((old + at) & (BLOCK - 1)), done - at);
-        MREMAP(to + at, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, old + at);
+    for (long n = 1; done && n > 0;
+         done -= n > 0 ? (u64)n : 0) { /* no memory: back with what had gone, from its start */
+        u64 at = back;
+        n = move_some(to + at, done, MREMAP_MAYMOVE | MREMAP_FIXED, old + at);
+        back += n > 0 ? (u64)n : 0;
     }
     return r;
 }
