@@ -13,7 +13,17 @@ ROOT = Path(__file__).parents[2]
 
 #: Rows; within a row a group may import from the groups before it.
 LAYERS: list[list[set[str]]] = [
-    [{"krun", "krun.native", "krun.native._krun", "krun.oci", "krun.kvm", "krun.cli"}],
+    [
+        {
+            "krun",
+            "krun.native",
+            "krun.native._krun",
+            "krun.native.launcher",
+            "krun.oci",
+            "krun.kvm",
+            "krun.cli",
+        }
+    ],
     [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log"}],
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
     [
