@@ -22,15 +22,17 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import build  # noqa: E402  pylint: disable=wrong-import-position
+import build
 
 ROOT = build.HERE.parent.parent
 PYTHON = os.environ.get("KRUN_PYTHON", sys.executable)
 DIRECT = shlex.split(os.environ.get("KRUN_DIRECT", f"{PYTHON} -m krun.kvm.direct"))
 RUNTIME = shlex.split(os.environ.get("KRUN_RUNTIME", str(ROOT / "build" / "bin" / "krun")))
 # what docker and podman give by default
-CAPABILITIES = ("AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP "
-                "SETUID SYS_CHROOT")
+CAPABILITIES = (
+    "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP "
+    "SETUID SYS_CHROOT"
+)
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"}
 
 

@@ -1,4 +1,5 @@
-// unshare(CLONE_NEWUSER) works in a process of one thread, and everything goes on after it: registers, threads, children. With two it is EINVAL.
+// unshare(CLONE_NEWUSER) works in a process of one thread, and everything goes on after it: registers,
+// threads, children. With two it is EINVAL.
 #include "guest.h"
 
 static void *idle(void *fd) {

@@ -1,5 +1,5 @@
-// More threads at once than KVM gives vCPUs (1024 here): pthread_create(3). Each waits, all run, all are joined.
-// krun: timeout=60
+// More threads at once than KVM gives vCPUs (1024 here): pthread_create(3). Each waits, all run, all are
+// joined. krun: timeout=60
 #include "guest.h"
 #define N 1100
 static pthread_barrier_t all;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for krun-monitor in tests of the OCI side: reads the boot block, says R, waits for the start FIFO, says O,
- * and executes the program natively. Never installed; a test puts its path into krun.kvm.boot.MONITOR_PATH.
- * Build: gcc -static -O1 -o standin_monitor standin_monitor.c
+ * A stand-in for krun-monitor in tests of the OCI side: reads the boot block, says R, waits for the start
+ * FIFO, says O, and executes the program natively. Never installed; a test puts its path into
+ * krun.kvm.boot.MONITOR_PATH. Build: gcc -static -O1 -o standin_monitor standin_monitor.c
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,19 +24,18 @@ static char exe[4096], state[65536];
 static const char *hooks[16];
 static int nhooks;
 
-static void say(int fd, char type)
-{
+static void say(int fd, char type) {
     char text[128];
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    int n = snprintf(text, sizeof(text), "%cstandin=%lld", type, (long long)t.tv_sec * 1000000000LL + t.tv_nsec);
+    int n =
+        snprintf(text, sizeof(text), "%cstandin=%lld", type, (long long)t.tv_sec * 1000000000LL + t.tv_nsec);
     if (write(fd, text, (size_t)n) < 0)
         _exit(120);
 }
 
-static void run_hook(const char *data, char **env)
-{
+static void run_hook(const char *data, char **env) {
     uint32_t head[4];
     char *argv[64], *envp[64];
     int in[2], status = 0;
@@ -66,14 +65,16 @@ static void run_hook(const char *data, char **env)
     close(in[1]);
     wait(&status);
     if (status) {
-        if (write(fd_result, "Ehook\0run\0hook\0" "0\0hook failed", 27) < 0)
+        if (write(fd_result,
+                  "Ehook\0run\0hook\0"
+                  "0\0hook failed",
+                  27) < 0)
             _exit(123);
         _exit(1);
     }
 }
 
-int main(int argc, char **argv, char **envp)
-{
+int main(int argc, char **argv, char **envp) {
     int n = 0, boot;
     struct kr_boot_header head;
     ssize_t size;

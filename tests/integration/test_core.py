@@ -34,7 +34,9 @@ def pattern_is_a_file() -> bool:
 
 @pytest.mark.parametrize(("arguments", "signal"), [(["fault"], 11), ([], 6)])
 def test_core_opens_in_gdb(tmp_path: Path, arguments: list[str], signal: int) -> None:
-    assert pattern_is_a_file(), "kernel.core_pattern names a program: krun leaves cores to files only (docs/limits.md)"
+    assert pattern_is_a_file(), (
+        "kernel.core_pattern names a program: krun leaves cores to files only (docs/limits.md)"
+    )
     (tmp_path / "crash.c").write_text(PROGRAM)
     program = tmp_path / "crash"
     subprocess.run(["gcc", "-g", "-O0", "-pthread", "-o", program, tmp_path / "crash.c"], check=True)
@@ -47,12 +49,27 @@ def test_core_opens_in_gdb(tmp_path: Path, arguments: list[str], signal: int) ->
 
     command = ["/usr/bin/python3", "-m", "krun.kvm.direct", str(program), *arguments]
     done = subprocess.run(
-        command, cwd=work, preexec_fn=unlimited, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False
+        command,
+        cwd=work,
+        preexec_fn=unlimited,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == -signal, done.stderr
     cores = list(work.glob("core*"))
     assert len(cores) == 1
-    gdb = ["gdb", "-nx", "-batch", "-ex", "thread apply all bt", "-ex", "print $_siginfo.si_signo", str(program), str(cores[0])]
+    gdb = [
+        "gdb",
+        "-nx",
+        "-batch",
+        "-ex",
+        "thread apply all bt",
+        "-ex",
+        "print $_siginfo.si_signo",
+        str(program),
+        str(cores[0]),
+    ]
     seen = subprocess.run(gdb, capture_output=True, text=True, check=False).stdout
     assert "innermost (where=" in seen
     assert "spinner (arg=" in seen
@@ -69,7 +86,9 @@ def test_no_core_without_limit(tmp_path: Path) -> None:
     done = subprocess.run(
         command,
         cwd=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])),
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
+        ),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=False,

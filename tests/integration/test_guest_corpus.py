@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "guest"))
-import build  # noqa: E402  pylint: disable=wrong-import-position
-import corpus  # noqa: E402  pylint: disable=wrong-import-position
+import corpus
+
+import build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = build.programs()

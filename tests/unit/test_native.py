@@ -28,7 +28,10 @@ def sources(test: Path) -> list[Path]:
     found = [test, TESTS / "stubs.c", NATIVE / "lib" / "kr_lib.c"]
     for name in named.group(1).replace("*", " ").split():
         matches = [
-            path for folder in ("lib", "vmm", "sys", "guest") for path in [NATIVE / folder / name] if path.exists()
+            path
+            for folder in ("lib", "vmm", "sys", "guest")
+            for path in [NATIVE / folder / name]
+            if path.exists()
         ]
         assert matches, f"{test.name}: no file {name}"
         found += matches

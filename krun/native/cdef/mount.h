@@ -1,4 +1,5 @@
-int kr_mount(const char *source, const char *target, const char *fstype, unsigned long flags, const char *data);
+int kr_mount(const char *source, const char *target, const char *fstype, unsigned long flags,
+             const char *data);
 int kr_umount2(const char *target, int flags);
 int kr_pivot_root(const char *new_root, const char *put_old);
 int kr_open_tree(int dirfd, const char *path, unsigned int flags);

@@ -5,10 +5,9 @@
 #include <linux/bpf.h>
 #include <string.h>
 
-/* Loads a BPF_PROG_TYPE_CGROUP_DEVICE program of `count` instructions. The verifier's words go to `log` if it has room.
- * Returns its descriptor (close-on-exec, as all of bpf(2)) or -errno. */
-int kr_bpf_load_device(const void *insns, unsigned int count, char *log, unsigned int log_size)
-{
+/* Loads a BPF_PROG_TYPE_CGROUP_DEVICE program of `count` instructions. The verifier's words go to `log` if it
+ * has room. Returns its descriptor (close-on-exec, as all of bpf(2)) or -errno. */
+int kr_bpf_load_device(const void *insns, unsigned int count, char *log, unsigned int log_size) {
     union bpf_attr attr;
 
     /* Unused members must be zero: the kernel refuses what it does not know. */
@@ -16,7 +15,7 @@ int kr_bpf_load_device(const void *insns, unsigned int count, char *log, unsigne
     attr.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE;
     attr.insns = (uint64_t)(uintptr_t)insns;
     attr.insn_cnt = count;
-    attr.license = (uint64_t)(uintptr_t)"Apache-2.0";
+    attr.license = (uint64_t)(uintptr_t) "Apache-2.0";
     if (log_size != 0) {
         attr.log_buf = (uint64_t)(uintptr_t)log;
         attr.log_size = log_size;
@@ -26,8 +25,7 @@ int kr_bpf_load_device(const void *insns, unsigned int count, char *log, unsigne
 }
 
 /* Attaches it beside those that systemd may have put there (all must allow). Returns 0 or -errno. */
-int kr_bpf_attach_device(int cgroup, int prog)
-{
+int kr_bpf_attach_device(int cgroup, int prog) {
     union bpf_attr attr;
 
     memset(&attr, 0, sizeof attr);

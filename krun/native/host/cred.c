@@ -20,8 +20,7 @@ struct kr_sched_attr {
 
 _Static_assert(sizeof(struct kr_sched_attr) == 48, "SCHED_ATTR_SIZE_VER0 of sched_setattr(2)");
 
-int kr_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable)
-{
+int kr_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[2];
 
@@ -34,8 +33,7 @@ int kr_capset(uint64_t effective, uint64_t permitted, uint64_t inheritable)
 }
 
 /* sets[0..2]: effective, permitted, inheritable of the calling thread. */
-int kr_capget(uint64_t *sets)
-{
+int kr_capget(uint64_t *sets) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[2];
     long r;
@@ -48,35 +46,29 @@ int kr_capget(uint64_t *sets)
     return (int)r;
 }
 
-int kr_prctl(int op, unsigned long a, unsigned long b, unsigned long c, unsigned long d)
-{
+int kr_prctl(int op, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
     return (int)KR_CALL(SYS_prctl, op, a, b, c, d);
 }
 
-int kr_setresuid(unsigned int real, unsigned int effective, unsigned int saved)
-{
+int kr_setresuid(unsigned int real, unsigned int effective, unsigned int saved) {
     return (int)KR_CALL(SYS_setresuid, real, effective, saved);
 }
 
-int kr_setresgid(unsigned int real, unsigned int effective, unsigned int saved)
-{
+int kr_setresgid(unsigned int real, unsigned int effective, unsigned int saved) {
     return (int)KR_CALL(SYS_setresgid, real, effective, saved);
 }
 
-int kr_setgroups(size_t count, const unsigned int *groups)
-{
+int kr_setgroups(size_t count, const unsigned int *groups) {
     return (int)KR_CALL(SYS_setgroups, count, groups);
 }
 
 /* Limits are pairs {soft, hard}; either pointer may be NULL. */
-int kr_prlimit(int pid, int resource, const uint64_t *new_limit, uint64_t *old_limit)
-{
+int kr_prlimit(int pid, int resource, const uint64_t *new_limit, uint64_t *old_limit) {
     return (int)KR_CALL(SYS_prlimit64, pid, resource, new_limit, old_limit);
 }
 
 int kr_sched_setattr(int pid, unsigned int policy, uint64_t flags, int nice, unsigned int priority,
-                     uint64_t runtime, uint64_t deadline, uint64_t period)
-{
+                     uint64_t runtime, uint64_t deadline, uint64_t period) {
     struct kr_sched_attr attr = {
         .size = sizeof(attr),
         .policy = policy,
@@ -91,38 +83,27 @@ int kr_sched_setattr(int pid, unsigned int policy, uint64_t flags, int nice, uns
     return (int)KR_CALL(SYS_sched_setattr, pid, &attr, 0);
 }
 
-int kr_sched_setaffinity(int pid, size_t size, const unsigned char *mask)
-{
+int kr_sched_setaffinity(int pid, size_t size, const unsigned char *mask) {
     return (int)KR_CALL(SYS_sched_setaffinity, pid, size, mask);
 }
 
-int kr_sched_getaffinity(int pid, size_t size, unsigned char *mask)
-{
+int kr_sched_getaffinity(int pid, size_t size, unsigned char *mask) {
     return (int)KR_CALL(SYS_sched_getaffinity, pid, size, mask);
 }
 
-int kr_ioprio_set(int which, int who, int value)
-{
-    return (int)KR_CALL(SYS_ioprio_set, which, who, value);
-}
+int kr_ioprio_set(int which, int who, int value) { return (int)KR_CALL(SYS_ioprio_set, which, who, value); }
 
-int kr_personality(unsigned long persona)
-{
-    return (int)KR_CALL(SYS_personality, persona);
-}
+int kr_personality(unsigned long persona) { return (int)KR_CALL(SYS_personality, persona); }
 
-int kr_set_mempolicy(int mode, const unsigned long *nodes, unsigned long bits)
-{
+int kr_set_mempolicy(int mode, const unsigned long *nodes, unsigned long bits) {
     return (int)KR_CALL(SYS_set_mempolicy, mode, nodes, bits);
 }
 
 /* A session keyring of this name, made when there is none (keyctl_join_session_keyring(3)). */
-long kr_join_keyring(const char *name)
-{
+long kr_join_keyring(const char *name) {
     return KR_CALL(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, name, 0, 0, 0);
 }
 
-int kr_keyring_setperm(int key, unsigned int perm)
-{
+int kr_keyring_setperm(int key, unsigned int perm) {
     return (int)KR_CALL(SYS_keyctl, KEYCTL_SETPERM, key, perm, 0, 0);
 }

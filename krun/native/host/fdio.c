@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors: ranges, sockets that carry descriptors, pidfds, waiting, signals as descriptors, exec by descriptor. */
+/* Descriptors: ranges, sockets that carry descriptors, pidfds, waiting, signals as descriptors, exec by
+ * descriptor. */
 #include "host.h"
 
 #include <fcntl.h>
@@ -12,25 +13,19 @@
 
 #define KR_POLL_MAX 16
 
-int kr_close_range(unsigned int first, unsigned int last, unsigned int flags)
-{
+int kr_close_range(unsigned int first, unsigned int last, unsigned int flags) {
     return (int)KR_CALL(SYS_close_range, first, last, flags);
 }
 
-int kr_set_cloexec(int fd, int on)
-{
-    return (int)KR_CALL(SYS_fcntl, fd, F_SETFD, on ? FD_CLOEXEC : 0);
-}
+int kr_set_cloexec(int fd, int on) { return (int)KR_CALL(SYS_fcntl, fd, F_SETFD, on ? FD_CLOEXEC : 0); }
 
 /* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
-int kr_socketpair(int *fds)
-{
+int kr_socketpair(int *fds) {
     return (int)KR_CALL(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds);
 }
 
 /* A stream socket connected to the path socket `path`; -ENAMETOOLONG if it does not fit. */
-int kr_unix_connect(const char *path)
-{
+int kr_unix_connect(const char *path) {
     struct sockaddr_un addr;
     size_t len = strlen(path);
     long r;
@@ -53,8 +48,7 @@ int kr_unix_connect(const char *path)
 }
 
 /* One message with exactly one descriptor (unix(7), SCM_RIGHTS). */
-int kr_send_fd(int sock, const char *payload, size_t len, int fd)
-{
+int kr_send_fd(int sock, const char *payload, size_t len, int fd) {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -74,8 +68,7 @@ int kr_send_fd(int sock, const char *payload, size_t len, int fd)
 }
 
 /* Returns the payload's length; *fd is the descriptor received, or -1. */
-int kr_recv_fd(int sock, char *payload, size_t len, int *fd)
-{
+int kr_recv_fd(int sock, char *payload, size_t len, int *fd) {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -97,24 +90,18 @@ int kr_recv_fd(int sock, char *payload, size_t len, int *fd)
     return (int)r;
 }
 
-int kr_pidfd_open(int pid, unsigned int flags)
-{
-    return (int)KR_CALL(SYS_pidfd_open, pid, flags);
-}
+int kr_pidfd_open(int pid, unsigned int flags) { return (int)KR_CALL(SYS_pidfd_open, pid, flags); }
 
-int kr_pidfd_send_signal(int pidfd, int signo)
-{
+int kr_pidfd_send_signal(int pidfd, int signo) {
     return (int)KR_CALL(SYS_pidfd_send_signal, pidfd, signo, NULL, 0);
 }
 
-int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags)
-{
+int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags) {
     return (int)KR_CALL(SYS_execveat, fd, path, argv, envp, flags);
 }
 
 /* Waits until one of `count` descriptors is readable or hung up; ready[i] is 1 for each that is. */
-int kr_poll(const int *fds, int count, int timeout_ms, int *ready)
-{
+int kr_poll(const int *fds, int count, int timeout_ms, int *ready) {
     struct pollfd set[KR_POLL_MAX];
     long r;
 
@@ -128,9 +115,9 @@ int kr_poll(const int *fds, int count, int timeout_ms, int *ready)
     return (int)r;
 }
 
-/* Blocks every signal of the calling thread and returns a non-blocking descriptor that reads them (signalfd(2)). */
-int kr_signalfd_all(void)
-{
+/* Blocks every signal of the calling thread and returns a non-blocking descriptor that reads them
+ * (signalfd(2)). */
+int kr_signalfd_all(void) {
     sigset_t all;
 
     sigfillset(&all);
@@ -140,8 +127,7 @@ int kr_signalfd_all(void)
 }
 
 /* The number of the next signal, 0 if none waits. */
-int kr_signalfd_read(int fd, uint32_t *pid, int32_t *status)
-{
+int kr_signalfd_read(int fd, uint32_t *pid, int32_t *status) {
     struct signalfd_siginfo info;
     ssize_t n = read(fd, &info, sizeof(info));
 
@@ -152,17 +138,16 @@ int kr_signalfd_read(int fd, uint32_t *pid, int32_t *status)
     return (int)info.ssi_signo;
 }
 
-int kr_sigmask_clear(void)
-{
+int kr_sigmask_clear(void) {
     sigset_t none;
 
     sigemptyset(&none);
     return (int)kr_ret(sigprocmask(SIG_SETMASK, &none, NULL));
 }
 
-/* Every signal back to its default: ignored ones would stay ignored through execve (Python ignores SIGPIPE, SIGXFSZ). */
-int kr_sigactions_default(void)
-{
+/* Every signal back to its default: ignored ones would stay ignored through execve (Python ignores SIGPIPE,
+ * SIGXFSZ). */
+int kr_sigactions_default(void) {
     for (int signo = 1; signo < NSIG; signo++)
         if (signo != SIGKILL && signo != SIGSTOP)
             signal(signo, SIG_DFL);

@@ -16,13 +16,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* The raw call, with errno folded into the result: a clone made by kr_clone3 has no pthread state of its own. */
+/* The raw call, with errno folded into the result: a clone made by kr_clone3 has no pthread state of its own.
+ */
 #define KR_CALL(...) kr_ret(syscall(__VA_ARGS__))
 
-static inline long kr_ret(long r)
-{
-    return r < 0 ? -errno : r;
-}
+static inline long kr_ret(long r) { return r < 0 ? -errno : r; }
 
 /* Numbers younger than the oldest headers we build with (Debian 12: Linux 6.1). */
 #ifndef SYS_mount_setattr

@@ -11,12 +11,11 @@
 #define KR_NS_GET_NSTYPE 0xb703 /* _IO(0xb7, 3), linux/nsfs.h */
 
 /*
- * A copy of the calling process in the namespaces of `flags` (CLONE_NEW*, CLONE_PARENT). Returns 0 in the child,
- * which goes on with a copy of the stack, and the pid in the parent; *pidfd is set when `pidfd` is not NULL.
- * Neither glibc's nor Python's fork handlers run: call it with one thread only.
+ * A copy of the calling process in the namespaces of `flags` (CLONE_NEW*, CLONE_PARENT). Returns 0 in the
+ * child, which goes on with a copy of the stack, and the pid in the parent; *pidfd is set when `pidfd` is not
+ * NULL. Neither glibc's nor Python's fork handlers run: call it with one thread only.
  */
-int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd)
-{
+int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd) {
     struct clone_args args;
 
     memset(&args, 0, sizeof(args));
@@ -33,29 +32,16 @@ int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd)
     return (int)KR_CALL(SYS_clone3, &args, sizeof(args));
 }
 
-int kr_unshare(unsigned long flags)
-{
-    return (int)KR_CALL(SYS_unshare, flags);
-}
+int kr_unshare(unsigned long flags) { return (int)KR_CALL(SYS_unshare, flags); }
 
-int kr_setns(int fd, int nstype)
-{
-    return (int)KR_CALL(SYS_setns, fd, nstype);
-}
+int kr_setns(int fd, int nstype) { return (int)KR_CALL(SYS_setns, fd, nstype); }
 
-int kr_sethostname(const char *name, size_t len)
-{
-    return (int)KR_CALL(SYS_sethostname, name, len);
-}
+int kr_sethostname(const char *name, size_t len) { return (int)KR_CALL(SYS_sethostname, name, len); }
 
-int kr_setdomainname(const char *name, size_t len)
-{
-    return (int)KR_CALL(SYS_setdomainname, name, len);
-}
+int kr_setdomainname(const char *name, size_t len) { return (int)KR_CALL(SYS_setdomainname, name, len); }
 
 /* Sets the loopback device of the calling process's network namespace up (netdevice(7)). */
-int kr_loopback_up(void)
-{
+int kr_loopback_up(void) {
     struct ifreq req;
     long r;
     int fd = (int)KR_CALL(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -71,7 +57,4 @@ int kr_loopback_up(void)
 }
 
 /* CLONE_NEW* of the namespace that `fd` (an open /proc/PID/ns file) stands for (ioctl_ns(2)). */
-int kr_nstype(int fd)
-{
-    return (int)KR_CALL(SYS_ioctl, fd, KR_NS_GET_NSTYPE);
-}
+int kr_nstype(int fd) { return (int)KR_CALL(SYS_ioctl, fd, KR_NS_GET_NSTYPE); }

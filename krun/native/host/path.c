@@ -10,8 +10,7 @@
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
-int kr_openat2(int dirfd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve)
-{
+int kr_openat2(int dirfd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct open_how how;
 
     memset(&how, 0, sizeof(how));
@@ -21,14 +20,12 @@ int kr_openat2(int dirfd, const char *path, uint64_t flags, uint64_t mode, uint6
     return (int)KR_CALL(SYS_openat2, dirfd, path, &how, sizeof(how));
 }
 
-int kr_mknodat(int dirfd, const char *name, unsigned int mode, unsigned int major, unsigned int minor)
-{
+int kr_mknodat(int dirfd, const char *name, unsigned int mode, unsigned int major, unsigned int minor) {
     return (int)KR_CALL(SYS_mknodat, dirfd, name, mode, makedev(major, minor));
 }
 
 /* Writes the magic number of the file system below `fd` (statfs(2)) into *magic. */
-int kr_fstype(int fd, uint64_t *magic)
-{
+int kr_fstype(int fd, uint64_t *magic) {
     struct statfs st;
 
     if (fstatfs(fd, &st) < 0)
@@ -37,19 +34,14 @@ int kr_fstype(int fd, uint64_t *magic)
     return 0;
 }
 
-int kr_memfd_create(const char *name, unsigned int flags)
-{
+int kr_memfd_create(const char *name, unsigned int flags) {
     return (int)KR_CALL(SYS_memfd_create, name, flags);
 }
 
-int kr_seal(int fd, unsigned int seals)
-{
-    return (int)KR_CALL(SYS_fcntl, fd, F_ADD_SEALS, seals);
-}
+int kr_seal(int fd, unsigned int seals) { return (int)KR_CALL(SYS_fcntl, fd, F_ADD_SEALS, seals); }
 
 /* Copies `from_fd` from its position to the end into `to_fd`. */
-int kr_copy_file(int from_fd, int to_fd)
-{
+int kr_copy_file(int from_fd, int to_fd) {
     for (;;) {
         long r = KR_CALL(SYS_sendfile, to_fd, from_fd, NULL, (size_t)1 << 30);
 
@@ -58,7 +50,4 @@ int kr_copy_file(int from_fd, int to_fd)
     }
 }
 
-int kr_flock(int fd, int operation)
-{
-    return (int)KR_CALL(SYS_flock, fd, operation);
-}
+int kr_flock(int fd, int operation) { return (int)KR_CALL(SYS_flock, fd, operation); }

@@ -6,35 +6,27 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
-int kr_pty_unlock(int master)
-{
+int kr_pty_unlock(int master) {
     int locked = 0;
 
     return (int)KR_CALL(SYS_ioctl, master, TIOCSPTLCK, &locked);
 }
 
 /* N of /dev/pts/N. */
-int kr_pty_number(int master)
-{
+int kr_pty_number(int master) {
     unsigned int number = 0;
     long r = KR_CALL(SYS_ioctl, master, TIOCGPTN, &number);
 
     return r < 0 ? (int)r : (int)number;
 }
 
-/* The slave, opened without a path: nothing in the container can put another file in its place (CVE-2025-52565). */
-int kr_pty_peer(int master, int flags)
-{
-    return (int)KR_CALL(SYS_ioctl, master, TIOCGPTPEER, flags);
-}
+/* The slave, opened without a path: nothing in the container can put another file in its place
+ * (CVE-2025-52565). */
+int kr_pty_peer(int master, int flags) { return (int)KR_CALL(SYS_ioctl, master, TIOCGPTPEER, flags); }
 
-int kr_tty_set_controlling(int fd)
-{
-    return (int)KR_CALL(SYS_ioctl, fd, TIOCSCTTY, 0);
-}
+int kr_tty_set_controlling(int fd) { return (int)KR_CALL(SYS_ioctl, fd, TIOCSCTTY, 0); }
 
-int kr_tty_get_size(int fd, unsigned short *rows_cols)
-{
+int kr_tty_get_size(int fd, unsigned short *rows_cols) {
     struct winsize size;
     long r = KR_CALL(SYS_ioctl, fd, TIOCGWINSZ, &size);
 
@@ -45,16 +37,14 @@ int kr_tty_get_size(int fd, unsigned short *rows_cols)
     return 0;
 }
 
-int kr_tty_set_size(int fd, unsigned short rows, unsigned short cols)
-{
+int kr_tty_set_size(int fd, unsigned short rows, unsigned short cols) {
     struct winsize size = {.ws_row = rows, .ws_col = cols};
 
     return (int)KR_CALL(SYS_ioctl, fd, TIOCSWINSZ, &size);
 }
 
 /* Sets `fd` to raw mode; the settings before go to `saved` for kr_tty_restore. */
-int kr_tty_raw(int fd, unsigned char *saved, size_t size)
-{
+int kr_tty_raw(int fd, unsigned char *saved, size_t size) {
     struct termios old, raw;
 
     if (size < sizeof(old))
@@ -67,8 +57,7 @@ int kr_tty_raw(int fd, unsigned char *saved, size_t size)
     return (int)kr_ret(tcsetattr(fd, TCSANOW, &raw));
 }
 
-int kr_tty_restore(int fd, const unsigned char *saved, size_t size)
-{
+int kr_tty_restore(int fd, const unsigned char *saved, size_t size) {
     struct termios old;
 
     if (size < sizeof(old))
@@ -77,8 +66,7 @@ int kr_tty_restore(int fd, const unsigned char *saved, size_t size)
     return (int)kr_ret(tcsetattr(fd, TCSANOW, &old));
 }
 
-int kr_isatty(int fd)
-{
+int kr_isatty(int fd) {
     struct termios t;
 
     return tcgetattr(fd, &t) == 0;

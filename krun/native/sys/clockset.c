@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls that set a clock: forwarded; then the vDSO's promise about the time is void. No state. Called from dispatch. */
+ * Calls that set a clock: forwarded; then the vDSO's promise about the time is void. No state. Called from
+ * dispatch. */
 #include "sys.h"
 #include "../vmm/vdso.h"
 
-static long set_clock(struct kr_task *t, long nr, const u64 a[6])
-{
+static long set_clock(struct kr_task *t, long nr, const u64 a[6]) {
     long r = kr_forward(nr, a);
     if (r >= 0)
         kr_vdso_clock_set(t->mm);

@@ -171,7 +171,8 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     si.si_signo = sig;
     si.si_code = code;
     si.si_addr = (void *)addr;
-    if (sig == SIGSYS) { /* _sigsys: the call's address, number and architecture; the filter's data as errno */
+    if (sig ==
+        SIGSYS) { /* _sigsys: the call's address, number and architecture; the filter's data as errno */
         si.si_errno = (int)error;
         si.si_syscall = trapno;
         si.si_arch = AUDIT_ARCH_X86_64;
