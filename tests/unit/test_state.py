@@ -158,7 +158,7 @@ def test_status_follows_the_process(statedir):
 
 def test_paused_by_either_freezer(statedir, tmp_path):
     state = st.ContainerState(id="box", pid=os.getpid(), start_time=st.process_start_time(os.getpid()))
-    (tmp_path / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    (tmp_path / "cgroup.freeze").write_text("1\n")
     (tmp_path / "freezer.state").write_text("FREEZING\n")
     for key in ("", "freezer"):
         state.cgroup_paths = {key: str(tmp_path)}
