@@ -132,7 +132,7 @@ sleep 100 & sleep 101 & cd /tmp; sleep 0.3
 ps -eo ppid,comm,args --sort pid; ps aux | awk '{print $1, $11, $12}' | sort; pgrep -a sleep | cut -d' ' -f2-; pidof sleep | wc -w; ps -o pid= -p $$ ; ps -C sleep -o args=
 top -b -n1 | sed -n '1,7p' | cut -c1-5; top -b -n1 | tail -n +8 | awk '{print $2, $NF}'; free -b | awk 'NR==1 || NR==3'; free | awk '/Mem/{print $2}'; nproc; vmstat | head -2 | tail -1; uptime | cut -c1
 readlink /proc/self/exe; ls /proc/self/task | wc -l; ls /proc/self/fd | wc -l; tr '\0' ' ' </proc/$!/cmdline; echo; cat /proc/$!/comm; grep -E '^(Name|State|PPid|Threads|NoNewPrivs|Seccomp|SigPnd|SigBlk|SigIgn|SigCgt|Cap...)' /proc/self/status; grep -E '^(Name|State|PPid|Uid)' /proc/$!/status; ldd /bin/ls | sed 's/(0x.*//' | sort
-pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mountinfo | awk '{print $5}'; cat /proc/self/oom_score_adj; grep -c processor /proc/cpuinfo; getconf _NPROCESSORS_ONLN; getconf PAGESIZE; getconf ARG_MAX; w | tail -n +2; watch -v | head -1; sysctl kernel.ostype; killall -V 2>&1 | head -1; sleep 77 & killall sleep; wait $!; echo $?
+pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mountinfo | awk '{print $5}'; cat /proc/self/oom_score_adj; grep -c processor /proc/cpuinfo; getconf _NPROCESSORS_ONLN; getconf PAGESIZE; getconf ARG_MAX; w | tail -n +2; watch -v | head -1; sysctl kernel.ostype; killall -V 2>&1 | head -1; sleep 77 & sleep 0.3; killall sleep; wait $!; echo $?
 """,
     quick=True,
 )
@@ -150,7 +150,7 @@ case(
     r"""
 start-stop-daemon --start --background --make-pidfile --pidfile /tmp/d.pid --exec /bin/sleep -- 500; sleep 0.2; start-stop-daemon --status --pidfile /tmp/d.pid; echo "status $?"
 ps -o args -p $(cat /tmp/d.pid) | tail -1; start-stop-daemon --stop --pidfile /tmp/d.pid --retry 5; echo "stop $?"; start-stop-daemon --status --pidfile /tmp/d.pid; echo "status $?"
-setsid sleep 300 & sleep 0.1; ps -eo sid,pgid,pid,comm | awk '/sleep/{print ($1==$2 && $2==$3)}'; cron; sleep 0.3; pgrep -c cron; crontab -l; echo "* * * * * echo x" | crontab -; crontab -l; kill $(cat /var/run/crond.pid)
+setsid sleep 300 & sleep 0.5; ps -eo sid,pgid,pid,comm | awk '/sleep/{print ($1==$2 && $2==$3)}'; cron; sleep 0.3; pgrep -c cron; crontab -l; echo "* * * * * echo x" | crontab -; crontab -l; kill $(cat /var/run/crond.pid)
 flock /tmp/lock -c 'flock -n /tmp/lock true || echo locked'; script -qc 'tty; stty size; echo in a terminal' /tmp/typescript </dev/null; logger -s hello 2>&1 | sed 's/.*: //'; lscpu | grep -c 'Model name'; lsns -n 2>/dev/null | wc -l; taskset -pc $$ | sed 's/.*: //' ; chrt -p $$ | sed 's/.*: //'; ionice; prlimit --nofile -o SOFT,HARD; unshare -U true; echo "unshare $?"; nsenter -t $$ -u true 2>/dev/null; echo "nsenter $?"; ipcmk -M 1000 >/dev/null; ipcs -m | wc -l; choom -p $$ | sed 's/.*: *//' ; mountpoint /proc; getopt -o ab: -- -a -b x y; su -s /bin/sh nobody -c 'id; echo $HOME; kill -0 1'; echo $?; setpriv --reuid 7 --regid 8 --clear-groups id; runuser -u daemon -- id -un
 """,
     scrub=((r"/dev/pts/\d+", "/dev/pts/N"),),
