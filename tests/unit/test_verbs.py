@@ -245,15 +245,15 @@ def state(box, capture=None):
     return done.stdout
 
 
-def test_state_as_runc_prints_it(box, capsys):
+def test_state_as_runc_prints_it(box, capfd):
     state_cmd.main(box.opts("state box"))
-    text = capsys.readouterr().out
+    text = capfd.readouterr().out
     assert text.startswith('{\n  "ociVersion": "1.3.0",\n  "id": "box",\n  "pid": ') and text.endswith("}")
     assert json.loads(text)["status"] == "running"
     box.process.kill()
     time.sleep(0.05)
     state_cmd.main(box.opts("state box"))
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(capfd.readouterr().out)
     assert (shown["status"], shown["pid"]) == ("stopped", 0)
 
 
