@@ -3,7 +3,7 @@
 import os
 
 from krun.errors import KrunError
-from krun.oci import launch, plan, spec
+from krun.oci import launch, namespaces, plan, spec
 from krun.sysio import unix_connect
 
 TYPE_CHECKING = False
@@ -35,6 +35,7 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     """
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
+    namespaces.inherit_own_mounts(config.namespaces)
     made = plan.build(config, opts.id, bool(opts.no_pivot), not opts.no_new_keyring)
     if opts.dry_run:
         os.write(1, ("\n".join(made.describe()) + "\n").encode("utf-8", "surrogateescape"))

@@ -86,6 +86,10 @@ def destroy(
             pass
         except OSError as error:
             raise SysError.of("remove resctrl group", error, state.intel_rdt) from None
+    if state.root_mount:
+        from krun.oci.rootfs import detach_root
+
+        detach_root(state.rootfs, state.root_mount)
     statedir.destroy()
     poststop = (config.get("hooks") or {}).get("poststop")
     if hooks and poststop:

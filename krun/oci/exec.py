@@ -233,6 +233,8 @@ def _launch(
         child.join_fds["pid"] = pidfd
     # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.
     child.join_all = (pidfd, flags & ~CLONE_NEWPID)
+    if state.root_mount:
+        child.root_mount = (state.rootfs, state.root_mount)
     born = 0
     if flags & CLONE_NEWUSER and os.geteuid() != 0:
         # An ordinary user has no right to enter the pid namespace but from inside the user namespace.

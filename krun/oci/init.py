@@ -12,7 +12,7 @@ from krun.jsonio import dumps
 from krun.kvm import boot, probe
 from krun.oci import hooks, sync
 from krun.oci.namespaces import FLAGS
-from krun.oci.rootfs import enter_cwd
+from krun.oci.rootfs import enter_cwd, enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
     CLOSE_RANGE_CLOEXEC,
@@ -50,13 +50,16 @@ _PASSWD_LIMIT = 1 << 20
 class Child:
     """State of one run through ORDER. join_fds: namespaces to join; map_ids: wait for id maps and become root."""
 
-    __slots__ = ("ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns")
+    __slots__ = ("ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns", "root_mount")
 
     def __init__(self, ctx: "Context", plan: "Plan") -> None:
         self.ctx = ctx
         self.plan = plan
         self.join_fds: dict[str, int] = {}
         self.join_all: tuple[int, int] | None = None  # exec: (pidfd, flags)
+        self.root_mount: tuple[str, int] | None = (
+            None  # exec: root without a mount namespace, number of its mount
+        )
         self.map_ids = False
         self.new_cgroup_ns = plan.new_cgroup_ns
 
@@ -129,6 +132,8 @@ def _join_container(child: Child) -> None:
             setns(pidfd, flags, "namespaces of the container")
         if flags & FLAGS["user"]:
             become_root(child.ctx)
+    if child.root_mount:
+        enter_root(*child.root_mount)
     # setns(2) into a mount namespace makes its root our root and working directory.
     child.ctx.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 

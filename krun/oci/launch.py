@@ -10,7 +10,7 @@ import time
 from krun import log
 from krun.errors import KrunError, SysError
 from krun.kvm import boot
-from krun.oci import cgroups, cred, hooks, init, namespaces, seccomp, sync
+from krun.oci import cgroups, cred, hooks, init, namespaces, rootfs, seccomp, sync
 from krun.oci.plan import Plan
 from krun.oci.state import RESULT_FIFO, START_FIFO, ContainerState, StateDir, hook_state, process_start_time
 from krun.oci.steps import Context
@@ -535,6 +535,8 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     state.cgroup_paths = container.cgroup.paths
     state.manager = container.cgroup.manager
     statedir.save(state)
+    if "mount" not in spec.namespaces:
+        ctx.sources[-1] = attach_root(container)
     ctx.start, ctx.result = container.start, container.result
     joined = container.cgroup.pending is None and "user" not in child.join_fds
     if joined:
@@ -631,18 +633,31 @@ def undo(container: Container) -> None:
     """
     launched = container.launched
     reap(launched)
-    for what in (
-        container.cgroup.destroy if container.cgroup is not None else None,
-        container.statedir.destroy,
-    ):
-        if what is None:
-            continue
+    made = [lambda: detach_root(container), container.statedir.destroy]
+    if container.cgroup is not None:
+        made.insert(0, container.cgroup.destroy)
+    for take_back in made:
         try:
-            what()
+            take_back()
         except KrunError as e:
             log.warning(f"undo create: {e}")
     if launched is not None:
         run_poststop(container.spec.hooks, container.state)
+
+
+def attach_root(container: Container) -> int:
+    """Binds the root of a container that inherits our mount namespace; the number is on disk before it is done."""
+
+    def remember(number: int) -> None:
+        container.state.root_mount = number
+        container.statedir.save(container.state)
+
+    return rootfs.attach_root(container.spec.rootfs, remember)
+
+
+def detach_root(container: Container) -> None:
+    """Takes back attach_root. Raises SysError."""
+    rootfs.detach_root(container.spec.rootfs, container.state.root_mount)
 
 
 def run_poststop(wanted: "dict[str, Any]", state: ContainerState) -> None:
@@ -657,5 +672,6 @@ def remove(container: Container) -> None:
     if container.cgroup is not None:
         container.cgroup.kill()
         container.cgroup.destroy()
+    detach_root(container)
     container.statedir.destroy()
     run_poststop(container.spec.hooks, container.state)

@@ -76,6 +76,20 @@ def open_paths(namespaces: "dict[str, str]") -> "dict[str, int]":
     return found
 
 
+def inherit_own_mounts(namespaces: "dict[str, str]") -> None:
+    """Takes a mount namespace's path away that is our own's: to join it is to inherit it, and pivot_root(2) in it would
+    take the host's root from all who live there. A path that cannot be read is left for open_paths to refuse."""
+    path = namespaces.get("mount")
+    if not path:
+        return
+    try:
+        theirs, ours = os.stat(path), os.stat("/proc/self/ns/mnt")
+    except OSError:
+        return
+    if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino):
+        del namespaces["mount"]
+
+
 class Join(Step):
     """setns(2) into one namespace by its descriptor."""
 

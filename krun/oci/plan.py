@@ -74,15 +74,18 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         stages["names"].append(namespaces.SetHostname(spec.hostname))
     if spec.domainname:
         stages["names"].append(namespaces.SetDomainname(spec.domainname))
-    stages["propagation"].append(rootfs.Propagation(spec.propagation, spec.rootfs))
-    stages["root"].append(rootfs.BindRoot(spec.rootfs, spec.propagation))
+    if "mount" in spaces:
+        stages["propagation"].append(rootfs.Propagation(spec.propagation, spec.rootfs))
+        stages["root"].append(rootfs.BindRoot(spec.rootfs, spec.propagation))
+    else:
+        stages["root"].append(rootfs.TakeRoot(spec.rootfs))
     all_mounts = mounts.make(spec)
     stages["mounts"] += all_mounts
     stages["devices"] += rootfs.make_before_pivot(spec)
     if process.terminal:
         has_dev = any(clean(m.destination) == "/dev" and not mounts.is_bind(m) for m in spec.mounts)
         stages["console"].append(console.OpenConsole(process.uid, process.console_size, has_dev))
-    stages["pivot"].append(rootfs.Pivot(no_pivot))
+    stages["pivot"].append(rootfs.Pivot(no_pivot) if "mount" in spaces else rootfs.Chroot())
     stages["paths"] += rootfs.make_after_pivot(spec)
     stages["process"] += cred.make_container(spec)
     _process(plan, process)

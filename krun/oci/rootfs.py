@@ -44,6 +44,8 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krun.oci.spec import Device, Spec
 
 PROPAGATION_FLAGS = {
@@ -143,6 +145,85 @@ class BindRoot(Step):
         move_mount(fd, place, self.path)
         os.close(place)
         ctx.root = fd
+
+
+class TakeRoot(Step):
+    """The root of a container without a mount namespace: bound by the parent (attach_root), which must remember it."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def describe(self) -> str:
+        return f"take {self.path}, bound on itself in the mount namespace that is inherited"
+
+    def execute(self, ctx: Context) -> None:
+        ctx.root = ctx.sources[-1]
+
+
+def mount_id(fd: int) -> int:
+    """Returns the number of the mount that a descriptor lies on, as mountinfo has it (proc(5), fdinfo). Raises SysError."""
+    for line in read_file(f"/proc/self/fdinfo/{fd}").split(b"\n"):
+        if line.startswith(b"mnt_id:"):
+            return int(line[7:])
+    return 0
+
+
+def attach_root(path: str, remember: "Callable[[int], None]") -> int:
+    """Binds the root on itself in our own mount namespace, for a container that inherits it.
+
+    Arguments: path; remember, called with the number that detach_root wants: first, before anything is done, the
+    negative one of the mount that is there now, then that of the new one. Returns the mount's descriptor.
+    Private, so that the container's mounts are seen nowhere else. Raises SysError.
+    """
+    fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | AT_RECURSIVE)
+    try:
+        place = os.open(path, PATH | os.O_DIRECTORY)
+    except OSError as e:
+        raise SysError("open root", path, e.errno or 0) from None
+    remember(-mount_id(place))
+    move_mount(fd, place, path)
+    os.close(place)
+    # After it is attached: a shared mount makes what is attached to it shared.
+    mount_setattr(fd, 0, 0, MS_PRIVATE, recursive=True, name=path)
+    remember(mount_id(fd))
+    return fd
+
+
+def detach_root(path: str, number: int) -> None:
+    """Unmounts what attach_root has bound, with all that was mounted below it; nothing if it is not there (any more), or
+    not in our mount namespace.
+
+    Arguments: path; number, of the mount, negative: of the mount that it covered (create was killed between the two);
+    0: the container has a mount namespace. Raises SysError.
+    """
+    if number == 0:
+        return
+    try:
+        fd = os.open(path, PATH | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        there = mount_id(fd)
+        if there == number or (number < 0 and there != -number):
+            # By its descriptor: whatever the path leads to by now, only the mount that was looked at goes.
+            umount2(f"/proc/self/fd/{fd}", MNT_DETACH)
+    finally:
+        os.close(fd)
+
+
+def enter_root(path: str, number: int) -> None:
+    """Makes the root of a container without a mount namespace ours, for exec. Raises SysError, KrunError."""
+    try:
+        fd = os.open(path, PATH | os.O_DIRECTORY)
+    except OSError as e:
+        raise SysError("open root", path, e.errno or 0) from None
+    if mount_id(fd) != number:
+        raise KrunError(f"the container's root is no longer mounted at {path}")
+    os.fchdir(fd)
+    os.chroot(".")
+    os.close(fd)
 
 
 def open_dev(ctx: Context) -> int:
@@ -347,6 +428,21 @@ class Pivot(Step):
         os.close(old)
         mount(None, ".", None, MS_SLAVE | MS_REC)
         umount2(".", MNT_DETACH)
+        os.chdir("/")
+
+
+class Chroot(Step):
+    """What is left instead of a pivot without a mount namespace; the host's tree is one chroot(2) away from a payload
+    that has CAP_SYS_CHROOT, as with runc."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "chroot"
+
+    def execute(self, ctx: Context) -> None:
+        os.fchdir(ctx.root)
+        os.chroot(".")
         os.chdir("/")
 
 

@@ -295,7 +295,13 @@ def _check_namespaces(spec: Spec) -> None:
         if path and not path.startswith("/"):
             raise ConfigError("/linux/namespaces", f'path "{path}" of the {kind} namespace is not absolute')
     if "mount" not in spaces:
-        raise ConfigError("/linux/namespaces", "a container without a mount namespace is not served by krun")
+        if spec.masked or spec.readonly:
+            raise ConfigError(
+                "/linux/maskedPaths", "unable to restrict sys entries without a private MNT namespace"
+            )
+        if "user" in spaces:
+            # Its root has no rights over the mount namespace that is inherited.
+            raise ConfigError("/linux/namespaces", "a user namespace needs a mount namespace of its own")
     if spec.hostname and "uts" not in spaces:
         raise ConfigError("/hostname", "unable to set hostname without a private UTS namespace")
     if spec.domainname and "uts" not in spaces:

@@ -100,13 +100,14 @@ def run_poststart(statedir: StateDir, state: "ContainerState", wanted: "dict[str
     try:
         hooks.run(wanted, "poststart", hook_state(state, "running"))
     except HookError:
-        from krun.oci import cgroups, launch
+        from krun.oci import cgroups, launch, rootfs
 
         cgroup = cgroups.Cgroup.load(state.cgroup_paths, state.manager)
         try:
             os.kill(state.pid, 9)
             cgroup.kill()
             cgroup.destroy()
+            rootfs.detach_root(state.rootfs, state.root_mount)
             statedir.destroy()
         except (KrunError, OSError) as e:
             log.warning(f"undo start: {e}")

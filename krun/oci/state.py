@@ -53,7 +53,8 @@ class ContainerState:
     is told apart. created: RFC 3339. rootfs: absolute. annotations: string to string. owner: uid that created
     it. cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT"
     or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
-    type to /proc path or "". intel_rdt: the resctrl directory that this container made, or "".
+    type to /proc path or "". intel_rdt: the resctrl directory that this container made, or "". root_mount: number of
+    the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class ContainerState:
         "config",
         "namespaces",
         "intel_rdt",
+        "root_mount",
     )
 
     def __init__(
@@ -89,6 +91,7 @@ class ContainerState:
         config: str = CONFIG_FILE,
         namespaces: "dict[str, str] | None" = None,
         intel_rdt: str = "",
+        root_mount: int = 0,
     ) -> None:
         self.oci_version = oci_version
         self.id = id
@@ -104,6 +107,7 @@ class ContainerState:
         self.config = config
         self.namespaces: dict[str, str] = namespaces or {}
         self.intel_rdt = intel_rdt
+        self.root_mount = root_mount
 
 
 class Lock:

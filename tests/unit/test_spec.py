@@ -116,7 +116,11 @@ def test_null_is_absent() -> None:
             "/linux/namespaces/1: duplicated ns mount",
         ),
         ("linux/namespaces", [{"type": "mnt"}], '/linux/namespaces/0/type: unknown value "mnt"'),
-        ("linux/namespaces", [{"type": "pid"}], "without a mount namespace is not served by krun"),
+        (
+            "linux/namespaces",
+            [{"type": "user"}],
+            "/linux/namespaces: a user namespace needs a mount namespace of its own",
+        ),
         (
             "linux/namespaces",
             [{"type": "mount"}, {"type": "pid", "path": "x"}],
