@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "sys/table.h"
 #include "vmm/jail.h"
+#include "vmm/mm.h"
 #include "vmm/seccomp.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -257,7 +258,7 @@ static void chains(void) {
         STMT(BPF_RET | BPF_K, ERR(3)),
         STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    CHECK_EQ(kr_seccomp_add(t->proc, a, KR_COUNT(a), 0), 0);
+    CHECK_EQ(kr_seccomp_add(t, a, KR_COUNT(a), 0), 0);
     for (int i = 0; i < 2; i++) { /* the second time from the cache */
         CHECK_EQ(verdict(t, 10, 0), ERR(1));
         CHECK_EQ(verdict(t, 11, 7), SECCOMP_RET_TRAP);
@@ -265,27 +266,27 @@ static void chains(void) {
         CHECK_EQ(verdict(t, 12, 7), SECCOMP_RET_ALLOW);
         CHECK_EQ(verdict(t, 600, 7), SECCOMP_RET_ALLOW);
     }
-    CHECK_EQ(kr_seccomp_add(t->proc, b, KR_COUNT(b), 0), 0);
-    CHECK_EQ(kr_seccomp_add(t->proc, c, KR_COUNT(c), 0), 0);
+    CHECK_EQ(kr_seccomp_add(t, b, KR_COUNT(b), 0), 0);
+    CHECK_EQ(kr_seccomp_add(t, c, KR_COUNT(c), 0), 0);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(verdict(t, 10, 0), SECCOMP_RET_KILL_PROCESS); /* the most restrictive */
         CHECK_EQ(verdict(t, 11, 7), SECCOMP_RET_TRAP);
         CHECK_EQ(verdict(t, 12, 7), ERR(3)); /* of equals the newest */
         CHECK_EQ(verdict(t, 13, 7), SECCOMP_RET_ALLOW);
     }
-    CHECK_EQ(kr_seccomp_mode(t->proc), 2);
-    CHECK_EQ(kr_seccomp_count(t->proc), 3);
-    kr_seccomp_save(t->proc, emit, saved);
+    CHECK_EQ(kr_seccomp_mode(t), 2);
+    CHECK_EQ(kr_seccomp_count(t), 3);
+    kr_seccomp_save(t, emit, saved);
     CHECK(nsaved == 3 && saved[0] == KR_COUNT(a) && saved[1] == KR_COUNT(b) &&
           saved[2] == KR_COUNT(c)); /* oldest first */
-    CHECK_EQ(kr_seccomp_strict(t->proc), -EINVAL);
+    CHECK_EQ(kr_seccomp_strict(t), -EINVAL);
     struct sock_filter *big = calloc(4096, sizeof *big);
     big[4095] = STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     for (u32 i = 0; i < 4095; i++)
         big[i] = STMT(BPF_LD | BPF_IMM, 0);
     for (int i = 0; i < 7; i++)
-        CHECK_EQ(kr_seccomp_add(t->proc, big, 4096, 0), 0);
-    CHECK_EQ(kr_seccomp_add(t->proc, big, 4096, 0), -ENOMEM); /* MAX_INSNS_PER_PATH */
+        CHECK_EQ(kr_seccomp_add(t, big, 4096, 0), 0);
+    CHECK_EQ(kr_seccomp_add(t, big, 4096, 0), -ENOMEM); /* MAX_INSNS_PER_PATH */
     free(big);
 }
 
@@ -296,8 +297,8 @@ static void calls(void) {
     f[0] = STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     *(u64 *)mem = 1;
     *(u64 *)(mem + 8) = (u64)f;
-    kr_nnp_set(t->proc);
-    CHECK_EQ(kr_nnp_view(t->proc), 1);
+    kr_nnp_set(t);
+    CHECK_EQ(kr_nnp_view(t), 1);
     CHECK_EQ(kr_seccomp_call(t, SECCOMP_SET_MODE_FILTER, 0, (u64)mem), 0);
     CHECK_EQ(kr_seccomp_call(t, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, (u64)mem), 0);
     CHECK_EQ(kr_seccomp_call(t, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, (u64)mem),
@@ -320,14 +321,50 @@ static void calls(void) {
 
     struct kr_task *s = kr_test_task();
     CHECK_EQ(kr_seccomp_prctl(s, SECCOMP_MODE_STRICT, 0), 0);
-    CHECK_EQ(kr_seccomp_mode(s->proc), 1);
+    CHECK_EQ(kr_seccomp_mode(s), 1);
     CHECK_EQ(verdict(s, __NR_read, 0), SECCOMP_RET_ALLOW);
     CHECK_EQ(kr_seccomp_prctl(s, SECCOMP_MODE_STRICT, 0), 0);
     memset(mem, 0, 16);
     mem[0] = 1;
     *(u64 *)(mem + 8) = (u64)f;
-    kr_nnp_set(s->proc);
+    kr_nnp_set(s);
     CHECK_EQ(kr_seccomp_prctl(s, SECCOMP_MODE_FILTER, (u64)mem), -EINVAL);
+}
+
+/* Two threads: what one installs is its own, goes to what it makes, and to the other by TSYNC if that one has
+ * nothing the first has not. */
+static void threads(void) {
+    struct kr_task *a = kr_test_task(), *b = kr_test_task(), *c = kr_test_task();
+    struct sock_filter f = STMT(BPF_RET | BPF_K, ERR(1)), g = STMT(BPF_RET | BPF_K, ERR(2));
+    b->proc = c->proc = a->proc;
+    b->mm = c->mm = a->mm;
+    a->tid = 11;
+    b->tid = 12;
+    a->mm->tasks = b; /* b->next is a, as kr_test_task links them; c is of no list that matters */
+    CHECK_EQ(kr_seccomp_add(a, &f, 1, 0), 0);
+    CHECK_EQ(verdict(a, 3, 0), ERR(1));
+    CHECK_EQ(verdict(b, 3, 0), SECCOMP_RET_ALLOW);
+    kr_seccomp_inherit(c, a);
+    CHECK_EQ(verdict(c, 3, 0), ERR(1));
+    CHECK_EQ(kr_seccomp_add(a, &g, 1, SECCOMP_FILTER_FLAG_TSYNC), 0); /* b has none: it follows */
+    CHECK_EQ(kr_seccomp_count(b), 2);
+    CHECK_EQ(kr_seccomp_count(c), 1);
+    CHECK_EQ(verdict(b, 3, 0), ERR(2));
+    CHECK_EQ(kr_seccomp_add(b, &g, 1, 0), 0);
+    CHECK_EQ(kr_seccomp_add(a, &g, 1, SECCOMP_FILTER_FLAG_TSYNC), 12);
+    CHECK_EQ(kr_seccomp_add(a, &g, 1, SECCOMP_FILTER_FLAG_TSYNC | (1 << 4)), -ESRCH);
+    CHECK_EQ(kr_seccomp_count(a), 2);
+    CHECK_EQ(kr_seccomp_add(b, &g, 1, SECCOMP_FILTER_FLAG_TSYNC), 0); /* a's are the older ones of b's */
+    CHECK_EQ(kr_seccomp_count(a), 4);
+    kr_seccomp_drop(b); /* a still needs every one of them */
+    CHECK_EQ(verdict(a, 3, 0), ERR(2));
+    CHECK_EQ(kr_seccomp_strict(b), 0);
+    CHECK_EQ(kr_seccomp_add(a, &g, 1, SECCOMP_FILTER_FLAG_TSYNC), 12);
+    kr_seccomp_drop(a);
+    CHECK_EQ(verdict(c, 3, 0), ERR(1));
+    kr_seccomp_drop(c);
+    CHECK_EQ(kr_seccomp_mode(c), 0);
+    a->mm->tasks = NULL;
 }
 
 /* The monitor's own filter, for real, in a child: what it lets through and what ends it. */
@@ -336,7 +373,7 @@ static long jailed(long (*fn)(void)) {
     if (pid == 0) {
         struct kr_task *t = kr_test_task();
         kr_boot.flags = 4; /* first program */
-        long r = kr_jail_install(t->proc);
+        long r = kr_jail_install(t);
         if (r == 0)
             r = fn();
         for (;;)
@@ -382,6 +419,7 @@ static void jail(void) {
 void test_main(void) {
     chains();
     calls();
+    threads();
     fuzz();
     jail();
     against_kernel();

@@ -31,9 +31,9 @@ u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
 u32 kr_seccomp_check(struct kr_task *t) { return (void)t, verdict; }
-int kr_seccomp_mode(struct kr_proc *p) { return (void)p, 0; }
-int kr_nnp_view(struct kr_proc *p) { return (void)p, 0; }
-void kr_nnp_set(struct kr_proc *p) { (void)p; }
+int kr_seccomp_mode(struct kr_task *t) { return (void)t, 0; }
+int kr_nnp_view(struct kr_task *t) { return (void)t, 0; }
+void kr_nnp_set(struct kr_task *t) { (void)t; }
 static int forced;
 void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error) {
     (void)t, (void)code, (void)addr, (void)trapno;
@@ -410,7 +410,7 @@ static void refusals(void) {
 }
 
 static void filters(void) {
-    t->proc->seccomp = (struct kr_seccomp *)guest;
+    t->seccomp_mode = 2;
     verdict = SECCOMP_RET_ERRNO | 38;
     CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), -38);
     CHECK_EQ(call(400, 0, 0, 0, 0, 0, 0), -38);
@@ -423,7 +423,7 @@ static void filters(void) {
     verdict = SECCOMP_RET_LOG;
     CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), 5);
     verdict = SECCOMP_RET_ALLOW;
-    t->proc->seccomp = NULL;
+    t->seccomp_mode = 0;
 }
 
 /* A thread's robust list: words of the payload are marked, an address of the monitor ends the walk. */

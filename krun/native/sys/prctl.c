@@ -134,13 +134,13 @@ static long own(struct kr_task *t, const u64 a[6]) {
     case PR_SET_NO_NEW_PRIVS:
         r = kr_forward(__NR_prctl, a); /* checks the arguments */
         if (r == 0)
-            kr_nnp_set(t->proc);
+            kr_nnp_set(t);
         return r;
     case PR_GET_NO_NEW_PRIVS:
         r = kr_forward(__NR_prctl, a);
-        return r < 0 ? r : kr_nnp_view(t->proc);
+        return r < 0 ? r : kr_nnp_view(t);
     case PR_GET_SECCOMP:
-        return kr_seccomp_mode(t->proc);
+        return kr_seccomp_mode(t);
     case PR_SET_SECCOMP:
         return set_seccomp(t, a);
     case PR_GET_TSC:

@@ -181,7 +181,7 @@ static int filtered(struct kr_task *t, long *ret) {
 static long serve(struct kr_task *t) {
     u64 nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
     long ret;
-    if (t->proc->seccomp && filtered(t, &ret))
+    if (t->seccomp_mode && filtered(t, &ret))
         return ret;
     const struct kr_sys_row *row = kr_sys_row(nr);
     if (!row) {

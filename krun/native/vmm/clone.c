@@ -15,6 +15,7 @@
 #include "hostsig.h"
 #include "process.h"
 #include "procfs.h"
+#include "seccomp.h"
 #include "share.h"
 #include "signal.h"
 #include "usercopy.h"
@@ -129,6 +130,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     else
         r = -EAGAIN; /* as when the limit of threads is reached */
     if (!r) {
+        kr_seccomp_inherit(c, t);
         c->next = t->mm->tasks;
         t->mm->tasks = c;
     }
@@ -210,8 +212,10 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
         next = o->next;
         if (o != t && o->stack)
             kr_sys2(__NR_munmap, o->stack, o->stack_size);
-        if (o != t)
+        if (o != t) {
+            kr_seccomp_drop(o);
             kr_free(o, sizeof *o);
+        }
     }
     mm->tasks = t;
     t->next = NULL;

@@ -401,6 +401,7 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
     u64 lim[2], type = t->mm->vm.entry;
+    flags = (flags & ~(u64)KR_BOOTF_NNP) | (t->nnp ? KR_BOOTF_NNP : 0);
     emit(&b, KR_BOOT_FLAGS, &flags, 8);
     emit(&b, KR_BOOT_VM_TYPE, &type, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
@@ -410,7 +411,7 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
     const void *cpuid = kr_vm_cpuid(&cpuid_size);
     if (cpuid)
         emit(&b, KR_BOOT_CPUID, cpuid, cpuid_size);
-    kr_seccomp_save(t->proc, emit, &b);
+    kr_seccomp_save(t, emit, &b);
     h.size = (u32)b.size;
     memcpy(b.buf, &h, sizeof h);
     *size = kr_boot_text_size(b.size);

@@ -227,22 +227,20 @@ static void build(struct program *p) {
     RET(UNKNOWN);
 }
 
-int kr_nnp_view(struct kr_proc *p) {
-    return (__atomic_load_n(&p->flags, __ATOMIC_ACQUIRE) & KR_BOOTF_NNP) != 0;
-}
+int kr_nnp_view(struct kr_task *t) { return __atomic_load_n(&t->nnp, __ATOMIC_RELAXED) != 0; }
 
-void kr_nnp_set(struct kr_proc *p) { __atomic_fetch_or(&p->flags, KR_BOOTF_NNP, __ATOMIC_RELEASE); }
+void kr_nnp_set(struct kr_task *t) { __atomic_store_n(&t->nnp, 1, __ATOMIC_RELAXED); }
 
-int kr_jail_install(struct kr_proc *proc) {
+int kr_jail_install(struct kr_task *t) {
     long nnp = kr_sys5(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
     if (!(kr_boot.flags & KR_BOOTF_FIRST)) {
         /* An execve: the filter came along. */
         if (kr_boot.flags & KR_BOOTF_NNP)
-            kr_nnp_set(proc);
+            kr_nnp_set(t);
         if (kr_sys5(__NR_prctl, PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER)
             return 0;
     } else if (nnp > 0) {
-        kr_nnp_set(proc);
+        kr_nnp_set(t);
     }
     if (nnp <= 0) {
         long r = kr_sys5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

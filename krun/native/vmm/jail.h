@@ -7,13 +7,13 @@
 #include "vmm.h"
 
 /* Installs the filter unless an ancestor did. 0 or -errno. Sets no_new_privs for the host and remembers in
- * p->flags what the payload is to see of it. Precondition: one thread. */
-int kr_jail_install(struct kr_proc *p);
+ * the task what the payload is to see of it. Precondition: one thread, t's. */
+int kr_jail_install(struct kr_task *t);
 
 /* no_new_privs as the payload sees it: the host's is always set (a monitor has no use for setuid programs),
- * the payload's own is what the container's config or the payload itself asked for. Kept in p->flags as
- * KR_BOOTF_NNP, and so carried over execve. */
-int kr_nnp_view(struct kr_proc *p);
-void kr_nnp_set(struct kr_proc *p); /* prctl(PR_SET_NO_NEW_PRIVS) */
+ * the payload's own is what the container's config or the payload itself asked for. The thread's, as on
+ * Linux; KR_BOOTF_NNP carries it over execve. */
+int kr_nnp_view(struct kr_task *t);
+void kr_nnp_set(struct kr_task *t); /* prctl(PR_SET_NO_NEW_PRIVS) */
 
 #endif

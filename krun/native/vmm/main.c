@@ -245,7 +245,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     u32 len;
     const void *filter;
     while ((filter = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
-        if (kr_seccomp_add(&first_proc, filter, len / 8, 0) < 0)
+        if (kr_seccomp_add(t, filter, len / 8, 0) < 0)
             give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
 
     pos = 0;
@@ -291,7 +291,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
         kr_stage("run");
         say_ok(&kr_boot.fd_result, 'O');
     }
-    r = kr_jail_install(&first_proc);
+    r = kr_jail_install(t);
     if (r < 0)
         kr_log("own seccomp filter: errno %d", -r);
     kr_run(t);

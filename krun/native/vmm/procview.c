@@ -230,7 +230,31 @@ static void make_rollup(struct text *o, const char *text, const struct vmas *m) 
 
 static int begins(const char *s, const char *key) { return strncmp(s, key, strlen(key)) == 0; }
 
-static void make_status(struct text *o, const char *text, struct kr_proc *proc) {
+/* What the monitor keeps of a thread for its status. */
+struct thread_view {
+    int mode, nnp;
+    u32 filters;
+};
+
+/* Of the thread that `rel` names by its last number ("12/status", "self/task/13/status"). One that is ending
+ * gets the caller's: it has none any more. */
+static struct thread_view thread_view(struct kr_task *t, const char *rel) {
+    const char *base = strrchr(rel, '/');
+    while (base && base > rel && base[-1] != '/')
+        base--;
+    u64 tid = base ? kr_strtou(base, NULL) : 0;
+    kr_lock(&t->mm->lock);
+    struct kr_task *o = t->mm->tasks;
+    while (o && (o->tid != tid || o->proc != t->proc))
+        o = o->next;
+    if (!o)
+        o = t;
+    struct thread_view v = {kr_seccomp_mode(o), kr_nnp_view(o), kr_seccomp_count(o)};
+    kr_unlock(&t->mm->lock);
+    return v;
+}
+
+static void make_status(struct text *o, const char *text, struct kr_proc *proc, struct thread_view view) {
     kr_sigset ignored = 0, caught = 0;
     kr_lock(&proc->sig_lock);
     for (int sig = 1; sig <= KR_NSIG; sig++) {
@@ -245,11 +269,11 @@ static void make_status(struct text *o, const char *text, struct kr_proc *proc) 
         if (!end)
             break;
         if (begins(s, "Seccomp:"))
-            addf(o, "Seccomp:\t%d\n", kr_seccomp_mode(proc));
+            addf(o, "Seccomp:\t%d\n", view.mode);
         else if (begins(s, "Seccomp_filters:"))
-            addf(o, "Seccomp_filters:\t%u\n", kr_seccomp_count(proc));
+            addf(o, "Seccomp_filters:\t%u\n", view.filters);
         else if (begins(s, "NoNewPrivs:"))
-            addf(o, "NoNewPrivs:\t%d\n", kr_nnp_view(proc));
+            addf(o, "NoNewPrivs:\t%d\n", view.nnp);
         else if (begins(s, "Threads:"))
             addf(o, "Threads:\t%u\n", __atomic_load_n(&proc->refs, __ATOMIC_RELAXED));
         else if (begins(s, "SigIgn:"))
@@ -356,7 +380,7 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
         if (!kernel)
             return -EACCES;
         if (entry == KR_PE_STATUS) {
-            make_status(&o, kernel, t->proc);
+            make_status(&o, kernel, t->proc, thread_view(t, rel));
             break;
         }
         if (entry == KR_PE_STAT) {

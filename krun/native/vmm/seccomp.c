@@ -3,15 +3,17 @@
  * The payload's seccomp filters: the checker (as bpf_check_classic() and seccomp_check_filter() in the
  * kernel), the evaluator, and the calls that install filters.
  *
- * State: a chain of filters per process, newest first, in proc->seccomp. A filter is immutable and never
- * freed (Linux does not take one back either), so a vfork child and a fork child share it without counting;
- * only its verdict cache changes, by atomic or. Locks: none; a new filter is put in front by
- * compare-and-swap.
+ * State: a chain of filters per task, newest first, in task->seccomp. A filter is immutable but for its
+ * verdict cache, which changes by atomic or; tasks and newer filters count as its users. Locks: mm->lock
+ * where a task's filters change. They are evaluated without: nobody but the task itself can make it lose a
+ * filter, for SECCOMP_FILTER_FLAG_TSYNC only ever puts newer ones in front of those it has.
  */
 #include "seccomp.h"
 #include "jail.h"
+#include "mm.h"
 #include "usercopy.h"
 #include "../abi/boot.h"
+#include <asm/signal.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -24,9 +26,11 @@
 
 struct kr_seccomp {
     struct kr_seccomp *prev;
-    u32 n, strict;
+    u32 n;
+    u32 users; /* tasks whose newest it is, and filters in front of it; atomic */
     u32 path;  /* instructions of the whole chain, with penalties */
     u32 depth; /* filters in the chain */
+    u32 log;   /* SECCOMP_FILTER_FLAG_LOG */
     /* For the chain from here on: calls that were judged without their arguments, and those of them that are
      * allowed. */
     u64 known[CACHED / 64], allowed[CACHED / 64];
@@ -299,57 +303,126 @@ static int allowed_by_number(struct kr_seccomp *head, u32 nr) {
     return (__atomic_load_n(&head->allowed[nr / 64], __ATOMIC_RELAXED) & bit) != 0;
 }
 
+/* What the kernel would write to the audit log goes to the monitor's: whatever kills or says LOG, and what a
+ * filter with the LOG flag answers. */
+static void log_verdict(struct kr_task *t, u32 verdict, int asked) {
+    u32 action = verdict & SECCOMP_RET_ACTION_FULL;
+    if (action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
+        action == SECCOMP_RET_LOG || (asked && action != SECCOMP_RET_ALLOW))
+        kr_log("seccomp: thread %u, call %u: action 0x%08x", t->tid, (u32)t->nr, verdict);
+}
+
+__noreturn static void strict_kill(struct kr_task *t) {
+    kr_log("seccomp: thread %u, call %u: not of the strict mode", t->tid, (u32)t->nr);
+    if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
+        kr_task_exit(t, SIGKILL); /* the thread only (__secure_computing_strict() in the kernel) */
+    kr_die_signal(t, SIGKILL);    /* not SIGSYS */
+}
+
 u32 kr_seccomp_check(struct kr_task *t) {
-    struct kr_seccomp *head = __atomic_load_n(&t->proc->seccomp, __ATOMIC_ACQUIRE);
-    u32 nr = (u32)t->nr;
-    if (!head)
-        return SECCOMP_RET_ALLOW;
-    if (head->strict) {
+    u32 mode = __atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE), nr = (u32)t->nr;
+    struct kr_seccomp *head = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
+    if (mode == SECCOMP_MODE_STRICT) {
         if (nr == __NR_read || nr == __NR_write || nr == __NR_exit || nr == __NR_rt_sigreturn)
             return SECCOMP_RET_ALLOW;
-        if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
-            kr_task_exit(t, 9);
-        kr_die_signal(t, 9); /* SIGKILL, not SIGSYS */
+        strict_kill(t);
     }
-    if (nr < CACHED && allowed_by_number(head, nr))
+    if (!head || (nr < CACHED && allowed_by_number(head, nr)))
         return SECCOMP_RET_ALLOW;
     struct seccomp_data data = {
         .nr = (int)nr, .arch = AUDIT_ARCH_X86_64, .instruction_pointer = kr_regs(t)->rip};
     memcpy(data.args, t->args, sizeof data.args);
     u32 verdict = SECCOMP_RET_ALLOW;
+    int asked = 0;
     for (struct kr_seccomp *s = head; s; s = s->prev) {
         u32 r = kr_bpf_run(s->insns, s->n, &data);
         /* Signed: KILL_PROCESS is the smallest. Of equals the newest filter's data counts. */
-        if ((s32)(r & SECCOMP_RET_ACTION_FULL) < (s32)(verdict & SECCOMP_RET_ACTION_FULL))
+        if ((s32)(r & SECCOMP_RET_ACTION_FULL) < (s32)(verdict & SECCOMP_RET_ACTION_FULL)) {
             verdict = r;
+            asked = (int)s->log;
+        }
     }
+    log_verdict(t, verdict, asked);
     return verdict;
-}
-
-static long push(struct kr_proc *p, struct kr_seccomp *s) {
-    struct kr_seccomp *prev = __atomic_load_n(&p->seccomp, __ATOMIC_ACQUIRE);
-    do {
-        if (prev && (prev->strict || s->strict))
-            return -EINVAL; /* a mode cannot be left */
-        s->prev = prev;
-        s->path = s->n + (prev ? prev->path + PENALTY : 0);
-        s->depth = 1 + (prev ? prev->depth : 0);
-        if (s->path > MAX_PATH)
-            return -ENOMEM;
-    } while (!__atomic_compare_exchange_n(&p->seccomp, &prev, s, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-    return 0;
 }
 
 static struct kr_seccomp *new_filter(u32 n) {
     return kr_alloc(sizeof(struct kr_seccomp) + n * sizeof(struct sock_filter));
 }
 
-static void free_filter(struct kr_seccomp *s, u32 n) {
-    kr_free(s, sizeof *s + n * sizeof(struct sock_filter));
+static void free_filter(struct kr_seccomp *s) { kr_free(s, sizeof *s + s->n * sizeof(struct sock_filter)); }
+
+static struct kr_seccomp *get(struct kr_seccomp *s) {
+    if (s)
+        __atomic_add_fetch(&s->users, 1, __ATOMIC_RELAXED);
+    return s;
 }
 
-long kr_seccomp_add(struct kr_proc *p, const void *insns, u32 n, u32 flags) {
-    (void)flags;
+static void put(struct kr_seccomp *s) {
+    while (s && __atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0) {
+        struct kr_seccomp *prev = s->prev;
+        free_filter(s);
+        s = prev;
+    }
+}
+
+void kr_seccomp_inherit(struct kr_task *child, struct kr_task *t) {
+    child->seccomp = get(t->seccomp);
+    child->seccomp_mode = t->seccomp_mode;
+    child->nnp = t->nnp;
+}
+
+void kr_seccomp_drop(struct kr_task *t) {
+    put(t->seccomp);
+    t->seccomp = NULL;
+    t->seccomp_mode = SECCOMP_MODE_DISABLED;
+}
+
+static int is_ancestor(const struct kr_seccomp *old, const struct kr_seccomp *s) {
+    while (s && s != old)
+        s = s->prev;
+    return s == old; /* NULL is an ancestor of every chain */
+}
+
+/* The next task of t's process but t itself. Locked. */
+static struct kr_task *sibling(struct kr_task *t, struct kr_task *after) {
+    struct kr_task *o = after ? after->next : t->mm->tasks;
+    while (o && (o == t || o->proc != t->proc))
+        o = o->next;
+    return o;
+}
+
+/* Puts s in front of t's filters; with TSYNC all threads of the process get t's. Locked. As
+ * seccomp_attach_filter() in the kernel. */
+static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
+    struct kr_seccomp *prev = t->seccomp;
+    if (t->seccomp_mode == SECCOMP_MODE_STRICT)
+        return -EINVAL; /* a mode cannot be left */
+    s->path = s->n + (prev ? prev->path + PENALTY : 0);
+    s->depth = 1 + (prev ? prev->depth : 0);
+    if (s->path > MAX_PATH)
+        return -ENOMEM;
+    if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+        for (struct kr_task *o = NULL; (o = sibling(t, o));)
+            if (o->seccomp_mode == SECCOMP_MODE_STRICT || !is_ancestor(o->seccomp, prev))
+                return flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH ? -ESRCH : (long)o->tid;
+    s->prev = prev; /* and with it t's reference */
+    s->users = 1;
+    __atomic_store_n(&t->seccomp, s, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
+    if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+        for (struct kr_task *o = NULL; (o = sibling(t, o));) {
+            struct kr_seccomp *was = o->seccomp;
+            __atomic_store_n(&o->seccomp, get(s), __ATOMIC_RELEASE);
+            __atomic_store_n(&o->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
+            put(was);   /* is in s's chain and stays */
+            if (t->nnp) /* or a thread without it could gain privileges with the filter on */
+                __atomic_store_n(&o->nnp, 1, __ATOMIC_RELAXED);
+        }
+    return 0;
+}
+
+long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
     if (n == 0 || n > MAX_INSNS)
         return -EINVAL;
     struct kr_seccomp *s = new_filter(n);
@@ -357,54 +430,42 @@ long kr_seccomp_add(struct kr_proc *p, const void *insns, u32 n, u32 flags) {
         return -ENOMEM;
     memcpy(s->insns, insns, n * sizeof *s->insns);
     s->n = n;
+    s->log = (flags & SECCOMP_FILTER_FLAG_LOG) != 0;
     long r = kr_bpf_check(s->insns, n);
-    if (r == 0)
-        r = push(p, s);
-    if (r < 0)
-        free_filter(s, n);
-    return r;
-}
-
-long kr_seccomp_strict(struct kr_proc *p) {
-    struct kr_seccomp *s = new_filter(0);
-    if (!s)
-        return -ENOMEM;
-    s->strict = 1;
-    long r = push(p, s);
-    if (r < 0) {
-        struct kr_seccomp *now = p->seccomp;
-        if (now && now->strict)
-            r = 0; /* is strict already */
-        free_filter(s, 0);
+    if (r == 0) {
+        kr_lock(&t->mm->lock);
+        r = attach(t, s, flags);
+        kr_unlock(&t->mm->lock);
     }
+    if (r)
+        free_filter(s);
     return r;
 }
 
-int kr_seccomp_mode(struct kr_proc *p) {
-    struct kr_seccomp *s = __atomic_load_n(&p->seccomp, __ATOMIC_ACQUIRE);
-    return !s ? SECCOMP_MODE_DISABLED : s->strict ? SECCOMP_MODE_STRICT : SECCOMP_MODE_FILTER;
+long kr_seccomp_strict(struct kr_task *t) {
+    kr_lock(&t->mm->lock);
+    long r = t->seccomp_mode == SECCOMP_MODE_FILTER ? -EINVAL : 0;
+    if (r == 0)
+        t->seccomp_mode = SECCOMP_MODE_STRICT;
+    kr_unlock(&t->mm->lock);
+    return r;
 }
 
-u32 kr_seccomp_count(struct kr_proc *p) {
-    struct kr_seccomp *s = __atomic_load_n(&p->seccomp, __ATOMIC_ACQUIRE);
-    return s && !s->strict ? s->depth : 0;
-}
+int kr_seccomp_mode(struct kr_task *t) { return (int)__atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE); }
 
-static void save(struct kr_seccomp *s, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
-                 void *ctx) {
+u32 kr_seccomp_count(struct kr_task *t) { return t->seccomp ? t->seccomp->depth : 0; }
+
+void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
+                     void *ctx) {
+    struct kr_seccomp *s = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
     /* The chain is newest first, the records oldest first. Depth is bounded by MAX_PATH, the stack is not
      * deep enough for that. */
     for (u32 depth = 1; s && depth <= s->depth; depth++)
         for (struct kr_seccomp *f = s; f; f = f->prev)
-            if (f->depth == depth && !f->strict) {
+            if (f->depth == depth) {
                 emit(ctx, KR_BOOT_SECCOMP, f->insns, f->n * (u32)sizeof *f->insns);
                 break;
             }
-}
-
-void kr_seccomp_save(struct kr_proc *p, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
-                     void *ctx) {
-    save(__atomic_load_n(&p->seccomp, __ATOMIC_ACQUIRE), emit, ctx);
 }
 
 /* ---- The calls ---- */
@@ -412,7 +473,7 @@ void kr_seccomp_save(struct kr_proc *p, void (*emit)(void *ctx, u16 tag, const v
 static int may_filter(struct kr_task *t) {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct cap[2];
-    if (kr_nnp_view(t->proc))
+    if (kr_nnp_view(t))
         return 1;
     return kr_sys2(__NR_capget, &head, cap) == 0 && cap[0].effective >> CAP_SYS_ADMIN & 1;
 }
@@ -423,10 +484,12 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
         u16 pad[3];
         u64 filter;
     } prog;
+    /* A supervisor cannot be given the calls of a VM, so SECCOMP_FILTER_FLAG_NEW_LISTENER is unknown, and
+     * with it WAIT_KILLABLE_RECV, which needs it. SPEC_ALLOW is about the host thread's speculation and
+     * changes nothing. */
     const u32 known = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_LOG | SECCOMP_FILTER_FLAG_SPEC_ALLOW |
                       SECCOMP_FILTER_FLAG_TSYNC_ESRCH;
-    if (flags & ~known) /* no supervisor could reach the calls of a VM: SECCOMP_FILTER_FLAG_NEW_LISTENER is
-                           unknown, too */
+    if (flags & ~known)
         return -EINVAL;
     if (kr_copy_in(&prog, ptr, sizeof prog) < 0)
         return -EFAULT;
@@ -440,7 +503,7 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
         return -ENOMEM;
     long r = kr_copy_in(copy, prog.filter, size);
     if (r == 0)
-        r = kr_seccomp_add(t->proc, copy, prog.len, flags);
+        r = kr_seccomp_add(t, copy, prog.len, flags);
     kr_free(copy, size);
     return r;
 }
@@ -448,7 +511,7 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
 long kr_seccomp_call(struct kr_task *t, u32 op, u32 flags, u64 ptr) {
     switch (op) {
     case SECCOMP_SET_MODE_STRICT:
-        return flags || ptr ? -EINVAL : kr_seccomp_strict(t->proc);
+        return flags || ptr ? -EINVAL : kr_seccomp_strict(t);
     case SECCOMP_SET_MODE_FILTER:
         return add_from_payload(t, flags, ptr);
     case SECCOMP_GET_ACTION_AVAIL: {

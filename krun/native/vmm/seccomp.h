@@ -7,27 +7,36 @@
 
 #include "vmm.h"
 
-struct kr_seccomp; /* a chain, newest first, immutable once published; shared with children (reference count)
+struct kr_seccomp; /* a filter and, behind it, the older ones; immutable but for a cache, counted references
                     */
 
-/* Adds a program of n instructions (monitor memory). 0, -EINVAL, -ENOMEM. */
-long kr_seccomp_add(struct kr_proc *p, const void *insns, u32 n, u32 flags);
+/* Filters belong to a task, as on Linux: what a thread installs holds for it and for what it makes later.
+ * Whoever serves a call for another thread passes that thread's task.
+ *
+ * Adds a program of n instructions (monitor memory) to t's. flags: SECCOMP_FILTER_FLAG_*, known ones only. 0;
+ * -EINVAL (not a program, or strict mode), -ENOMEM (too long a chain, no memory); with TSYNC the id of a
+ * thread that cannot follow, or -ESRCH if TSYNC_ESRCH asks for it. */
+long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags);
 /* Strict mode (SECCOMP_SET_MODE_STRICT). */
-long kr_seccomp_strict(struct kr_proc *p);
+long kr_seccomp_strict(struct kr_task *t);
+/* A new task gets its maker's filters and no_new_privs. Locked: mm->lock, in which the task is put on the
+ * list. */
+void kr_seccomp_inherit(struct kr_task *child, struct kr_task *t);
+/* A task that ends gives its filters up. Locked: mm->lock, or nobody else runs. */
+void kr_seccomp_drop(struct kr_task *t);
 /* The filters' verdict on t->nr/t->args at t's rip: SECCOMP_RET_* with data, most restrictive of the chain.
  */
 u32 kr_seccomp_check(struct kr_task *t);
 /* 0 none, 1 strict, 2 filter: /proc/self/status and PR_GET_SECCOMP. */
-int kr_seccomp_mode(struct kr_proc *p);
-/* How many filters: /proc/self/status. */
-u32 kr_seccomp_count(struct kr_proc *p);
+int kr_seccomp_mode(struct kr_task *t);
+/* How many filters: /proc/self/status. Locked: mm->lock, or t is the calling thread's. */
+u32 kr_seccomp_count(struct kr_task *t);
 /* For execve: writes all programs as KR_BOOT_SECCOMP records, oldest first, through emit(). */
-void kr_seccomp_save(struct kr_proc *p, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
+void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
                      void *ctx);
 
-/* seccomp(2) and prctl(PR_SET_SECCOMP): bodies. Both check no_new_privs (or CAP_SYS_ADMIN) first. Threads:
- * Linux keeps filters per thread; here they are the process's, i.e. every call behaves as with
- * SECCOMP_FILTER_FLAG_TSYNC. */
+/* seccomp(2) and prctl(PR_SET_SECCOMP): bodies. A filter needs no_new_privs or CAP_SYS_ADMIN of the thread.
+ */
 long kr_seccomp_call(struct kr_task *t, u32 op, u32 flags, u64 ptr);
 long kr_seccomp_prctl(struct kr_task *t, u64 mode, u64 ptr);
 

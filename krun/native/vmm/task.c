@@ -4,6 +4,7 @@
 #include "core.h"
 #include "hostsig.h"
 #include "process.h"
+#include "seccomp.h"
 #include "trace.h"
 #include "../sys/robust.h"
 #include <asm/signal.h>
@@ -37,6 +38,7 @@ void kr_task_release(struct kr_task *t) {
         }
     if (t->vcpu)
         kr_vcpu_put(&t->mm->vm, t->vcpu);
+    kr_seccomp_drop(t);
     t->vcpu = NULL;
     kr_free(t->xsave, 4096);
     kr_free(t->parked, sizeof *t->parked);

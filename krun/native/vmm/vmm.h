@@ -53,11 +53,10 @@ struct kr_proc {
     u32 refs;                                /* threads; atomic */
     struct kr_lock sig_lock;                 /* protects action[] */
     struct kr_sigaction action[KR_NSIG + 1]; /* the payload's view; the host's disposition follows */
-    struct kr_seccomp *seccomp; /* filters of the OCI profile and of the payload itself; see seccomp.h */
-    int exe_fd;                 /* the program (hidden descriptor): /proc/self/exe */
-    char *exe_path;             /* its path as resolved at exec */
-    u32 flags;                  /* KR_BOOTF_* */
-    u64 t0;                     /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
+    int exe_fd;                              /* the program (hidden descriptor): /proc/self/exe */
+    char *exe_path;                          /* its path as resolved at exec */
+    u32 flags;                               /* KR_BOOTF_* */
+    u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
 };
 
 /* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
@@ -83,6 +82,12 @@ struct kr_task {
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
+
+    /* Filters of the OCI profile and of the payload itself, as Linux has them: of the thread (seccomp.h).
+     * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without. */
+    struct kr_seccomp *seccomp;
+    u32 seccomp_mode; /* SECCOMP_MODE_*: 0 none; set after `seccomp` */
+    u32 nnp;          /* no_new_privs as the payload sees it (jail.h) */
 
     /* Signals; touched by this thread and its own host handler only. */
     siginfo_t info;    /* valid while sig_caught */
