@@ -336,8 +336,13 @@ static void calls(void) {
 static void threads(void) {
     struct kr_task *a = kr_test_task(), *b = kr_test_task(), *c = kr_test_task();
     struct sock_filter f = STMT(BPF_RET | BPF_K, ERR(1)), g = STMT(BPF_RET | BPF_K, ERR(2));
-    b->proc = c->proc = a->proc;
-    b->mm = c->mm = a->mm;
+    struct kr_task *others[] = {b, c};
+    for (int i = 0; i < 2; i++) {
+        free(others[i]->proc);
+        free(others[i]->mm);
+        others[i]->proc = a->proc;
+        others[i]->mm = a->mm;
+    }
     a->tid = 11;
     b->tid = 12;
     a->mm->tasks = b; /* b->next is a, as kr_test_task links them; c is of no list that matters */
