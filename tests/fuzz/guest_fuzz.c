@@ -433,7 +433,7 @@ static void random_call(void) {
 
 static void shaped_call(void) {
     u64 fd = descriptor();
-    switch (below(16)) {
+    switch (below(18)) {
     case 0:
         call(SYS_openat, (u64[6]){below(3) ? (u64)AT_FDCWD : fd, path(),
                                   below(3) ? below(4) : rnd() & 0x7fffff, below(512)});
@@ -517,6 +517,38 @@ static void shaped_call(void) {
         call(SYS_clone3, (u64[6]){(u64)p, below(2) ? 88 : length()});
         break;
     }
+    case 15: { // AIO: control blocks that change while they are taken (all threads use the same few)
+        static u64 context, *block;
+        if (!block)
+            block = spot(8192);
+        if (!context)
+            raw(SYS_io_setup, (u64[6]){1 + below(64), (u64)&context});
+        u64 *l = spot(512), n = 1 + below(16), *ts = spot(16);
+        for (u64 i = 0; i < n; i++) {
+            u64 *b = block + 8 * below(16);
+            b[0] = rnd(), b[1] = below(9) ? 0 : rnd();
+            b[2] = below(9) | below(50) << 32 | (below(6) ? 0 : rnd() << 16);
+            if (!below(4))
+                b[2] = (b[2] & 0xffffffff) | descriptor() << 32;
+            b[3] = below(3) ? (u64)spot(4096) : pointer(), b[4] = below(3) ? below(64) : length();
+            b[5] = below(3) ? below(8192) : rnd(), b[6] = below(20) ? 0 : rnd();
+            b[7] = below(4) ? 0 : below(3) | descriptor() << 32;
+            l[i] = below(12) ? (u64)b : pointer();
+        }
+        ts[0] = 0, ts[1] = 1000;
+        call(SYS_io_submit, (u64[6]){below(20) ? context : value(), below(20) ? n : length(), (u64)l});
+        call(SYS_io_getevents,
+             (u64[6]){context, below(3), below(30), below(9) ? (u64)spot(1024) : pointer(), (u64)ts});
+        if (!below(8))
+            call(SYS_io_cancel, (u64[6]){context, l[0], pointer()});
+        if (!below(60))
+            call(SYS_io_destroy, (u64[6]){context}), context = 0;
+        break;
+    }
+    case 16: // filters and rulesets
+        call(below(2) ? SYS_seccomp : SYS_prctl,
+             (u64[6]){below(2) ? 22 : below(5), below(3) ? below(8) : rnd(), below(2) ? pointer() : 0});
+        break;
     default:
         call(SYS_mmap, (u64[6]){below(2) ? 0 : (u64)arena + (below(512) << 12), 1 + below(1 << 18), below(8),
                                 below(2) ? 0x22 : rnd() & 0x1fffff, fd, below(2) ? 0 : below(64) << 12});

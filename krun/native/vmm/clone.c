@@ -20,6 +20,7 @@
 #include "signal.h"
 #include "usercopy.h"
 #include "x86.h"
+#include "../sys/aio.h"
 #include <asm/signal.h>
 #include <linux/mman.h>
 #include <linux/sched.h>
@@ -230,6 +231,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
         next = v->next;
         kr_free(v, sizeof *v);
     }
+    kr_aio_after_fork(mm);
     kr_mm_after_fork(mm);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
     t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);

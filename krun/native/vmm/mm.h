@@ -39,6 +39,7 @@ struct kr_mm {
     u64 vdso;
     u32 dumping, parked;   /* a core is being written; threads that stand still for it (core.c) */
     u32 lock_future;       /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
+    struct kr_aio *aio;    /* AIO contexts (sys/aio.c) */
     struct kr_task *tasks; /* all threads that run on this mm */
 };
 
