@@ -44,7 +44,7 @@ def _executable(path: str) -> int:
 
 
 def find_program(word: str, path_variable: "str | None") -> str:
-    """Finds the program for args[0] as execvp(3) does.
+    """Finds the program for args[0] as runc does.
 
     Arguments: word, args[0]; path_variable, PATH of the payload's environment, None if it has none.
     Returns its path. Raises KrunError in runc's words: not found, no such file, permission denied, is a directory.
@@ -59,15 +59,11 @@ def find_program(word: str, path_variable: "str | None") -> str:
         if number == 13:
             raise KrunError(f"exec: {_quote(word)}: permission denied")
         raise KrunError(f"exec: {_quote(word)}: stat {word}: {strerror(number)}")
-    denied = False
     for folder in (path_variable or "").split(":") if path_variable is not None else ():
         path = f"{folder or '.'}/{word}"
-        number = _executable(path)
-        if number == 0:
+        if _executable(path) == 0:
             return path
-        denied = denied or number == 13
-    if denied:
-        raise KrunError(f"exec: {_quote(word)}: permission denied")
+    # One that may not be executed counts as none, unlike in execvp(3): engines exit with 127, not 126.
     raise KrunError(f"exec: {_quote(word)}: executable file not found in $PATH")
 
 

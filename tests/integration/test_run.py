@@ -130,6 +130,13 @@ def test_program_that_cannot_be_started(runtime, bundle, program, words):
     assert done.status not in (0, 137) and any(w in done.err.lower() for w in words), done
 
 
+def test_file_in_path_that_may_not_be_executed(runtime, bundle):
+    """It counts as none: engines tell 127 from 126 by these words."""
+    bundle.process["env"] = ["PATH=/etc"]
+    done = runtime.run(bundle.args("passwd"))
+    assert done.status not in (0, 137) and "executable file not found in $path" in done.err.lower(), done
+
+
 def test_not_an_executable_format(runtime, bundle):
     """Found out at the latest when the program should start: an error, not a success."""
     file = bundle.rootfs / "bin" / "text"

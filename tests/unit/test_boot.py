@@ -102,6 +102,9 @@ def test_find_program(tmp_path: Path) -> None:
     assert probe.find_program(str(program), None) == str(program)
     with pytest.raises(KrunError, match=r'exec: "nope": executable file not found in \$PATH'):
         probe.find_program("nope", str(tmp_path))
+    # As runc, not as execvp(3): a file in PATH that may not be executed is none.
+    with pytest.raises(KrunError, match=r'exec: "plain": executable file not found in \$PATH'):
+        probe.find_program("plain", str(tmp_path))
     with pytest.raises(KrunError, match=r'exec: "prog": executable file not found in \$PATH'):
         probe.find_program("prog", None)
     with pytest.raises(KrunError, match='exec: "/nope": stat /nope: no such file or directory'):
