@@ -36,6 +36,11 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
     namespaces.inherit_own_mounts(config.namespaces)
+    if os.environ.get("NOTIFY_SOCKET"):
+        # Cost: socket and its enums; only service managers set the variable.
+        from krun.oci import notify
+
+        notify.add(config, f"{opts.root}/{opts.id}")
     made = plan.build(config, opts.id, bool(opts.no_pivot), not opts.no_new_keyring)
     if opts.dry_run:
         os.write(1, ("\n".join(made.describe()) + "\n").encode("utf-8", "surrogateescape"))

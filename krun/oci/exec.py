@@ -49,7 +49,7 @@ def main(opts: "Options") -> int:
 
 def _exec(opts: "Options") -> int:
     t0 = time.monotonic_ns()
-    keep = launch.seal_descriptors(opts.preserve_fds)
+    keep = launch.seal_descriptors(opts.preserve_fds, False)
     statedir = StateDir(opts.root, opts.id)
     state = statedir.load()
     found = status(state, statedir)
@@ -60,7 +60,6 @@ def _exec(opts: "Options") -> int:
     config = spec.parse(statedir.read(state.config), state.bundle)
     process = make_process(opts, config)
     detach = bool(opts.detach)
-    launch.pass_listen_fds(process)
     launch.check_terminal(process, detach, opts.console_socket)
     front = None
     ours = console = -1

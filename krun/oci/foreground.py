@@ -15,6 +15,10 @@ from krun.sysio import (
     signalfd_read,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.notify import Relay
+
 SIGCHLD = 17
 SIGCONT = 18
 SIGURG = 23
@@ -26,10 +30,11 @@ _TERMIOS_SIZE = 256
 class Foreground:
     """Signals are held back from construction on, so that none is lost while the container is made."""
 
-    __slots__ = ("signals", "_saved", "_tty")
+    __slots__ = ("signals", "relay", "_saved", "_tty")
 
     def __init__(self) -> None:
         self.signals = signalfd_all()
+        self.relay: Relay | None = None
         self._saved: object = None
         self._tty = -1
 
@@ -69,11 +74,19 @@ class Foreground:
 
     def _loop(self, pid: int, pidfd: int, master: int) -> int:
         stdin = 0 if master >= 0 else -1
+        relay = self.relay
         while True:
             # A negative descriptor is one that poll(2) leaves alone.
-            signal, ended, output, typed = poll((self.signals, pidfd, master, stdin))
+            notice = -1 if relay is None else relay.fileno()
+            signal, ended, output, typed, said = poll((self.signals, pidfd, master, stdin, notice))
             if signal:
                 self._forward(pidfd, master, pid)
+            if said and relay is not None and relay.read():
+                # As runc: the service's process is krun, which hands signals on. Told once: a payload that goes on
+                # writing must not keep us from our work.
+                relay.tell(os.getpid())
+                relay.close()
+                relay = None
             if output and not copy(master, 1):
                 master = -1
             if typed and not copy(0, master):

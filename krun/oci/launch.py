@@ -79,15 +79,16 @@ class Container:
         self.console = -1
 
 
-def seal_descriptors(preserve: "int | None") -> "list[int]":
+def seal_descriptors(preserve: "int | None", activation: bool = True) -> "list[int]":
     """Marks all inherited descriptors but stdio close-on-exec, and finds those that the payload is to have.
 
-    Arguments: preserve, --preserve-fds. Returns the descriptors to hand on: those of LISTEN_FDS, then `preserve` more
+    Arguments: preserve, --preserve-fds; activation, whether LISTEN_FDS counts (not of exec, as with runc: its process is
+    not the service). Returns the descriptors to hand on: those of LISTEN_FDS, then `preserve` more
     (sd_listen_fds(3); runc, "File descriptors"). Raises KrunError if one of them is not open. Callers do leak
     (containerd 1.6 a socket on 3), and a leaked one holds up whoever waits for its end (reference/oci.md 0.4).
     """
     close_range(3, flags=CLOSE_RANGE_CLOEXEC)
-    count = listen_fds() + (preserve or 0)
+    count = (listen_fds() if activation else 0) + (preserve or 0)
     keep = list(range(3, 3 + count))
     for fd in keep:
         try:
@@ -101,11 +102,9 @@ def seal_descriptors(preserve: "int | None") -> "list[int]":
 
 
 def listen_fds() -> int:
-    """Returns LISTEN_FDS if it was meant for us."""
+    """Returns LISTEN_FDS if it was meant for us: LISTEN_PID says so (sd_listen_fds(3))."""
     count, pid = os.environ.get("LISTEN_FDS", ""), os.environ.get("LISTEN_PID", "")
-    if not count.isdecimal() or (pid and pid != str(os.getpid())):
-        return 0
-    return int(count)
+    return int(count) if count.isdecimal() and pid == str(os.getpid()) else 0
 
 
 def pass_listen_fds(process: "Process") -> None:
@@ -528,6 +527,10 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     spec, statedir, state, ctx = container.spec, container.statedir, container.state, child.ctx
     statedir.write(state.config, spec.raw)
     make_fifos(container)
+    if os.environ.get("NOTIFY_SOCKET"):
+        from krun.oci import notify
+
+        notify.make_directory(statedir.path)
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, opts.root)
     open_sources(spec, child.plan, ctx, rootless)
     container.cgroup = cgroups.create(spec.cgroups_path, spec.resources, state.id, manager_of(opts), rootless)

@@ -40,6 +40,7 @@ def _run(opts: "Options") -> int:
         return 0
     launched = container.launched
     assert launched is not None
+    relay = start.open_relay(container.statedir)
     try:
         stages = start.wake(container.start, container.result, launched.pidfd)
         start.finish(container.statedir)
@@ -51,7 +52,10 @@ def _run(opts: "Options") -> int:
         os.close(fd)
     start.run_poststart(container.statedir, container.state, container.spec.hooks)
     if front is None:
+        if relay is not None:
+            relay.wait(launched.pidfd, launched.pid)
         return 0
+    front.relay = relay
     terminal = bool(container.spec.process and container.spec.process.terminal)
     code = front.wait(launched.pid, launched.pidfd, ours if terminal else -1)
     if not opts.keep:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from krun.cli.table import Options
+    from krun.oci.notify import Relay
     from krun.oci.state import ContainerState
 
 
@@ -35,11 +36,24 @@ def main(opts: "Options") -> int:
         pidfd = _pidfd(state.pid)
         start = _open(statedir, START_FIFO, os.O_WRONLY)
         result = _open(statedir, RESULT_FIFO, os.O_RDONLY)
+        relay = open_relay(statedir)
         wake(start, result, pidfd)
         finish(statedir)
         wanted = statedir.load_config(state).get("hooks") or {}
         run_poststart(statedir, state, wanted)
+    if relay is not None:
+        # Without the lock: whoever waits for a payload that is never ready must be able to kill it.
+        relay.wait(pidfd, state.pid)
     return 0
+
+
+def open_relay(statedir: StateDir) -> "Relay | None":
+    """Returns what hands on the payload's "ready", if there is a NOTIFY_SOCKET."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from krun.oci import notify
+
+    return notify.open_relay(statedir.path)
 
 
 def _pidfd(pid: int) -> int:

@@ -5,7 +5,8 @@ import subprocess
 import time
 
 import pytest
-from helpers.engines import LIMITS, Podman, Session, command, remove, runtimes, short_directory
+from helpers.engines import ENVIRONMENT, LIMITS, Podman, Session, command, remove, runtimes, short_directory
+from helpers.notify import Manager, build_sender
 from helpers.runtime import cgroup_file, wait_for
 
 pytestmark = pytest.mark.engine
@@ -42,6 +43,26 @@ def podman(request, engine):
 def test_run(podman):
     done = podman.run("/bin/echo", "hello", options=("--rm",)).ok()
     assert done.out == "hello\n"
+
+
+@pytest.mark.parametrize("mode", ["container", "conmon", "ignore"])
+def test_sdnotify(podman, mode, tmp_path):
+    """What a service manager hears of a container whose program says READY=1 (podman-run(1), --sdnotify)."""
+    sender = build_sender(tmp_path / "sender")
+    name = f"/tmp/krun-podman-notify-{os.getpid()}"
+    manager = Manager(name)
+    ENVIRONMENT["NOTIFY_SOCKET"] = name
+    try:
+        podman.run(
+            "sh", "-c", "test -z $NOTIFY_SOCKET && sleep 1000 || /sender READY=1 sleep",
+            options=("-d", f"--sdnotify={mode}", "-v", f"{sender}:/sender:ro"),
+        ).ok()  # fmt: skip
+        wait_for(lambda: mode == "ignore" or b"READY=1" in b" ".join(manager.messages), "not told")
+    finally:
+        del ENVIRONMENT["NOTIFY_SOCKET"]
+        manager.close()
+        os.unlink(name)
+    assert (manager.messages == []) == (mode == "ignore"), manager.messages
 
 
 def test_exit_code(podman):

@@ -129,6 +129,38 @@ def test_preserved_descriptors(runtime, bundle):
     os.close(ends[0])
 
 
+ACTIVATE = (
+    "import os, sys; w = os.pipe()[1]; os.dup2(w, 3); os.set_inheritable(3, True);"
+    " pid = {'own': str(os.getpid()), 'other': '1', 'none': None}[sys.argv[1]];"
+    " os.environ.update({'LISTEN_FDS': '1'} | ({'LISTEN_PID': pid} if pid else {})); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+@pytest.mark.parametrize("verb", ["run", "exec"])
+@pytest.mark.parametrize("pid", ["own", "other", "none"])
+def test_socket_activation(runtime, bundle, verb, pid, observe):
+    """LISTEN_FDS of sd_listen_fds(3): of run, where LISTEN_PID is the runtime's; never of exec."""
+    import subprocess
+
+    script = "env | grep LISTEN; ls /proc/self/fd"
+    if verb == "run":
+        container = runtime.new(bundle.shell(script))
+        words = ["run", "--bundle", str(bundle.write()), container.id]
+    else:
+        container = runtime.start(bundle.args("sleep", "1000"))
+        words = ["exec", container.id, "sh", "-c", script]
+    argv = ["/usr/bin/python3", "-c", ACTIVATE, pid, str(runtime.path), "--root", str(runtime.root), *words]
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, env=runtime.environment, check=True, text=True
+    )
+    passed = verb == "run" and pid == "own"
+    assert (
+        done.stdout.split()
+        == ["LISTEN_FDS=1", "LISTEN_PID=1"] * passed + ["0", "1", "2", "3"] + ["4"] * passed
+    )
+    observe(done.stdout)
+
+
 def test_hostname_and_domainname(runtime, bundle):
     bundle.config["hostname"] = "some-host"
     assert (
