@@ -46,6 +46,25 @@ void kr_program_free(struct kr_program *p) {
     p->path = NULL;
 }
 
+#define AT_EXECVE_CHECK_ 0x10000
+
+/* execve(2) of fd as far as its permission, and no further. 0 or -errno; -EINVAL from a kernel without it. */
+static long execve_check(int fd) {
+    static const char empty[1] = "";
+    const char *argv[] = {"-", NULL}, *envp[] = {NULL};
+    return kr_sys5(__NR_execveat, fd, empty, argv, envp, AT_EMPTY_PATH | AT_EXECVE_CHECK_);
+}
+
+int kr_execve_checks(void) {
+    static u32 known; /* 1 yes, 2 no; the same whoever finds it */
+    u32 k = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!k) {
+        k = execve_check(kr_boot.fd_exe) == -EINVAL ? 2 : 1;
+        __atomic_store_n(&known, k, __ATOMIC_RELAXED);
+    }
+    return k == 1;
+}
+
 static int may_execute(int fd, const char **why) {
     struct statx st;
     static const char empty[1] = "";
@@ -66,7 +85,9 @@ static int may_execute(int fd, const char **why) {
         *why = "on a file system mounted noexec";
         return -EACCES;
     }
-    r = kr_sys4(439 /* faccessat2 */, fd, empty, 1 /* X_OK */, AT_EMPTY_PATH | AT_EACCESS);
+    r = kr_execve_checks()
+            ? execve_check(fd)
+            : kr_sys4(439 /* faccessat2 */, fd, empty, 1 /* X_OK */, AT_EMPTY_PATH | AT_EACCESS);
     if (r < 0) {
         *why = "not executable";
         return (int)r;
@@ -94,8 +115,8 @@ static long check_interp(struct kr_task *t, int fd, const char **why) {
             *why = "opening the program's ELF interpreter";
         } else {
             int ifd = (int)r;
-            r = kr_elf_read(ifd, &e, why);
-            if (r < 0) {
+            r = may_execute(ifd, why);
+            if (r == 0 && kr_elf_read(ifd, &e, why) < 0) {
                 *why = "the program's ELF interpreter is not usable";
                 r = -ELIBBAD;
             }
@@ -230,6 +251,24 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
     kr_free(line, KR_SCRIPT_LINE + 1);
     if (r < 0)
         kr_program_free(p);
+    return r;
+}
+
+/* execveat(2) with AT_EXECVE_CHECK: whether this very file may be executed; nothing is said of its format. */
+static long only_check(struct kr_task *t, int dirfd, const char *path, int flags) {
+    if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK_))
+        return -EINVAL;
+    if (!*path) /* a descriptor of the payload's: dispatch has looked */
+        return flags & AT_EMPTY_PATH ? execve_check(dirfd) : -ENOENT;
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW_ : 0)};
+    long fd = kr_open(t, dirfd, path, &how);
+    if (fd < 0)
+        return fd;
+    struct statx st;
+    long r = kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st);
+    if (r == 0) /* a link that was not to be followed */
+        r = (st.stx_mode & 0170000) == 0120000 ? -ELOOP : execve_check((int)fd);
+    kr_sys1(__NR_close, fd);
     return r;
 }
 
@@ -441,6 +480,8 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
 long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags) {
     struct kr_program p;
     const char *why;
+    if (flags & AT_EXECVE_CHECK_ && kr_execve_checks())
+        return only_check(t, dirfd, path, flags);
     if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
         return -EINVAL;
     struct args a = {0}, e = {0};

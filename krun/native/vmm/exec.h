@@ -23,6 +23,10 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
                      const char **why);
 void kr_program_free(struct kr_program *p);
 
+/* Whether the kernel answers AT_EXECVE_CHECK (Linux 6.14): then it is the kernel that says what may be
+ * executed, its security modules included. */
+int kr_execve_checks(void);
+
 /* Loads prog->fd into a fresh mm, builds the stack, and sets *entry and *sp. argv, envp: arrays in monitor
  * memory, NULL-terminated. */
 struct kr_start {

@@ -14,6 +14,7 @@
 #include "../abi/boot.h"
 #include "../sys/table.h"
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/kvm.h>
 #include <linux/mman.h>
@@ -230,6 +231,14 @@ static void build(struct program *p) {
 int kr_nnp_view(struct kr_task *t) { return __atomic_load_n(&t->nnp, __ATOMIC_RELAXED) != 0; }
 
 void kr_nnp_set(struct kr_task *t) { __atomic_store_n(&t->nnp, 1, __ATOMIC_RELAXED); }
+
+int kr_nnp_or_admin(struct kr_task *t) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct cap[2];
+    if (kr_nnp_view(t))
+        return 1;
+    return kr_sys2(__NR_capget, &head, cap) == 0 && cap[0].effective >> CAP_SYS_ADMIN & 1;
+}
 
 int kr_jail_install(struct kr_task *t) {
     long nnp = kr_sys5(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);

@@ -15,5 +15,8 @@ int kr_jail_install(struct kr_task *t);
  * Linux; KR_BOOTF_NNP carries it over execve. */
 int kr_nnp_view(struct kr_task *t);
 void kr_nnp_set(struct kr_task *t); /* prctl(PR_SET_NO_NEW_PRIVS) */
+/* Whether the payload's thread may restrict itself (seccomp filters, landlock domains): no_new_privs, or
+ * CAP_SYS_ADMIN. Runs on the task's own thread. */
+int kr_nnp_or_admin(struct kr_task *t);
 
 #endif

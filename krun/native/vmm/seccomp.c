@@ -15,7 +15,6 @@
 #include "../abi/boot.h"
 #include <asm/signal.h>
 #include <linux/audit.h>
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
@@ -470,14 +469,6 @@ void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const v
 
 /* ---- The calls ---- */
 
-static int may_filter(struct kr_task *t) {
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct cap[2];
-    if (kr_nnp_view(t))
-        return 1;
-    return kr_sys2(__NR_capget, &head, cap) == 0 && cap[0].effective >> CAP_SYS_ADMIN & 1;
-}
-
 static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
     struct {
         u16 len;
@@ -495,7 +486,7 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
         return -EFAULT;
     if (prog.len == 0 || prog.len > MAX_INSNS)
         return -EINVAL;
-    if (!may_filter(t))
+    if (!kr_nnp_or_admin(t))
         return -EACCES;
     size_t size = prog.len * sizeof(struct sock_filter);
     void *copy = kr_alloc(size);
