@@ -49,15 +49,22 @@ def _no_scanner(text: str, index: int) -> "tuple[Any, int]":
     raise ValueError("no C scanner")
 
 
-_scan: "Callable[[str, int], tuple[Any, int]]" = _no_scanner
+_scan: "Callable[[str, int], tuple[Any, int]] | None" = None
 _quote: "Callable[[str], str] | None" = None
-try:
-    import _json
 
-    _scan = _json.make_scanner(_Context())  # type: ignore[arg-type]
-    _quote = _json.encode_basestring_ascii
-except (ImportError, AttributeError, TypeError):  # another Python: slower, equally right
-    pass
+
+def _find() -> "Callable[[str, int], tuple[Any, int]]":
+    """Load the scanner, on first use: a shared object cannot be part of the launcher's memory (native/launcher)."""
+    global _scan, _quote
+    _scan = _no_scanner
+    try:
+        import _json
+
+        _scan = _json.make_scanner(_Context())  # type: ignore[arg-type]
+        _quote = _json.encode_basestring_ascii
+    except (ImportError, AttributeError, TypeError):  # another Python: slower, equally right
+        pass
+    return _scan
 
 
 def loads(data: "bytes | str", name: str = "") -> "Any":
@@ -75,7 +82,7 @@ def loads(data: "bytes | str", name: str = "") -> "Any":
         size = len(text)
         while start < size and text[start] in _WHITE:
             start += 1
-        value, end = _scan(text, start)
+        value, end = (_scan or _find())(text, start)
         if end != size and text[end:].strip(_WHITE):
             raise ValueError("extra data")
         return value
@@ -110,6 +117,8 @@ def _loads_again(data: "bytes | str", name: str) -> "Any":
 
 
 def _quote_string(text: str) -> str:
+    if _scan is None:
+        _find()
     if _quote is not None:
         return _quote(text)
     import json

@@ -1,9 +1,11 @@
-"""Builds the fast launcher: the executable `krun` (launcher/krun.c, linked with the static libpython), the bundle of the
-hot modules' code beside it (`krun.bundle`) and the plain script (`krun.py`) that it falls back to.
+"""Builds the fast launcher: the executable `krun` (launcher/krun.c), a static libpython that has started and loaded the
+hot modules already, and the plain script (`krun.py`) that it falls back to.
 
-`python -m krun.native.build_launcher FOLDER` (./dev setup: build/bin). Without a static libpython, or where the link
-fails, the script alone is made, under the name `krun`: nothing but time is lost. The bundle holds the code of every
-module that a hot verb imports at the top of a file, or that one of those imports inside a function.
+`python -m krun.native.build_launcher FOLDER` (./dev setup: build/bin). The executable is linked, run once to write its
+memory, and given this memory as its data (krun.c says how and why that is sound). Without a static libpython, or where a
+step fails, the script alone is made, under the name `krun`: nothing but time is lost. In memory is every module that
+a hot verb imports at the top of a file, or that one of those imports inside a function. A source that is no longer what it
+was then sends every call to the script.
 """
 
 import ast
@@ -12,9 +14,11 @@ import importlib.util
 import marshal
 import os
 import shlex
+import struct
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,12 @@ from krun.cli.table import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-SOURCES = (HERE / "launcher" / "krun.c", HERE / "launcher" / "start.py")
-MAGIC = b"KRBUNDLE"
+LAUNCHER = HERE / "launcher"
+SOURCES = (LAUNCHER / "krun.c", LAUNCHER / "arena.c", LAUNCHER / "arena.h", LAUNCHER / "start.py")
+
+HEAD = 24  # of what krun.c's make() writes
+SMALL = (1, (1 << 64) - 1)  # ob_size of an int of one digit
+PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
 
 #: Compiled modules on hot paths; the module of krun needs cffi's run time first.
 COMPILED = {"krun.native._krun": ("_cffi_backend",), "_cffi_backend": (), "_json": ()}
@@ -65,11 +73,6 @@ def imports(name: str, lazy: bool = False) -> list[str]:
         if lazy
         else list(top)
     )
-    if not lazy:
-        # jsonio: the scanner in C, if there is one.
-        for node in tree.body:
-            if isinstance(node, ast.Try):
-                nodes += [n for n in node.body if isinstance(n, (ast.Import, ast.ImportFrom))]
     found: list[str] = []
     for node in nodes:
         names = [alias.name for alias in node.names]
@@ -132,32 +135,38 @@ def module_file(name: str) -> Path:
     return Path(spec.origin).resolve()
 
 
-def bundle() -> bytes:
-    """Returns the bundle's bytes: head (struct head of krun.c), start code, index, code of the modules."""
-    modules: dict[str, tuple[bool, str, int, int, int, int]] = {}
-    codes = []
-    offset = 0
+def stamps() -> bytes:
+    """Returns what the executable compares at every start: time in ns, size, length of the padded path, path, for each
+    source (struct entry of krun.c).
+    """
+    parts = []
     for name in bundled():
-        path = module_file(name)
-        # Before it is read: an edit in between must look like one.
-        found = path.stat()
-        code = b""
         if name not in COMPILED:
-            code = marshal.dumps(compile(path.read_bytes(), str(path), "exec", dont_inherit=True))
-        package = path.name == "__init__.py"
-        modules[name] = (package, str(path), found.st_mtime_ns, found.st_size, offset, len(code))
-        codes.append(code)
-        offset += len(code)
-    index = marshal.dumps((orders(), modules))
-    start_file = SOURCES[1]
-    start = marshal.dumps(compile(start_file.read_bytes(), str(start_file), "exec", dont_inherit=True))
-    head = MAGIC + b"".join(n.to_bytes(4, "little") for n in (sys.hexversion, len(start), len(index), 0))
-    return b"".join((head, start, index, *codes))
+            path = module_file(name)
+            found = path.stat()
+            raw = os.fsencode(path) + b"\0"
+            raw += bytes(-len(raw) % 8)
+            parts += [struct.pack("=qqq", found.st_mtime_ns, found.st_size, len(raw)), raw]
+    return b"".join(parts)
 
 
-def is_current(path: Path) -> bool:
-    """Tells whether a bundle is what would be made now."""
-    return path.exists() and path.read_bytes() == bundle()
+def modules() -> bytes:
+    """Returns the marshalled pair (code of start.py, BUNDLE of start.py)."""
+
+    def code(path: Path) -> Any:
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+
+    order: list[str] = []
+    for name in bundled():
+        closure(name, order)
+    loaded = {}
+    for name in order:
+        if name not in COMPILED:
+            path = module_file(name)
+            loaded[name] = (path.name == "__init__.py", str(path), code(path))
+    compiled = {name: str(module_file(name)) for name in COMPILED}
+    hot = tuple(row[0] for row in VERBS if row[5])
+    return marshal.dumps((code(LAUNCHER / "start.py"), (loaded, compiled, hot)))
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
@@ -178,39 +187,150 @@ def _link(folder: Path) -> bool:
     """Makes the executable. Returns False where it cannot be made."""
     variables = sysconfig.get_config_vars()
     library = Path(str(variables.get("LIBPL"))) / str(variables.get("LIBRARY"))
-    python = os.path.realpath(sys.executable)
     if not library.exists():
         return False
     standard = sysconfig.get_path("stdlib")
     text = {
         "KR_SCRIPT": str(folder / "krun.py"),
-        "KR_BUNDLE": str(folder / "krun.bundle"),
         "KR_PATHS": ":".join([standard, str(variables["DESTSHARED"]), *paths()]),
-        "KR_PYTHON": python,
+        "KR_PYTHON": os.path.realpath(sys.executable),
         "KR_STDLIB": standard,
     }
     words = [str(variables.get(name) or "") for name in ("LIBS", "SYSLIBS")]
     command = [
-        *shlex.split(os.environ.get("CC", "gcc")),
-        *("-O2", "-Wall", "-Wextra", "-Werror", "-no-pie", "-Wl,--export-dynamic", "-Wl,--as-needed"),
+        *_compiler(),
+        *("-O2", "-Wall", "-Wextra", "-Werror", "-no-pie"),
+        *("-Wl,--export-dynamic", "-Wl,--as-needed", "-Wl,-s"),
+        *(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "free")),
         *(f'-D{name}="{value}"' for name, value in text.items()),
         *(f"-I{path}" for path in {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}),
         str(SOURCES[0]),
         str(library),
         *shlex.split(" ".join(words)),
-        *("-lexpat", "-lz"),
+        *(_archive(name) for name in ("expat", "z")),
+        str(SOURCES[1]),
     ]
     stamp = folder / ".krun.stamp"
-    seen = f"{shlex.join(command)} {hashlib.sha256(SOURCES[0].read_bytes()).hexdigest()} {library.stat().st_mtime_ns}"
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES) + stamps() + modules())
+    seen = f"{shlex.join(command)} {digest.hexdigest()} {library.stat().st_mtime_ns}"
     if (folder / "krun").exists() and stamp.exists() and stamp.read_text() == seen:
         return True
-    done = subprocess.run([*command, "-o", str(folder / ".krun.new")], capture_output=True, text=True)
-    if done.returncode:
-        print(f"krun: no fast launcher, the script takes its place:\n{done.stderr}", file=sys.stderr)
-        return False
-    (folder / ".krun.new").replace(folder / "krun")
+    with tempfile.TemporaryDirectory(prefix=".krun.", dir=folder) as name:
+        work = Path(name)
+        try:
+            _run([*command, "-o", str(work / "plain")])
+            (work / "stamps").write_bytes(stamps())
+            (work / "modules").write_bytes(modules())
+            seed = str(int.from_bytes(os.urandom(4), "little"))
+            for again in ("memory", "again"):
+                _run([str(work / "plain"), *(str(work / n) for n in ("stamps", "modules", again)), seed])
+            plain, memory = (work / "plain").read_bytes(), (work / "memory").read_bytes()
+            if strays := differences(plain, memory, (work / "again").read_bytes()):
+                raise _Failed(f"what was kept depends on the process: {len(strays)} words, {strays[0]}")
+            image = with_memory(plain, memory)
+        except _Failed as e:
+            print(f"krun: no fast launcher, the script takes its place:\n{e}", file=sys.stderr)
+            return False
+    _replace(folder / "krun", image, 0o755)
     stamp.write_text(seen)
     return True
+
+
+def _compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC", "gcc"))
+
+
+def _archive(name: str) -> str:
+    """Returns the linker's word for a library: the static one if there is one, because ld.so's work is 0.03 ms for each."""
+    done = subprocess.run([*_compiler(), f"-print-file-name=lib{name}.a"], capture_output=True, text=True)
+    return f"-l:lib{name}.a" if "/" in done.stdout else f"-l{name}"
+
+
+class _Failed(Exception):
+    """A step of the launcher's making failed; the text is for people."""
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise _Failed(f"{shlex.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _headers(plain: bytes) -> list[tuple[int, tuple[int, ...]]]:
+    """Returns the program headers of an ELF executable: (offset in the file, (type, flags, offset, vaddr, paddr, size in
+    the file, in memory, alignment)).
+    """
+    first = struct.unpack_from("<Q", plain, 32)[0]
+    size, count = struct.unpack_from("<HH", plain, 54)
+    return [
+        (at, struct.unpack_from("<IIQQQQQQ", plain, at)) for at in range(first, first + size * count, size)
+    ]
+
+
+def with_memory(plain: bytes, memory: bytes) -> bytes:
+    """Returns an executable whose writable segment holds what the process had there.
+
+    Arguments: plain, an ELF executable whose last PT_LOAD is the writable one; memory, of krun.c's make(): the addresses
+    of the first byte, after the last, and of the type int, then the bytes. What lies before in the segment (.dynamic, .got, .got.plt) is
+    the linker's and stays.
+    """
+    begin, end = struct.unpack_from("=QQ", memory)
+    loads = [found for found in _headers(plain) if found[1][0] == PT_LOAD]
+    at, (kind, flags, where, address, physical, in_file, in_memory, align) = max(loads, key=lambda f: f[1][3])
+    if not (flags & 2 and address <= begin <= address + in_file and begin < end <= address + in_memory):
+        raise _Failed(f"memory {begin:#x}-{end:#x} is not in the segment {address:#x}, {in_memory:#x} long")
+    data = plain[where : where + begin - address] + memory[HEAD:]
+    fresh = (len(plain) + align - 1) // align * align + address % align
+    image = bytearray(plain)
+    image += bytes(fresh - len(image)) + data
+    struct.pack_into(
+        "<IIQQQQQQ", image, at, kind, flags, fresh, address, physical, len(data), in_memory, align
+    )
+    return bytes(image)
+
+
+def _relocated(plain: bytes) -> set[int]:
+    """Returns the addresses that ld.so writes at every start: the targets of DT_RELA."""
+    headers = [header for _, header in _headers(plain)]
+
+    def offset(address: int) -> int:
+        for kind, _, where, begin, _, size, _, _ in headers:
+            if kind == PT_LOAD and begin <= address < begin + size:
+                return where + address - begin
+        raise _Failed(f"address {address:#x} is in no segment")
+
+    dynamic = next(header for header in headers if header[0] == PT_DYNAMIC)
+    tags = dict(struct.iter_unpack("<QQ", plain[dynamic[2] : dynamic[2] + dynamic[5]]))
+    if DT_RELA not in tags:
+        return set()
+    table = offset(tags[DT_RELA])
+    return {row[0] for row in struct.iter_unpack("<QQq", plain[table : table + tags[DT_RELASZ]])}
+
+
+def differences(plain: bytes, memory: bytes, again: bytes) -> list[str]:
+    """Returns the words that two runs of krun.c's make() left different, as text: addresses of what lies elsewhere in each
+    process (libraries, heap, stack), thread ids, times. Those that ld.so writes anew at every start do not count.
+
+    Arguments: as with_memory's; again, the memory of the second run, with the same seed.
+    """
+    if len(memory) != len(again):
+        return [f"{len(memory)} and {len(again)} bytes"]
+    begin, _, int_type = struct.unpack_from("=QQQ", memory)
+    first, second = (memoryview(data)[HEAD:].cast("Q") for data in (memory, again))
+    anew = _relocated(plain)
+    found = []
+    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+        if one == other or begin + index * 8 in anew:
+            continue
+        # A digit has 32 bits: behind that of a small int is what the block held before.
+        if (
+            one & 0xFFFFFFFF == other & 0xFFFFFFFF
+            and first[index - 2] == int_type
+            and first[index - 1] in SMALL
+        ):
+            continue
+        found.append(f"{begin + index * 8:#x}: {one:#x}, {other:#x}")
+    return found
 
 
 def build(folder: Path) -> Path:
@@ -222,10 +342,8 @@ def build(folder: Path) -> Path:
         python=os.environ.get("KRUN_PYTHON", "/usr/bin/python3"), paths=paths(), command=str(command)
     ).encode()
     _replace(folder / "krun.py", script, 0o755)
-    # The bundle last: until it is there the executable takes the script.
-    if _link(folder):
-        _replace(folder / "krun.bundle", bundle(), 0o644)
-    else:
+    (folder / "krun.bundle").unlink(missing_ok=True)  # of former versions
+    if not _link(folder):
         _replace(command, script, 0o755)
     return command
 

@@ -1,41 +1,121 @@
 /*
- * build/bin/krun: the Python interpreter with its core alone, started straight into the bundle of hot modules
- * (krun/native/build_launcher.py makes both, krun/native/launcher/start.py is the first code that runs).
+ * build/bin/krun: a Python interpreter that has started already.
  *
- * PEP 587's two-phase start: without the second phase there is no file-system importer, no codec registry, no
- * sys.stdout; it takes half the time of /usr/bin/python3 -IS.  full() makes up for the second phase where a
- * rare path needs it.  Whatever is wrong with the bundle (absent, another interpreter's, a source changed
- * since) ends in an execve of the plain script beside it, which does the same more slowly.
+ * This file is linked twice into the same executable, so to speak.  build_launcher.py links it with the
+ * static libpython and runs the result once (make): the interpreter starts, krun/native/launcher/start.py
+ * loads every module of the hot verbs, and the writable memory of the process (everything from .data to the
+ * last byte handed out by malloc below) is written to a file.  build_launcher.py puts that memory into a copy
+ * of the executable, in the place of .data and .bss.  The copy is what callers run (resume): it finds
+ * everything made, renews what belongs to a process (thread, signals, environment, arguments) and goes
+ * straight to the verb.
  *
- * Compiled in: KR_SCRIPT, the script; KR_BUNDLE, the bundle; KR_PATHS, sys.path of the second phase,
- * ":"-separated.
+ * What makes it possible: the executable is not position-independent, and whatever Python allocates comes
+ * from `arena` here, so all of Python's pointers stay true.  libc is shared and not part of it: ld.so writes
+ * its pointers (.got, copy relocations) anew at every start, after the kernel has mapped the segment.
+ * build_launcher.py makes the memory twice, with libraries, heap and stack at other addresses, and refuses it
+ * if a byte differs.
+ *
+ * PEP 587's two-phase start: only the first phase is in the memory (no importer of files, no codec registry,
+ * no sys.stdout); full() makes up for the second where a rare path needs it.
+ *
+ * Compiled in: KR_SCRIPT, the plain script of the same effect; KR_PATHS, sys.path of the second phase,
+ * ":"-separated; KR_PYTHON, KR_STDLIB.
  */
 #define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
 #include <Python.h>
+#include <internal/pycore_runtime.h>
 #include <marshal.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* The head of the bundle; then the marshalled start code, the marshalled index, the modules. */
-struct head {
-    char magic[8];
-    uint32_t python;
-    uint32_t start;
-    uint32_t index;
-    uint32_t unused;
-};
+#include "arena.h"
 
 extern int _PySignal_Init(int install_handlers); /* hidden, but we are linked statically */
+extern char __data_start[], _end[];
 
+static int made; /* 1 in the executable that callers run */
+static PyObject *resume_function;
+static PyOS_sighandler_t on_interrupt;
+static const char *sources; /* build_launcher.py, `stamps` */
+static size_t sources_size;
 static char **arguments;
-static const char *data;
-static size_t size;
-static int64_t began;
+
+static size_t arena_used;
+
+/* ------------------------------------------------------------------------------------------------ allocation
+ * The linker sends every call of malloc and relatives in libpython here (--wrap).
+ */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void __real_free(void *old);
+
+static int in_arena(const void *p) {
+    return (const char *)p >= kr_arena && (const char *)p < kr_arena + KR_ARENA;
+}
+
+/* From the kr_arena, while it is made; size is kept in the 16 bytes before. */
+static void *take(size_t size, size_t align) {
+    size_t at = (arena_used + 16 + align - 1) & ~(align - 1);
+    if (size > KR_ARENA - at)
+        return NULL;
+    arena_used = at + size;
+    memcpy(kr_arena + at - 16, &size, sizeof(size));
+    return kr_arena + at;
+}
+
+void *__wrap_malloc(size_t size) { return made ? __real_malloc(size) : take(size ? size : 1, 16); }
+
+void *__wrap_calloc(size_t count, size_t size) {
+    if (made)
+        return __real_calloc(count, size);
+    size_t bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? NULL
+                                                       : take(bytes ? bytes : 1, 16); /* zero: never used */
+}
+
+void __wrap_free(void *old) {
+    if (!in_arena(old))
+        __real_free(old);
+}
+
+void *__wrap_realloc(void *old, size_t size) {
+    if (old && !in_arena(old))
+        return __real_realloc(old, size);
+    char *fresh = __wrap_malloc(size);
+    size_t had = 0;
+    if (old)
+        memcpy(&had, (char *)old - 16, sizeof(had));
+    if (fresh && had)
+        memcpy(fresh, old, had < size ? had : size);
+    return fresh;
+}
+
+/* Of small objects: 1 MiB at a time (obmalloc.c). */
+static void *block_alloc(void *unused, size_t size) {
+    (void)unused;
+    if (!made)
+        return take(size, 4096);
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void block_free(void *unused, void *at, size_t size) {
+    (void)unused;
+    if (!in_arena(at))
+        munmap(at, size);
+}
+
+/* ---------------------------------------------------------------------------------------------- for start.py
+ */
 
 static void by_script(void) {
     execv(KR_SCRIPT, arguments);
@@ -75,55 +155,42 @@ static struct PyModuleDef host_module = {
 
 static PyObject *host_init(void) {
     PyObject *module = PyModule_Create(&host_module);
-    if (!module)
-        return NULL;
-    PyObject *view = PyMemoryView_FromMemory((char *)data, (Py_ssize_t)size, PyBUF_READ);
-    PyObject *t0 = PyLong_FromLongLong(began);
-    PyObject *argv = PyList_New(0);
-    for (char **word = arguments; argv && *word; word++) {
-        PyObject *text = PyUnicode_DecodeUTF8(*word, (Py_ssize_t)strlen(*word), "surrogateescape");
-        if (!text || PyList_Append(argv, text) < 0)
-            return NULL;
-        Py_DECREF(text);
-    }
     PyObject *search = PyList_New(0);
     char paths[] = KR_PATHS;
     for (char *word = strtok(paths, ":"); search && word; word = strtok(NULL, ":"))
         PyList_Append(search, PyUnicode_DecodeFSDefault(word));
-    const struct head *head = (const struct head *)data;
-    long index = (long)(sizeof(*head) + head->start);
-    if (PyModule_AddObject(module, "data", view) < 0 || PyModule_AddObject(module, "t0", t0) < 0 ||
-        PyModule_AddObject(module, "argv", argv) < 0 || PyModule_AddObject(module, "paths", search) < 0 ||
-        PyModule_AddIntConstant(module, "index", index) < 0 ||
-        PyModule_AddIntConstant(module, "modules", index + (long)head->index) < 0)
+    if (!module || PyModule_AddObject(module, "paths", search) < 0)
         return NULL;
     return module;
 }
 
-static int map_bundle(void) {
-    struct stat st;
-    int fd = open(KR_BUNDLE, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -1;
-    size = (size_t)st.st_size;
-    void *at = size < sizeof(struct head) ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (at == MAP_FAILED)
-        return -1;
-    data = at;
-    const struct head *head = at;
-    if (memcmp(head->magic, "KRBUNDLE", 8) != 0 || head->python != PY_VERSION_HEX)
-        return -1;
-    return sizeof(*head) + head->start + head->index <= size ? 0 : -1;
+/* ------------------------------------------------------------------------------------------------------ make
+ */
+
+static void fail(const char *what) {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyObject *text = value ? PyObject_Repr(value) : NULL;
+    if (text)
+        dprintf(2, "%s\n", PyUnicode_AsUTF8(text));
+    dprintf(2, "krun launcher: cannot be made: %s\n", what);
+    _exit(1);
 }
 
-static void interpreter(int argc) {
+static void check(PyStatus status, const char *what) {
+    if (PyStatus_Exception(status))
+        fail(status.err_msg ? status.err_msg : what);
+}
+
+static void interpreter(unsigned long seed) {
+    PyObjectArenaAllocator blocks = {NULL, block_alloc, block_free};
+    PyObject_SetArenaAllocator(&blocks);
     PyPreConfig pre;
     PyPreConfig_InitIsolatedConfig(&pre);
     pre.utf8_mode = 1;
-    PyStatus status = Py_PreInitialize(&pre);
-    if (PyStatus_Exception(status))
-        by_script();
+    check(Py_PreInitialize(&pre), "preinitialize");
+    if (PyImport_AppendInittab("_krun_host", host_init) < 0)
+        fail("table of modules");
     PyConfig config;
     PyConfig_InitIsolatedConfig(&config);
     config._init_main = 0;
@@ -133,13 +200,17 @@ static void interpreter(int argc) {
     config.write_bytecode = 0;
     config.pathconfig_warnings = 0;
     config.install_signal_handlers = 1;
+    /* Strings' hashes are part of the memory, so the seed is the build's, not the process's. */
+    config.use_hash_seed = 1;
+    config.hash_seed = seed;
     /* Given, or the interpreter would look for itself all over the file system. */
     config.module_search_paths_set = 1;
     char paths[] = KR_PATHS;
     for (char *word = strtok(paths, ":"); word; word = strtok(NULL, ":")) {
         wchar_t *wide = Py_DecodeLocale(word, NULL);
-        if (!wide || PyStatus_Exception(PyWideStringList_Append(&config.module_search_paths, wide)))
-            by_script();
+        if (!wide)
+            fail("paths");
+        check(PyWideStringList_Append(&config.module_search_paths, wide), "paths");
     }
     wchar_t **fixed[] = {&config.executable,  &config.base_executable, &config.prefix,
                          &config.base_prefix, &config.exec_prefix,     &config.base_exec_prefix,
@@ -147,43 +218,166 @@ static void interpreter(int argc) {
     const wchar_t *values[] = {L"" KR_PYTHON, L"" KR_PYTHON, L"/usr",       L"/usr",
                                L"/usr",       L"/usr",       L"" KR_STDLIB, L"krun"};
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
-        if (PyStatus_Exception(PyConfig_SetString(&config, fixed[i], values[i])))
-            by_script();
-    if (PyStatus_Exception(PyConfig_SetBytesArgv(&config, argc, arguments)))
+        check(PyConfig_SetString(&config, fixed[i], values[i]), "config");
+    char *name[] = {"krun"};
+    check(PyConfig_SetBytesArgv(&config, 1, name), "config");
+    check(Py_InitializeFromConfig(&config), "initialize");
+}
+
+static char *read_whole(const char *path, size_t *size) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        fail(path);
+    char *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        fail(path);
+    close(fd);
+    *size = (size_t)st.st_size;
+    return data;
+}
+
+static void write_whole(int fd, const void *data, size_t size) {
+    for (const char *at = data; size;) {
+        ssize_t wrote = write(fd, at, size);
+        if (wrote <= 0)
+            fail("write");
+        at += wrote;
+        size -= (size_t)wrote;
+    }
+}
+
+/*
+ * PROGRAM STAMPS MODULES MEMORY SEED: files of build_launcher.py, seed of Python's hashes; what is written to
+ * MEMORY begins with the addresses of its first byte, after its last, and of the type int.  The process is
+ * not in Python while it writes: a frame has pointers to the stack.
+ */
+static void make(int argc, char **argv) {
+    if (argc != 5)
+        fail("usage: STAMPS MODULES MEMORY SEED");
+    if (kr_arena + KR_ARENA != _end)
+        fail("the arena is not the end of .bss");
+    signal(SIGINT, SIG_DFL);
+    interpreter(strtoul(argv[4], NULL, 10));
+    PyGC_Disable();
+    /* Of the second phase; the module _signal cannot be imported without it. */
+    if (_PySignal_Init(1) < 0)
+        fail("signals");
+    on_interrupt = PyOS_getsig(SIGINT);
+    size_t size;
+    char *stamps = read_whole(argv[1], &size);
+    sources = __wrap_malloc(size);
+    sources_size = size;
+    memcpy((char *)sources, stamps, size);
+    char *modules = read_whole(argv[2], &size);
+    PyObject *both =
+        PyMarshal_ReadObjectFromString(modules, (Py_ssize_t)size); /* (code of start.py, the rest) */
+    if (!both || !PyTuple_Check(both) || PyTuple_GET_SIZE(both) != 2)
+        fail("modules");
+    PyObject *space = PyModule_GetDict(PyImport_AddModule("__main__"));
+    PyDict_SetItemString(space, "__builtins__", PyEval_GetBuiltins());
+    PyDict_SetItemString(space, "BUNDLE", PyTuple_GET_ITEM(both, 1));
+    if (!PyEval_EvalCode(PyTuple_GET_ITEM(both, 0), space, space))
+        fail("start.py");
+    PyDict_DelItemString(space, "BUNDLE");
+    Py_DECREF(both);
+    resume_function = PyDict_GetItemString(space, "resume");
+    if (!resume_function)
+        fail("start.py has no resume");
+    PyGC_Collect();
+    PyThreadState *thread = PyThreadState_Get();
+    thread->thread_id = thread->native_thread_id = _PyRuntime.main_thread = 0;
+    int fd = open(argv[3], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        fail(argv[3]);
+    uint64_t range[3] = {(uint64_t)__data_start, ((uint64_t)kr_arena + arena_used + 7) & ~7ull,
+                         (uint64_t)&PyLong_Type};
+    write_whole(fd, range, sizeof(range));
+    arguments = NULL;
+    made = 1;
+    write_whole(fd, (void *)range[0], range[1] - range[0]);
+    _exit(0);
+}
+
+/* ---------------------------------------------------------------------------------------------------- resume
+ */
+
+/* Whether every source is what it was: entries of time in ns, size, length of the padded path, path. */
+static int unchanged(void) {
+    struct entry {
+        int64_t time, size, length;
+        char path[];
+    };
+    for (size_t at = 0; at < sources_size;) {
+        const struct entry *e = (const struct entry *)(sources + at);
+        struct stat st;
+        if (stat(e->path, &st) < 0 || st.st_size != e->size ||
+            st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec != e->time)
+            return 0;
+        at += sizeof(*e) + (size_t)e->length;
+    }
+    return 1;
+}
+
+/* What belongs to a process: the thread's identity, and the dispositions of signals as Python's start sets
+ * them (the child sets them back, krun/oci/init.py, step 1). */
+static void renew(void) {
+    PyThreadState *thread = PyThreadState_Get();
+    _PyRuntime.main_thread = thread->thread_id = PyThread_get_thread_ident();
+    thread->native_thread_id = PyThread_get_thread_native_id();
+    Py_tss_t fresh = Py_tss_NEEDS_INIT;
+    _PyRuntime.gilstate.autoTSSkey = fresh;
+    if (PyThread_tss_create(&_PyRuntime.gilstate.autoTSSkey) != 0 ||
+        PyThread_tss_set(&_PyRuntime.gilstate.autoTSSkey, thread) != 0)
         by_script();
-    status = Py_InitializeFromConfig(&config);
-    if (PyStatus_Exception(status))
-        by_script();
+    PyOS_setsig(SIGPIPE, SIG_IGN);
+    PyOS_setsig(SIGXFSZ, SIG_IGN);
+    if (PyOS_getsig(SIGINT) == SIG_DFL)
+        PyOS_setsig(SIGINT, on_interrupt);
+}
+
+static PyObject *words(char **from) {
+    PyObject *list = PyList_New(0);
+    for (; list && *from; from++) {
+        PyObject *text = PyUnicode_DecodeUTF8(*from, (Py_ssize_t)strlen(*from), "surrogateescape");
+        if (!text || PyList_Append(list, text) < 0)
+            return NULL;
+        Py_DECREF(text);
+    }
+    return list;
+}
+
+/* As posixmodule.c's convertenviron: the first of two of one name counts. */
+static PyObject *environment(void) {
+    PyObject *found = PyDict_New();
+    for (char **entry = environ; found && entry && *entry; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (!equals)
+            continue;
+        PyObject *name = PyBytes_FromStringAndSize(*entry, equals - *entry);
+        PyObject *value = PyBytes_FromString(equals + 1);
+        if (!name || !value || !PyDict_SetDefault(found, name, value))
+            return NULL;
+        Py_DECREF(name);
+        Py_DECREF(value);
+    }
+    return found;
 }
 
 int main(int argc, char **argv) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    began = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    if (!made)
+        make(argc, argv);
     arguments = argv;
-    if (map_bundle() < 0)
+    if (!unchanged())
         by_script();
-    if (PyImport_AppendInittab("_krun_host", host_init) < 0)
+    renew();
+    PyObject *t0 = PyLong_FromLongLong((int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+    PyObject *line = words(argv), *space = environment();
+    if (!t0 || !line || !space)
         by_script();
-    interpreter(argc);
-    const struct head *head = (const struct head *)data;
-    PyGC_Disable();
-    /*
-     * Of the second phase: SIGPIPE and SIGXFSZ ignored (the child sets them back, krun/oci/init.py, step 1),
-     * SIGINT an exception; the module _signal cannot be imported without it.
-     */
-    if (_PySignal_Init(1) < 0)
-        by_script();
-    PyObject *code = PyMarshal_ReadObjectFromString(data + sizeof(*head), head->start);
-    PyObject *module = PyImport_AddModule("__main__");
-    if (!code || !module)
-        by_script();
-    PyObject *space = PyModule_GetDict(module);
-    PyDict_SetItemString(space, "__builtins__", PyEval_GetBuiltins());
-    PyObject *result = PyEval_EvalCode(code, space, space);
-    if (!result) {
-        PyErr_Print();
-        _exit(1);
-    }
-    _exit(0);
+    PyObject_CallFunctionObjArgs(resume_function, line, space, t0, NULL);
+    PyErr_Print();
+    _exit(1);
 }

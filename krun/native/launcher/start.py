@@ -1,12 +1,10 @@
-"""First code of the launcher (krun.c): preload the hot modules of a verb from the bundle, then krun.__main__.main().
+"""First code of the launcher (krun.c). When it is made: loads every module of the hot verbs. When it is run: resume().
 
-Runs with the interpreter's core alone: what it imports is built in or frozen.  The bundle's index: names of a hot verb to
-the order in which its modules are executed; modules to (is a package, source, mtime in ns, size, offset, length), with
-a length of 0 for a compiled module.  A source that has another time or size than when the bundle was made sends us to the
-plain script.
+Runs with the interpreter's core alone: what it imports is built in or frozen. BUNDLE is put here by krun.c: the modules
+in the order of their execution, name to (is a package, path, code), and COMPILED, name to path: what comes as a shared
+object cannot be part of the memory that is kept and is loaded when it is first used.
 """
 
-import marshal
 import posix
 import sys
 
@@ -18,56 +16,54 @@ if TYPE_CHECKING:
 
 Module: "Any" = type(sys)
 Spec: "Any" = type(sys.__spec__)
-ORDERS, MODULES = marshal.loads(host.data[host.index : host.modules])
-BASE = host.modules
+MODULES, COMPILED, HOT = globals()["BUNDLE"]
+ready: "list[bool]" = []
 complete: "list[bool]" = []
 
 
-def unchanged() -> bool:
-    """Tell whether every source is what it was when the bundle was made."""
-    stat = posix.stat
-    try:
-        for row in MODULES.values():
-            found = stat(row[1])
-            if found.st_mtime_ns != row[2] or found.st_size != row[3]:
-                return False
-    except OSError:
-        return False
-    return True
-
-
 def load(name: str) -> None:
-    """Execute one module of the bundle whose parents and imports are loaded, or are found when it imports them."""
-    package, path, _, _, offset, length = MODULES[name]
+    """Execute one module whose parents and imports are loaded."""
+    package, path, code = MODULES[name]
     parent, _, last = name.rpartition(".")
-    if length == 0:
-        module = extension(name, path)
-    else:
-        module = Module(name)
-        space = module.__dict__
-        space["__file__"] = path
-        space["__package__"] = name if package else parent
-        if package:
-            space["__path__"] = [path[: path.rindex("/")]]
-        sys.modules[name] = module
-        try:
-            exec(marshal.loads(host.data[BASE + offset : BASE + offset + length]), space)
-        except BaseException:
-            del sys.modules[name]
-            raise
+    module = Module(name)
+    space = module.__dict__
+    space["__file__"] = path
+    space["__package__"] = name if package else parent
+    if package:
+        space["__path__"] = [path[: path.rindex("/")]]
+    sys.modules[name] = module
+    exec(code, space)
     if parent:
         setattr(sys.modules[parent], last, module)
 
 
-def extension(name: str, path: str) -> "Any":
-    """Load a compiled module."""
-    import _imp
+class Late:
+    """Stands for an attribute of a compiled module that is not loaded yet; keeps what was asked for."""
 
-    spec = Spec(name, None, origin=path)
-    module = _imp.create_dynamic(spec)
-    _imp.exec_dynamic(module)
-    sys.modules[name] = module
-    return module
+    def __init__(self, module: str, name: str) -> None:
+        self.__dict__["_where"] = (module, name)
+
+    def __getattr__(self, word: str) -> "Any":
+        module, name = self.__dict__["_where"]
+        found = getattr(getattr(extension(module), name), word)
+        self.__dict__[word] = found
+        return found
+
+
+extensions: "dict[str, Any]" = {}
+
+
+def extension(name: str) -> "Any":
+    """Return a compiled module, loaded once."""
+    if name not in extensions:
+        import _imp
+
+        if name == "krun.native._krun":
+            sys.modules["_cffi_backend"] = extension("_cffi_backend")
+        spec = Spec(name, None, origin=COMPILED[name])
+        extensions[name] = _imp.create_dynamic(spec)
+        _imp.exec_dynamic(extensions[name])
+    return extensions[name]
 
 
 class Empty:
@@ -84,40 +80,29 @@ class Empty:
 
 
 class Finder:
-    """What a hot path imports lazily: from the bundle; anything else needs the whole interpreter."""
+    """What is not in memory needs the whole interpreter, but for compiled modules."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:
         """As importlib.abc.MetaPathFinder."""
-        if name in MODULES:
-            return Spec(name, Finder, origin=MODULES[name][1], is_package=MODULES[name][0])
+        if name in COMPILED:
+            return Spec(name, Finder, origin=COMPILED[name])
         if name == "encodings" and not complete:
             # The registry's first use, for an error handler: those are built in, as are UTF-8, ASCII and Latin-1.
             return Spec(name, Empty)
+        if not ready:
+            raise ImportError(f"{name} is imported before it is loaded, or is not among the hot modules")
         whole()
         return None
 
     @staticmethod
     def create_module(spec: "Any") -> object:
         """As importlib.abc.Loader."""
-        import _imp
-
-        return _imp.create_dynamic(spec) if MODULES[spec.name][5] == 0 else None
+        return extension(spec.name)
 
     @staticmethod
     def exec_module(module: "Any") -> None:
         """As importlib.abc.Loader."""
-        name = module.__name__
-        package, path, _, _, offset, length = MODULES[name]
-        if length == 0:
-            import _imp
-
-            _imp.exec_dynamic(module)
-            return
-        module.__file__ = path
-        if package:
-            module.__path__ = [path[: path.rindex("/")]]
-        exec(marshal.loads(host.data[BASE + offset : BASE + offset + length]), module.__dict__)
 
 
 def whole() -> None:
@@ -125,7 +110,6 @@ def whole() -> None:
     if complete:
         return
     complete.append(True)
-    real_os()
     # The finder of files comes behind ours, where the loop over sys.meta_path that calls us reaches it next.
     import _frozen_importlib
 
@@ -135,81 +119,45 @@ def whole() -> None:
     # The codec registry imports `encodings` once only, and may have got the stand-in.
     sys.modules.pop("encodings", None)
     __import__("encodings")
-    finders = sys.meta_path[:]
+    finders, line = sys.meta_path[:], sys.argv
     host.full()
     sys.meta_path[:] = finders
-    sys.argv = host.argv
+    sys.argv = line
     import gc
 
     gc.enable()
 
 
-def real_os() -> "Any":
-    """Put the real os in the place of ours; modules that hold ours get what it lacks from there."""
-    if sys.modules.get("os") is light:
-        del sys.modules["os"]
-        sys.modules.pop("posixpath", None)
-        import os
+def resume(line: "list[str]", environment: "dict[bytes, bytes]", t0: int) -> None:
+    """Run one command.
 
-        light.__dict__["__getattr__"] = os.__getattribute__
-    return sys.modules["os"]
-
-
-def lacking(name: str) -> "Any":
-    """What our os lacks, from the real one (a module's __getattr__)."""
-    return getattr(real_os(), name)
-
-
-def make_light() -> "Any":
-    """The part of os that hot paths use, without its 1.2 ms: posix, paths, environ."""
-    os = Module("os")
-    space = os.__dict__
-    space.update(posix.__dict__)
-    space["__name__"] = "os"
-    space["__getattr__"] = lacking
-    space["fsencode"] = fsencode
-    space["fsdecode"] = fsdecode
-    space["SEEK_SET"], space["SEEK_CUR"], space["SEEK_END"] = 0, 1, 2
-    space["sep"], space["curdir"], space["pardir"], space["altsep"] = "/", ".", "..", None
-    space["environ"] = {fsdecode(key): fsdecode(value) for key, value in posix.environ.items()}
-    sys.modules["os"] = os
-    import posixpath
-
-    space["path"] = posixpath
-    return os
+    Arguments: line, argv; environment; t0, when the process began (CLOCK_MONOTONIC in ns).
+    """
+    # The first word that is the name of a hot verb; the matcher in krun.cli.fast decides what it really is.
+    for word in line[1:]:
+        if word in HOT:
+            break
+    else:
+        host.script()
+    # os.environ and os.environb are views of this very dictionary.
+    posix.environ.clear()
+    posix.environ.update(environment)
+    sys.argv = line
+    try:
+        main(t0)
+    except BaseException:
+        whole()  # or the traceback would have no stream to go to
+        raise
 
 
-def fsencode(name: "Any") -> bytes:
-    """As os.fsencode."""
-    name = posix.fspath(name)
-    return name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-
-
-def fsdecode(name: "Any") -> str:
-    """As os.fsdecode."""
-    name = posix.fspath(name)
-    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
-
-
-def verb() -> "str | None":
-    """The first word that is the name of a hot verb; the matcher in krun.cli.fast decides what it really is."""
-    for word in sys.argv[1:]:
-        if word in ORDERS:
-            return word
-    return None
-
-
-sys.argv = host.argv
-sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
-chosen = verb()
-if chosen is None or not unchanged():
-    host.script()
-light = make_light()
 sys.meta_path.append(Finder)  # type: ignore[arg-type]
-try:
-    for module_name in ORDERS[chosen]:
-        load(module_name)
-    sys.modules["krun.__main__"].main(host.t0)
-except BaseException:
-    whole()  # or the traceback would have no stream to go to
-    raise
+stand_in = sys.modules["krun.native._krun"] = Module("krun.native._krun")
+for word in ("ffi", "lib"):
+    setattr(stand_in, word, Late("krun.native._krun", word))
+for word in MODULES:
+    load(word)
+main = sys.modules["krun.__main__"].main
+sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+ready.append(True)
+# Code is in the functions now.
+MODULES = dict.fromkeys(MODULES)
