@@ -8,7 +8,9 @@ a hot verb imports at the top of a file, or that one of those imports inside a f
 was then sends every call to the script.
 """
 
+import _imp
 import ast
+import functools
 import hashlib
 import importlib.util
 import marshal
@@ -35,8 +37,8 @@ PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
 
 #: Compiled modules on hot paths; the module of krun needs cffi's run time first.
 COMPILED = {"krun.native._krun": ("_cffi_backend",), "_cffi_backend": (), "_json": ()}
-#: Imported inside functions of hot modules, and too rare or too heavy for the bundle: full interpreter.
-OUTSIDE = ("krun.cli.app", "krun.oci.network", "krun.oci.systemd")
+#: Imported inside functions of hot modules, and too rare for the launcher (what is heavy stays out by itself): full interpreter.
+OUTSIDE = ("krun.cli.app", "krun.native.build_native", "krun.oci.network", "krun.oci.systemd")
 
 SCRIPT = """#!{python} -IS
 import sys
@@ -109,20 +111,40 @@ def orders() -> dict[str, list[str]]:
     return found
 
 
+@functools.cache
+def _is_light(name: str) -> bool:
+    """Tells whether a module, and what it imports at its top, needs nothing but krun and what is built in or frozen."""
+    path = source_of(name)
+    assert path is not None, name
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for word in names:
+            known = word.startswith("krun") or word in COMPILED or word in sys.builtin_module_names
+            if not known and not _imp.is_frozen(word):
+                return False
+    return all(_is_light(other) for other in imports(name) if other != name and other not in COMPILED)
+
+
 def bundled() -> list[str]:
-    """Returns all modules of the bundle."""
+    """Returns all modules that the launcher holds: those of orders(), and the light ones that they import later."""
     names = [name for order in orders().values() for name in order]
     for name in names:  # grows
         if name in COMPILED:
             continue
         for other in imports(name, lazy=True):
-            if other not in OUTSIDE and other != "krun.native.build_native":
-                closure(other, names)
+            if other in OUTSIDE or (other not in COMPILED and not _is_light(other)):
+                continue
+            closure(other, names)
     return sorted(set(names))
 
 
 def module_file(name: str) -> Path:
-    """Returns the file of a bundled module."""
+    """Returns the file of a module of bundled()."""
     if name not in COMPILED:
         path = source_of(name)
         assert path is not None
