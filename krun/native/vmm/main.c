@@ -6,7 +6,7 @@
  *  2 boot block                 7 say "R"; wait in the start FIFO            (first program of a container)
  *  3 first task, %fs            8 startContainer hooks
  *  4 hide descriptors           9 load the program
- *  5 signals                   10 say "O"; own seccomp filter; run
+ *  5 signals                   10 own seccomp filter; say "O"; run
  *
  * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
  */
@@ -287,12 +287,12 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_publish_mm(&first_mm);
     kr_regs(t)->rip = start.entry;
     kr_regs(t)->rsp = start.sp;
+    r = kr_jail_install(t); /* or nothing of the image runs */
+    if (r < 0)
+        give_up(t, "jail", "installing the monitor's own seccomp filter", "krun-monitor", r);
     if (first) {
         kr_stage("run");
         say_ok(&kr_boot.fd_result, 'O');
     }
-    r = kr_jail_install(t);
-    if (r < 0)
-        kr_log("own seccomp filter: errno %d", -r);
     kr_run(t);
 }
