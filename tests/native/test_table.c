@@ -426,6 +426,17 @@ static void filters(void) {
     t->seccomp_mode = 0;
 }
 
+static long direct(kr_sys_fn *fn, u64 x, u64 y) {
+    u64 a[6] = {x, y};
+    return fn(t, a);
+}
+
+static u64 kernels_list(void) {
+    u64 list = 1, size;
+    CHECK_EQ(kr_sys3(__NR_get_robust_list, 0, &list, &size), 0);
+    return list;
+}
+
 /* A thread's robust list: words of the payload are marked, an address of the monitor ends the walk. */
 static void robust(void) {
     u64 g = (u64)guest, head[3] = {g + 64, 32, 0}, e1[1] = {g + 128}, e2[1] = {g};
@@ -438,7 +449,9 @@ static void robust(void) {
     memcpy(guest + 64 + 32, &held, 4);
     memcpy(guest + 128, e2, 8);
     memcpy(guest + 128 + 32, &other, 4);
-    CHECK_EQ(kr_sys2(__NR_set_robust_list, g, 24), 0);
+    t->mm->tasks = t;
+    CHECK_EQ(direct(sys_set_robust_list, g, 24), 0); /* alone: the kernel has the payload's own head */
+    CHECK_EQ(kernels_list(), g);
     kr_robust_exit(t);
     u32 seen;
     memcpy(&seen, guest + 96, 4);
@@ -451,9 +464,50 @@ static void robust(void) {
 
     head[1] = (u64)&mine - (g + 64);
     memcpy(guest, head, sizeof head);
-    CHECK_EQ(kr_sys2(__NR_set_robust_list, g, 24), 0);
+    CHECK_EQ(direct(sys_set_robust_list, g, 24), 0);
     kr_robust_exit(t);
     CHECK_EQ(mine, t->tid);
+}
+
+/* What the kernel would walk at a death by signal: never a list of the payload's while a process lives that
+ * shares the address space. */
+static void robust_relatives(void) {
+    u64 g = (u64)guest, head[3] = {g + 64, 32, 0}, got[2];
+    memcpy(guest, head, sizeof head);
+    t->mm->tasks = t;
+    t->next = NULL;
+    CHECK_EQ(direct(sys_set_robust_list, g, 24), 0);
+    struct kr_task child = {.mm = t->mm, .next = t};
+    t->mm->tasks = &child;
+    kr_robust_share(t, 1);
+    u64 shadow = kernels_list();
+    CHECK(shadow != g);
+    CHECK_EQ(*(u64 *)shadow, shadow); /* empty */
+    CHECK_EQ(direct(sys_set_robust_list, g, 24), 0);
+    CHECK_EQ(*(u64 *)kernels_list(), shadow); /* the payload cannot bring it back */
+    u64 a[6] = {0, g + 512, g + 520};
+    CHECK_EQ(sys_get_robust_list(t, a), 0); /* and sees what it registered */
+    memcpy(got, guest + 512, 16);
+    CHECK(got[0] == g && got[1] == 24);
+    t->mm->tasks = t;
+    kr_robust_unshare(t, 1);
+    CHECK_EQ(kernels_list(), g);
+
+    struct kr_task thread = {.mm = t->mm, .next = t};
+    t->mm->tasks = &thread; /* a thread: by way of the shadow */
+    kr_robust_share(t, 0);
+    shadow = kernels_list();
+    CHECK(shadow != g && *(u64 *)shadow == g && *(s64 *)(shadow + 8) == 32);
+    kr_robust_share(t, 1);
+    kr_robust_share(t, 1);
+    CHECK_EQ(*(u64 *)shadow, shadow);
+    kr_robust_unshare(t, 1);
+    CHECK_EQ(*(u64 *)shadow, shadow);
+    kr_robust_unshare(t, 1);
+    CHECK_EQ(*(u64 *)shadow, g);
+    kr_robust_exit(t);
+    CHECK_EQ(kernels_list(), 0);
+    t->mm->tasks = NULL;
 }
 
 /* ---- fuzzing ---- */
@@ -571,5 +625,6 @@ void test_main(void) {
     refusals();
     filters();
     robust();
+    robust_relatives();
     fuzz();
 }

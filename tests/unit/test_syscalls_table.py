@@ -84,7 +84,7 @@ PROTOTYPES = {
     """,
     "12": """
         setitimer accept getsockname getpeername fsetxattr fgetxattr timer_create mq_getsetattr
-         get_robust_list accept4 cachestat lsm_get_self_attr file_getattr
+         accept4 cachestat lsm_get_self_attr file_getattr
         file_setattr
     """,
     "13": """

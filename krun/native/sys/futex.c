@@ -6,11 +6,19 @@
  * the robust list: when a thread ends, the kernel walks a list that the payload can change at any moment, and
  * marks any word of the process that holds the thread's tid, the monitor's words included. So the kernel's
  * walk is allowed only where the whole address space dies with the thread (death by signal, exit of the
- * group): a thread that merely exits unregisters its list and lets kr_robust_exit walk it, with checks. A
- * vfork child never registers (its death must not touch the parent), so it has no robust futexes.
+ * group):
+ *
+ *   a thread that merely exits       unregisters its list and lets kr_robust_exit walk it, with checks;
+ *   a process made with CLONE_VM     never registers: its death must not touch its relatives;
+ *   while such a process lives       no list of the address space is there for the kernel. A thread can only
+ * take back its own, so what a thread of several registers is a head in monitor memory (task->robust.shadow)
+ * whose first entry is the payload's own head; any thread can make it empty by a store. Such a head has no
+ * list_op_pending: the few instructions between a lock's word and its entry in the list are not covered. A
+ * thread that is alone registers its own head, which is exact.
  */
 #include "robust.h"
 #include "table.h"
+#include "../vmm/mm.h"
 #include <linux/futex.h>
 
 #define NR_FUTEX_WAITV 449
@@ -76,10 +84,83 @@ struct head {
 
 #define LIST_LIMIT 2048 /* ROBUST_LIST_LIMIT in the kernel */
 
+static int alone(struct kr_task *t) { return t->mm->tasks == t && !t->next && !t->mm->relatives; }
+
+/* Tells the kernel about t's list: its own head if it is alone on the mm, else the shadow of it. Locked. */
+static long tell_kernel(struct kr_task *t) {
+    struct kr_robust *r = &t->robust;
+    struct head h = {0, 0, 0};
+    r->shadowed = 0;
+    if (alone(t))
+        return kr_sys2(__NR_set_robust_list, kr_guest_ptr(r->guest, sizeof h), sizeof h);
+    if (!r->guest || kr_copy_in(&h, r->guest, sizeof h) < 0) /* the kernel would fail at it, too */
+        return kr_sys2(__NR_set_robust_list, 0, sizeof h);
+    r->shadowed = 1;
+    r->shadow.offset = h.offset;
+    r->shadow.pending = 0;
+    r->shadow.next = t->mm->relatives ? (u64)&r->shadow : r->guest;
+    return kr_sys2(__NR_set_robust_list, &r->shadow, sizeof h);
+}
+
 long sys_set_robust_list(struct kr_task *t, const u64 a[6]) {
     if (a[1] != sizeof(struct head))
         return -EINVAL;
-    return t->is_vfork ? 0 : kr_forward(__NR_set_robust_list, a);
+    if (t->is_vfork)
+        return 0;
+    kr_lock(&t->mm->lock);
+    t->robust.guest = a[0];
+    long r = tell_kernel(t);
+    kr_unlock(&t->mm->lock);
+    return r;
+}
+
+long sys_get_robust_list(struct kr_task *t, const u64 a[6]) {
+    u32 tid = (u32)a[0] ? (u32)a[0] : t->tid;
+    u64 list = 0, size = sizeof(struct head);
+    kr_lock(&t->mm->lock);
+    struct kr_task *o = t->mm->tasks;
+    while (o && (o->tid != tid || o->proc != t->proc))
+        o = o->next;
+    if (o)
+        list = o->robust.guest;
+    kr_unlock(&t->mm->lock);
+    if (!o) { /* another process: its monitor knows; the kernel's answer may be an address of that one's */
+        long r = kr_sys3(__NR_get_robust_list, tid, &list, &size);
+        return r < 0 ? r : -EPERM;
+    }
+    return kr_copy_out(a[2], &size, sizeof size) < 0 || kr_copy_out(a[1], &list, sizeof list) < 0 ? -EFAULT
+                                                                                                  : 0;
+}
+
+/* Every list of the mm becomes empty, or is there again. Locked. */
+static void show_lists(struct kr_mm *mm, int shown) {
+    for (struct kr_task *o = mm->tasks; o; o = o->next)
+        if (o->robust.shadowed)
+            __atomic_store_n(&o->robust.shadow.next, shown ? o->robust.guest : (u64)&o->robust.shadow,
+                             __ATOMIC_SEQ_CST);
+}
+
+void kr_robust_share(struct kr_task *t, int process) {
+    kr_lock(&t->mm->lock);
+    if (process && !t->mm->relatives++)
+        show_lists(t->mm, 0);
+    if (t->robust.guest && !t->robust.shadowed)
+        tell_kernel(t);
+    kr_unlock(&t->mm->lock);
+}
+
+void kr_robust_unshare(struct kr_task *t, int process) {
+    kr_lock(&t->mm->lock);
+    if (process && !--t->mm->relatives)
+        show_lists(t->mm, 1);
+    if (t->robust.shadowed && alone(t)) /* exact again */
+        tell_kernel(t);
+    kr_unlock(&t->mm->lock);
+}
+
+void kr_robust_after_fork(struct kr_task *t) {
+    memset(&t->robust, 0, sizeof t->robust);
+    t->mm->relatives = 0;
 }
 
 /* Marks one word as its owner's death leaves it, and wakes a waiter (handle_futex_death() in the kernel). 0,
@@ -111,10 +192,11 @@ static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending) {
 }
 
 void kr_robust_exit(struct kr_task *t) {
-    u64 list = 0, size;
-    if (t->is_vfork || kr_sys3(__NR_get_robust_list, 0, &list, &size) < 0 || !list)
+    u64 list = t->robust.guest;
+    if (t->is_vfork || !list)
         return;
     kr_sys2(__NR_set_robust_list, 0, sizeof(struct head));
+    t->robust.guest = 0;
     struct head h;
     if (kr_copy_in(&h, list, sizeof h) < 0)
         return;

@@ -21,6 +21,7 @@
 #include "usercopy.h"
 #include "x86.h"
 #include "../sys/aio.h"
+#include "../sys/robust.h"
 #include <asm/signal.h>
 #include <linux/mman.h>
 #include <linux/sched.h>
@@ -168,6 +169,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         !c->vcpu && (ca->flags & CLONE_VFORK); /* we wait for the child, which may have to wait for ours */
     if (lends)
         kr_share_release(t);
+    kr_robust_share(t, !thread);
     r = kr_clone3_call(host, sizeof *host, child_start, c);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
         kr_fd_copy_end();
@@ -183,6 +185,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_lock(&t->mm->lock);
         kr_task_release(c);
         kr_unlock(&t->mm->lock);
+        kr_robust_unshare(t, !thread);
     }
     if (lends)
         kr_share_acquire(t);
@@ -231,6 +234,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
         next = v->next;
         kr_free(v, sizeof *v);
     }
+    kr_robust_after_fork(t);
     kr_aio_after_fork(mm);
     kr_mm_after_fork(mm);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);

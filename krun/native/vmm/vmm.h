@@ -67,6 +67,18 @@ struct kr_wait_mask {
     kr_sigset mask;
 };
 
+/* A thread's robust list. The kernel has either the payload's own head, or `shadow`, which leads there and
+ * can be made empty by any thread of the address space. */
+struct kr_robust {
+    u64 guest; /* the payload's head, as it registered it; 0: none */
+    struct {
+        u64 next; /* what struct robust_list_head begins with */
+        s64 offset;
+        u64 pending;
+    } shadow;
+    u32 shadowed; /* the kernel has `shadow` */
+};
+
 struct kr_task {
     struct kr_task *self;    /* KR_TASK_SELF */
     volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
@@ -97,6 +109,7 @@ struct kr_task {
     siginfo_t held_info[2];
     struct kr_altstack altstack;
 
+    struct kr_robust robust;   /* list of robust futexes: sys/robust.h */
     u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */
     const siginfo_t *dying_of; /* for the core file: the signal that kills, or NULL */
     u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
