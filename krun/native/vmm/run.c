@@ -17,6 +17,8 @@
 #include "../sys/table.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
+#include <linux/sched.h>
+#include <linux/sched/types.h>
 
 #ifndef KVM_EXIT_MEMORY_FAULT
 #define KVM_EXIT_MEMORY_FAULT 39
@@ -278,10 +280,40 @@ static void decode(struct kr_task *t, int is_out) {
     }
 }
 
+/* KVM_RUN is EAGAIN while KVM cannot start its worker thread, which it does in the first run of a VM. There
+ * are two reasons.
+ * SCHED_DEADLINE: such a thread may not fork (sched(7)) unless its children start afresh, so the flag that
+ * says so is set for this one run; the kernel lets nobody change it who could not have asked for the policy.
+ * No room for a thread (pids.max, RLIMIT_NPROC): wait for it, as the payload's fork that led here has
+ * succeeded already. */
+static void without_worker(struct kr_task *t, u32 tries) {
+    struct sched_attr a;
+    if (kr_sys4(__NR_sched_getattr, 0, (u64)&a, sizeof a, 0) >= 0 && a.sched_policy == SCHED_DEADLINE &&
+        !(a.sched_flags & SCHED_FLAG_RESET_ON_FORK)) {
+        a.size = sizeof a;
+        a.sched_flags |= SCHED_FLAG_RESET_ON_FORK;
+        long r = kr_sys3(__NR_sched_setattr, 0, (u64)&a, 0);
+        if (r < 0)
+            kr_die("KVM's worker thread: SCHED_DEADLINE forbids it, and sched_setattr gives errno %ld; set "
+                   "SCHED_FLAG_RESET_ON_FORK or keep CAP_SYS_NICE",
+                   -r);
+        t->run->immediate_exit = 1;
+        kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+        a.sched_flags &= ~(u64)SCHED_FLAG_RESET_ON_FORK;
+        kr_sys3(__NR_sched_setattr, 0, (u64)&a, 0);
+        return;
+    }
+    if (tries == 1)
+        kr_log("KVM's worker thread: no room for it (pids limit of the cgroup, or RLIMIT_NPROC); waiting");
+    struct timespec pause = {0, (tries < 20 ? tries : 20) * 1000000L};
+    kr_call_intr(__NR_nanosleep, (u64)&pause, 0, 0, 0, 0, 0);
+}
+
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
-    u32 moved = 0;
+    u32 moved = 0, unstarted = 0;
     for (;;) {
         if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
             kr_share_release(t);
@@ -292,7 +324,12 @@ void kr_run(struct kr_task *t) {
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
         t->run->exit_reason = 0;
         long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
-        if (r == -EINTR || r == -KR_ERESTART || r == -EAGAIN) {
+        if (r == -EAGAIN) {
+            without_worker(t, ++unstarted);
+            continue;
+        }
+        unstarted = 0;
+        if (r == -EINTR || r == -KR_ERESTART) {
             if (kr_regs(t)->rip >= KR_WINDOW_END && r != -KR_ERESTART)
                 decode(t, 0);
             continue;
