@@ -1,4 +1,4 @@
-"""The ./dev demo: busybox-static in a VM by krun; shows that it was in one and how long each stage took."""
+"""The ./dev demo and the end of ./dev install: busybox-static in a VM by krun; shows that it was in one and how long each stage took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KRUN = ROOT / "build" / "bin" / "krun"
+KRUN = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "bin" / "krun"
 SCRIPT = """echo "hello from $(hostname), pid $$, $(uname -sm)"
 echo "processes in here:"; ps -o pid,comm
 echo "a pipe: $(seq 1 1000 | sort -rn | head -n 3 | tr '\\n' ' ')"

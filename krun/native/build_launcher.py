@@ -31,6 +31,8 @@ HERE = Path(__file__).resolve().parent
 LAUNCHER = HERE / "launcher"
 SOURCES = (LAUNCHER / "krun.c", LAUNCHER / "arena.c", LAUNCHER / "arena.h", LAUNCHER / "start.py")
 
+#: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script.
+KNOWN = ((3, 11),)
 HEAD = 24  # of what krun.c's make() writes
 SMALL = (1, (1 << 64) - 1)  # ob_size of an int of one digit
 PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
@@ -209,7 +211,7 @@ def _link(folder: Path) -> bool:
     """Makes the executable. Returns False where it cannot be made."""
     variables = sysconfig.get_config_vars()
     library = Path(str(variables.get("LIBPL"))) / str(variables.get("LIBRARY"))
-    if not library.exists():
+    if not library.exists() or sys.version_info[:2] not in KNOWN:
         return False
     standard = sysconfig.get_path("stdlib")
     text = {

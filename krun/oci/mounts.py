@@ -215,6 +215,7 @@ class FsMount(MountStep):
         source = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
         target = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         try:
+            # The mount keeps its own mode and owner, as with runc: options may have set them.
             copy_tree(source, target)
         except OSError as e:
             raise SysError("copy up", self.destination, e.errno or 0) from None
@@ -226,11 +227,8 @@ class FsMount(MountStep):
 
 
 def copy_tree(source: int, target: int) -> None:
-    """Copies directories, files and symlinks with owner and mode between two directory descriptors; no link is
-    followed, other kinds of file are left out."""
-    info = os.fstat(source)
-    os.fchown(target, info.st_uid, info.st_gid)
-    os.fchmod(target, info.st_mode & 0o7777)
+    """Copies what is in a directory, given by descriptors of it and of the target: directories, files and symlinks with
+    owner and mode; no link is followed, other kinds of file are left out."""
     nofollow = os.O_NOFOLLOW | os.O_CLOEXEC
     for name in os.listdir(source):
         info = os.lstat(name, dir_fd=source)
@@ -239,6 +237,8 @@ def copy_tree(source: int, target: int) -> None:
             below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | nofollow, dir_fd=source)
             made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | nofollow, dir_fd=target)
             copy_tree(below, made)
+            os.fchown(made, info.st_uid, info.st_gid)
+            os.fchmod(made, info.st_mode & 0o7777)
             os.close(below)
             os.close(made)
         elif S_ISLNK(info.st_mode):

@@ -76,6 +76,15 @@ def test_tmpcopyup(runtime, bundle):
     assert done.ok().out.startswith("root:") and not (bundle.rootfs / "etc" / "new").exists()
 
 
+def test_tmpcopyup_keeps_the_mode_that_is_asked_for(runtime, bundle):
+    """Where the directory is there already runc 1.1.5 sets back its mode, later ones do as krun."""
+    (bundle.rootfs / "etc" / "deep").mkdir(mode=0o750)
+    bundle.mount("/new", "tmpfs", "tmpcopyup", "mode=711", "uid=3", type="tmpfs")
+    bundle.mount("/etc", "tmpfs", "tmpcopyup", "uid=3", type="tmpfs")
+    done = runtime.run(bundle.args("stat", "-c", "%a %u", "/new", "/etc", "/etc/deep"))
+    assert done.ok().out == "711 3\n755 3\n750 0\n"
+
+
 def test_what_is_mounted(runtime, bundle, observe):
     """Mount points, types and flags, one by one, against runc's."""
     out = runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out

@@ -62,6 +62,14 @@ def test_in_memory_is_what_hotpath_lists() -> None:
     assert set().union(*listed.values()) - set(build_launcher.COMPILED) <= set(loaded)
 
 
+def test_another_python_gets_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 13's 3.13 keeps its thread state elsewhere: a memory of that would not be sound."""
+    monkeypatch.setattr(build_launcher, "KNOWN", ())
+    command = build_launcher.build(tmp_path)
+    assert command.read_bytes().startswith(b"#!")
+    assert call(command, "--root", str(tmp_path / "r"), "state", "no-such").returncode == 1
+
+
 def test_a_second_build_changes_nothing(command: Path) -> None:
     before = command.stat()
     assert build_launcher.build(command.parent) == command
