@@ -4,7 +4,7 @@ import os
 import select
 
 from krun import log
-from krun.errors import KrunError, NotFoundError, SysError
+from krun.errors import KrunError, NotFoundError
 from krun.oci import state as st
 from krun.oci.kill import SIGKILL, chosen, open_init, signal_init
 
@@ -79,13 +79,10 @@ def destroy(
     then, so that delete can be called again. A failing poststop hook is only a warning.
     """
     _destroy_cgroup(state, config)
-    if state.intel_rdt:
-        try:
-            os.rmdir(state.intel_rdt)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise SysError.of("remove resctrl group", error, state.intel_rdt) from None
+    if state.intel_rdt_made:
+        from krun.oci import resctrl
+
+        resctrl.remove(state)
     if state.root_mount:
         from krun.oci.rootfs import detach_root
 

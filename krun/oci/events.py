@@ -7,6 +7,7 @@ import time
 
 from krun.errors import KrunError, UsageError
 from krun.jsonio import dumps
+from krun.oci import resctrl
 from krun.oci import state as st
 from krun.oci.cgroups import Cgroup
 from krun.oci.kill import open_init
@@ -62,7 +63,7 @@ def duration(text: str) -> float:
 
 def data(state: st.ContainerState, cgroup: Cgroup) -> "dict[str, Any]":
     """Return the statistics of a container."""
-    return {**cgroup.stats(), "intel_rdt": {}, "network_interfaces": _interfaces(state)}
+    return {**cgroup.stats(), "intel_rdt": resctrl.stats(state), "network_interfaces": _interfaces(state)}
 
 
 def _interfaces(state: st.ContainerState) -> "list[dict[str, Any]] | None":

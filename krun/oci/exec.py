@@ -147,13 +147,20 @@ def add_caps(process: "Process", names: "list[str]") -> None:
 class _ExecTalk(Conversation):
     """Requests of an exec's process."""
 
-    __slots__ = ("final_cpus",)
+    __slots__ = ("final_cpus", "state")
 
-    def __init__(self, launched: Launched, sock: int, final_cpus: "list[int]") -> None:
+    def __init__(
+        self, launched: Launched, sock: int, final_cpus: "list[int]", state: "ContainerState"
+    ) -> None:
         super().__init__(launched, sock)
         self.final_cpus = final_cpus
+        self.state = state
 
     def on_cgroup(self) -> None:
+        if self.state.intel_rdt:
+            from krun.oci import resctrl
+
+            resctrl.join(self.state, self.launched.pid)
         if self.final_cpus:
             # After the cpuset's own mask, which a move into it sets (config.md, "execCPUAffinity").
             sched_setaffinity(self.launched.pid, self.final_cpus)
@@ -247,7 +254,7 @@ def _launch(
     launched = launch.spawn(child, init.EXEC_ORDER, born)
     child.join_fds = {"init": pidfd}
     launch.close_all(ctx, child)
-    talk = _ExecTalk(launched, ctx.parent_sync, final)
+    talk = _ExecTalk(launched, ctx.parent_sync, final, state)
     try:
         talk.run()
         if opts.pidfd_socket:

@@ -60,7 +60,11 @@ def features() -> "dict[str, Any]":
             },
             "apparmor": {"enabled": _served("/process/apparmorProfile")},
             "selinux": {"enabled": _served("/process/selinuxLabel")},
-            "intelRdt": {"enabled": _served("/linux/intelRdt")},
+            "intelRdt": {
+                "enabled": _served("/linux/intelRdt"),
+                "schemata": _served("/linux/intelRdt/schemata"),
+                "monitoring": _served("/linux/intelRdt/enableMonitoring"),
+            },
             "memoryPolicy": {"modes": list(fields.MPOL_MODES), "flags": list(fields.MPOL_FLAGS)},
             "mountExtensions": {"idmap": {"enabled": "idmap" in mounts.OWN}},
             "netDevices": {"enabled": _served("/linux/netDevices")},

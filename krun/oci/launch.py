@@ -445,6 +445,10 @@ class _CreateTalk(Conversation):
         container, pid = self.container, self.launched.pid
         if container.cgroup is not None and not self.joined:
             container.cgroup.join(pid)
+        if container.state.intel_rdt:
+            from krun.oci import resctrl
+
+            resctrl.join(container.state, pid)
         if container.spec.net_devices:
             # Layer and cost: pyroute2 takes 80 ms to import, and hardly any container moves a device.
             from krun.oci import network
@@ -538,6 +542,10 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     state.cgroup_paths = container.cgroup.paths
     state.manager = container.cgroup.manager
     statedir.save(state)
+    if spec.intel_rdt is not None:
+        from krun.oci import resctrl
+
+        resctrl.create(spec.intel_rdt, state, lambda: statedir.save(state))
     if "mount" not in spec.namespaces:
         ctx.sources[-1] = attach_root(container)
     ctx.start, ctx.result = container.start, container.result
@@ -636,7 +644,11 @@ def undo(container: Container) -> None:
     """
     launched = container.launched
     reap(launched)
-    made = [lambda: detach_root(container), container.statedir.destroy]
+    made = [
+        lambda: remove_resctrl(container.state),
+        lambda: detach_root(container),
+        container.statedir.destroy,
+    ]
     if container.cgroup is not None:
         made.insert(0, container.cgroup.destroy)
     for take_back in made:
@@ -658,6 +670,14 @@ def attach_root(container: Container) -> int:
     return rootfs.attach_root(container.spec.rootfs, remember)
 
 
+def remove_resctrl(state: ContainerState) -> None:
+    """Removes what linux.intelRdt has made. Raises SysError."""
+    if state.intel_rdt_made:
+        from krun.oci import resctrl
+
+        resctrl.remove(state)
+
+
 def detach_root(container: Container) -> None:
     """Takes back attach_root. Raises SysError."""
     rootfs.detach_root(container.spec.rootfs, container.state.root_mount)
@@ -675,6 +695,7 @@ def remove(container: Container) -> None:
     if container.cgroup is not None:
         container.cgroup.kill()
         container.cgroup.destroy()
+    remove_resctrl(container.state)
     detach_root(container)
     container.statedir.destroy()
     run_poststop(container.spec.hooks, container.state)

@@ -97,6 +97,8 @@ def check(profile: "dict[str, Any]") -> None:
     for index, flag in enumerate(profile.get("flags") or ()):
         if flag not in SECCOMP_FLAGS:
             raise ConfigError(f"{_AT}/flags/{index}", f'unknown seccomp flag "{flag}"')
+    if profile.get("listenerMetadata") and not profile.get("listenerPath"):
+        raise ConfigError(f"{_AT}/listenerMetadata", "seccomp.listenerMetadata is set without listenerPath")
     if profile["defaultAction"] == "SCMP_ACT_NOTIFY":
         raise ConfigError(f"{_AT}/defaultAction", "SCMP_ACT_NOTIFY cannot be the default action")
     for index, rule in enumerate(profile.get("syscalls") or ()):

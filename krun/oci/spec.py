@@ -126,7 +126,7 @@ class Spec:
         "bundle", "version", "hostname", "domainname", "annotations", "rootfs", "root_readonly", "mounts", "process",
         "hooks", "namespaces", "uid_maps", "gid_maps", "time_offsets", "devices", "net_devices", "cgroups_path",
         "resources", "sysctl", "seccomp", "propagation", "masked", "readonly", "mount_label", "personality",
-        "memory_policy", "raw",
+        "memory_policy", "raw", "intel_rdt",
     )  # fmt: skip
 
     def __init__(self, data: "dict[str, Any]", bundle: str, raw: bytes) -> None:
@@ -165,6 +165,7 @@ class Spec:
         self.mount_label: str = lget("mountLabel") or ""
         self.personality: str = (lget("personality") or {}).get("domain") or ""
         self.memory_policy: dict[str, Any] | None = lget("memoryPolicy")
+        self.intel_rdt: dict[str, Any] | None = lget("intelRdt")
 
 
 def _walk(value: "Any", pattern: str, pointer: str) -> None:

@@ -114,13 +114,14 @@ def run_poststart(statedir: StateDir, state: "ContainerState", wanted: "dict[str
     try:
         hooks.run(wanted, "poststart", hook_state(state, "running"))
     except HookError:
-        from krun.oci import cgroups, launch, rootfs
+        from krun.oci import cgroups, launch, resctrl, rootfs
 
         cgroup = cgroups.Cgroup.load(state.cgroup_paths, state.manager)
         try:
             os.kill(state.pid, 9)
             cgroup.kill()
             cgroup.destroy()
+            resctrl.remove(state)
             rootfs.detach_root(state.rootfs, state.root_mount)
             statedir.destroy()
         except (KrunError, OSError) as e:

@@ -53,7 +53,8 @@ class ContainerState:
     is told apart. created: RFC 3339. rootfs: absolute. annotations: string to string. owner: uid that created
     it. cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT"
     or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
-    type to /proc path or "". intel_rdt: the resctrl directory that this container made, or "". root_mount: number of
+    type to /proc path or "". intel_rdt: the container's resctrl directory, or ""; intel_rdt_made: those that
+    this container made, innermost first. root_mount: number of
     the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0.
     """
 
@@ -72,6 +73,7 @@ class ContainerState:
         "config",
         "namespaces",
         "intel_rdt",
+        "intel_rdt_made",
         "root_mount",
     )
 
@@ -107,6 +109,7 @@ class ContainerState:
         self.config = config
         self.namespaces: dict[str, str] = namespaces or {}
         self.intel_rdt = intel_rdt
+        self.intel_rdt_made: list[str] = []
         self.root_mount = root_mount
 
 

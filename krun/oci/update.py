@@ -6,6 +6,7 @@ import sys
 from krun import log
 from krun.errors import KrunError, SysError, UsageError
 from krun.jsonio import loads
+from krun.oci import resctrl
 from krun.oci import state as st
 from krun.oci.cgroups import Cgroup
 
@@ -110,10 +111,4 @@ def _schemata(state: st.ContainerState, opts: "Any") -> None:
         return
     if not state.intel_rdt or not os.path.isdir(state.intel_rdt):
         raise KrunError("set resctrl schema: this container has no resctrl group (linux.intelRdt)")
-    for line in lines:
-        path = state.intel_rdt + "/schemata"
-        try:
-            with open(path, "w") as file:
-                file.write(line + "\n")
-        except OSError as error:
-            raise SysError.of("write", error, path) from None
+    resctrl.write_schemata(state.intel_rdt, lines)

@@ -30,7 +30,10 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.steps"},
         {"krun.oci.cgroups"},
         {"krun.oci.devices_bpf", "krun.oci.cgroup_v1", "krun.oci.cgroup_v2", "krun.oci.systemd"},
-        {"krun.oci." + name for name in "mounts namespaces cred seccomp network hooks notify".split()},
+        {
+            "krun.oci." + name
+            for name in "mounts namespaces cred seccomp network hooks notify resctrl".split()
+        },
         {"krun.oci.rootfs"},
         {"krun.oci.console"},
         {"krun.kvm.boot", "krun.kvm.probe"},
