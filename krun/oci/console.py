@@ -5,7 +5,7 @@ from stat import S_ISFIFO
 
 from krun.errors import KrunError, SysError
 from krun.oci.rootfs import open_dev
-from krun.oci.steps import PATH, Context, Step, open_in_root
+from krun.oci.steps import PATH, Context, Step, label_file, open_in_root
 from krun.sysio import (
     AT_EMPTY_PATH,
     DEVPTS_SUPER_MAGIC,
@@ -87,6 +87,7 @@ class OpenConsole(Step):
                     raise SysError("make", "/dev/console", e.errno or 0) from None
             # Never through a link that the image may have put there (CVE-2026-88264).
             place = os.open("console", PATH | os.O_NOFOLLOW, dir_fd=dev)
+            label_file(slave, ctx.mount_label, "/dev/console")
             fd = open_tree(slave, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, "pty")
             move_mount(fd, place, "/dev/console")
             os.close(fd)

@@ -9,6 +9,7 @@ from krun.oci.steps import Context, Step
 from krun.sysio import (
     EACCES,
     EINVAL,
+    ENOENT,
     ENOSYS,
     EPERM,
     MOUNT_ATTR_RDONLY,
@@ -34,6 +35,7 @@ from krun.sysio import (
     setresgid,
     setresuid,
     setrlimit,
+    write_file,
 )
 
 TYPE_CHECKING = False
@@ -238,13 +240,18 @@ class SetAppArmor(Step):
         return f"apparmor profile {self.profile}"
 
     def execute(self, ctx: Context) -> None:
-        for path in ("self/attr/apparmor/exec", "self/attr/exec"):
-            try:
-                write_proc(ctx, path, f"exec {self.profile}", "apply apparmor profile")
-                return
-            except SysError as e:
-                if e.op != "open" or path == "self/attr/exec":
-                    raise
+        # Before Linux 5.8, and where AppArmor is the only module, the file without the module's name is its own.
+        path = "self/attr/apparmor/exec"
+        try:
+            os.stat(path, dir_fd=ctx.proc)
+        except OSError:
+            path = "self/attr/exec"
+        try:
+            write_proc(ctx, path, f"exec {self.profile}", "")
+        except SysError as e:
+            text = f"the profile {self.profile} is not loaded" if e.errno == ENOENT else ""
+            op = f"apparmor failed to apply profile: write /proc/{path}"
+            raise SysError(op, "", e.errno, text) from None
 
 
 class SetSelinux(Step):
@@ -259,11 +266,17 @@ class SetSelinux(Step):
         return f"selinux label {self.label}"
 
     def execute(self, ctx: Context) -> None:
-        write_proc(ctx, "self/attr/exec", self.label, "apply selinux label")
+        try:
+            write_proc(ctx, "self/attr/exec", self.label, "")
+        except SysError as e:
+            raise SysError("can't set process label: write /proc/self/attr/exec", "", e.errno) from None
 
 
-def check_lsm(process: "Process", mount_label: str) -> None:
-    """Raises KrunError if a label is asked for and its module is not on (config.md, "Linux Process")."""
+def check_lsm(process: "Process", mount_label: str) -> str:
+    """Raises KrunError if a label is asked for and its module is not on (config.md, "Linux Process").
+
+    Returns the mount label to use: "" where SELinux is off.
+    """
     if process.apparmor and not _apparmor_enabled():
         raise KrunError("apparmor: config provided but apparmor not supported")
     if (process.selinux or mount_label) and not os.access("/sys/fs/selinux/enforce", os.F_OK):
@@ -271,6 +284,8 @@ def check_lsm(process: "Process", mount_label: str) -> None:
             raise KrunError("selinux label is specified in config, but selinux is disabled or not supported")
         # A process label asks to be confined; a mount label only names files for a policy that is not there.
         log.warning("mount label is not used: selinux is disabled or not supported")
+        return ""
+    return mount_label
 
 
 def _apparmor_enabled() -> bool:
@@ -412,15 +427,25 @@ class SetMemoryPolicy(Step):
 class JoinKeyring(Step):
     """A session keyring of the container's own, so that the caller's keys stay the caller's (keyrings(7))."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "label")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, label: str = "") -> None:
         self.name = name
+        self.label = label
 
     def describe(self) -> str:
         return f"session keyring {self.name}"
 
     def execute(self, ctx: Context) -> None:
+        # Keys have labels too; the container's program could not search one with krun's (SELinux only). Nothing of the
+        # image is mounted yet: this /proc is the host's.
+        if self.label:
+            write_file("/proc/thread-self/attr/keycreate", self.label)
+        self._join()
+        if self.label:
+            write_file("/proc/thread-self/attr/keycreate", "")
+
+    def _join(self) -> None:
         key = lib.kr_join_keyring(enc(self.name))
         if key in (-ENOSYS, -EPERM, -EACCES):
             return  # a kernel without keyrings, or one whose policy forbids them: runc goes on as well

@@ -484,8 +484,9 @@ def create(
     process = spec.process
     assert process is not None  # plan.build refused it
     rootless = is_rootless(opts)
-    cred.check_lsm(process, spec.mount_label)
+    mount_label = cred.check_lsm(process, spec.mount_label)
     ctx = Context(spec, process, opts.id)
+    ctx.mount_label = mount_label
     ctx.t0 = t0
     ctx.keep = keep
     ctx.console = console

@@ -9,7 +9,18 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 
 from krun import log
 from krun.errors import ConfigError, KrunError, SysError
-from krun.oci.steps import PATH, Context, Step, clean, is_dir, make_dir, make_file, refuse_symlink
+from krun.oci.steps import (
+    PATH,
+    Context,
+    Step,
+    clean,
+    is_dir,
+    label_file,
+    labelled,
+    make_dir,
+    make_file,
+    refuse_symlink,
+)
 from krun.sysio import (
     AT_FDCWD,
     AT_RECURSIVE,
@@ -185,6 +196,10 @@ class MountStep(Step):
             mount_setattr(fd, options.rec_set, options.rec_clear, recursive=True, name=self.destination)
 
 
+# What the policy labels by itself, or what takes no context= (runc's list).
+_UNLABELLED = frozenset(("proc", "sysfs", "mqueue", "cgroup2"))
+
+
 class FsMount(MountStep):
     """A new instance of a file system: tmpfs, proc, sysfs, devpts, mqueue, cgroup2, overlay, ..."""
 
@@ -201,7 +216,11 @@ class FsMount(MountStep):
         if kind == "tmpfs" and not any(key == "mode" for key, _ in data):
             # The tree's own mode shows through, as with runc; tmpfs would make it 1777.
             data = [*data, ("mode", f"{os.fstat(place).st_mode & 0o7777:o}")]
+        if kind not in _UNLABELLED:
+            data = labelled(data, ctx.mount_label)
         fd = new_mount(kind, data, self.options.set, name)
+        if kind == "mqueue":
+            label_file(fd, ctx.mount_label, name)
         if self.options.rec_set or self.options.rec_clear:
             mount_setattr(fd, self.options.rec_set, self.options.rec_clear, recursive=True, name=name)
         if self.options.copy_up:
@@ -341,7 +360,7 @@ class CgroupMount(MountStep):
         name = self.destination
         attrs = self.options.set
         place = make_dir(ctx.root, name)
-        top = new_mount("tmpfs", [("mode", "755")], attrs & ~MOUNT_ATTR_RDONLY, name)
+        top = new_mount("tmpfs", labelled([("mode", "755")], ctx.mount_label), attrs & ~MOUNT_ATTR_RDONLY, name)
         pending: list[tuple[int, int, str]] = []
         for label, folder in hierarchies:
             if not label:

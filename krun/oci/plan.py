@@ -72,7 +72,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         resctrl.check(spec.intel_rdt)
 
     if new_keyring:
-        stages["session"].append(cred.JoinKeyring(f"_ses.{id}"))
+        stages["session"].append(cred.JoinKeyring(f"_ses.{id}", process.selinux))
     stages["proc"].append(rootfs.OpenProc())
     if spaces.get("network") == "":
         stages["names"].append(namespaces.LoopbackUp())

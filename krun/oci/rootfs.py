@@ -5,7 +5,7 @@ from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISCHR, S_ISLNK
 
 from krun.errors import KrunError, SysError
 from krun.oci.spec import normal_sysctl
-from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, make_dir, make_file
+from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, labelled, make_dir, make_file
 from krun.sysio import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -528,7 +528,7 @@ class MaskPaths(Step):
                         ("size", "4k"),
                         ("nr_inodes", "2"),
                     ]
-                    empty = new_mount("tmpfs", options, attrs, path)
+                    empty = new_mount("tmpfs", labelled(options, ctx.mount_label), attrs, path)
                 source = empty
             else:
                 source = ctx.null

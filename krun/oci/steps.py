@@ -14,6 +14,7 @@ from krun.sysio import (
     EEXIST,
     ELOOP,
     ENOENT,
+    EOPNOTSUPP,
     RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
@@ -38,13 +39,13 @@ class Context:
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None.
-    tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace", "slave",
-        "parent_sync", "groups_denied", "cgroup_fd", "tasks",
+        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -61,11 +62,32 @@ class Context:
         self.env: list[bytes] = []
         self.argv: list[bytes] = []
         self.target = ""
+        self.mount_label = ""
         self.stack_limit: int | None = None
         self.t0 = 0
         self.seccomp = b""
         self.trace = 0
         self.groups_denied = False
+
+
+def labelled(
+    options: "list[tuple[str, str | None]]", label: str
+) -> "list[tuple[str, str | None]]":
+    """Returns a file system's options with SELinux's context= (mount(8)), unless they have one of their own."""
+    if not label or any(key.endswith("context") for key, _ in options):
+        return options
+    return [*options, ("context", label)]
+
+
+def label_file(fd: int, label: str, name: str) -> None:
+    """Labels one file of ours for SELinux, where its file system has labels. Raises SysError."""
+    if not label:
+        return
+    try:
+        os.setxattr(f"/proc/self/fd/{fd}", "security.selinux", label.encode() + b"\0")
+    except OSError as e:
+        if e.errno != EOPNOTSUPP:
+            raise SysError("label", name, e.errno or 0) from None
 
 
 class Step:
