@@ -95,7 +95,7 @@ def _interfaces(state: st.ContainerState) -> "list[dict[str, Any]] | None":
         )
         values = numbers[0:4] + numbers[8:12]
         found.append({"Name": name.strip(), **dict(zip(keys, values, strict=True))})
-    return found
+    return found or None  # null, as runc
 
 
 def _put(event: "dict[str, Any]") -> None:

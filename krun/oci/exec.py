@@ -3,7 +3,7 @@
 import os
 import time
 
-from krun.errors import KrunError, NotFoundError, SysError
+from krun.errors import KrunError, SysError
 from krun.kvm import boot
 from krun.oci import cred, init, launch, namespaces, plan, seccomp, spec, sync
 from krun.oci.foreground import Foreground
@@ -41,8 +41,6 @@ def main(opts: "Options") -> int:
     """
     try:
         return _exec(opts)
-    except NotFoundError as e:
-        raise KrunError(str(e)) from None
     except KrunError as e:
         raise KrunError(f"exec failed: {e}", EXEC_FAILED) from None
 
@@ -131,12 +129,10 @@ def parse_user(text: str) -> "tuple[int, int | None]":
 
 def add_caps(process: "Process", names: "list[str]") -> None:
     """Adds capabilities to bounding, effective and permitted; never to inheritable by itself (CVE-2022-29162), to ambient
-    only what is inheritable already. Raises KrunError for an unknown name."""
+    only what is inheritable already. An unknown name stays: a warning tells of it (cred.warn_unavailable)."""
     caps = process.caps = {kind: list(values) for kind, values in (process.caps or {}).items()}
     for name in names:
         full = name.upper() if name.upper().startswith("CAP_") else f"CAP_{name.upper()}"
-        if full not in cred.NUMBERS:
-            raise KrunError(f"unknown capability {name}")
         for kind in ("bounding", "effective", "permitted"):
             if full not in caps.setdefault(kind, []):
                 caps[kind].append(full)
@@ -235,6 +231,8 @@ def _launch(
     launch.open_cgroup(ctx, join)
     child = init.Child(ctx, made)
     flags = differing_namespaces(state.pid)
+    if not flags & CLONE_NEWUSER:
+        cred.warn_unavailable(process, cred.own_capabilities())
     if flags & CLONE_NEWPID:
         child.join_fds["pid"] = pidfd
     # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.

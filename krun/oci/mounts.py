@@ -360,7 +360,9 @@ class CgroupMount(MountStep):
         name = self.destination
         attrs = self.options.set
         place = make_dir(ctx.root, name)
-        top = new_mount("tmpfs", labelled([("mode", "755")], ctx.mount_label), attrs & ~MOUNT_ATTR_RDONLY, name)
+        top = new_mount(
+            "tmpfs", labelled([("mode", "755")], ctx.mount_label), attrs & ~MOUNT_ATTR_RDONLY, name
+        )
         pending: list[tuple[int, int, str]] = []
         for label, folder in hierarchies:
             if not label:

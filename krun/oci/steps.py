@@ -70,9 +70,7 @@ class Context:
         self.groups_denied = False
 
 
-def labelled(
-    options: "list[tuple[str, str | None]]", label: str
-) -> "list[tuple[str, str | None]]":
+def labelled(options: "list[tuple[str, str | None]]", label: str) -> "list[tuple[str, str | None]]":
     """Returns a file system's options with SELinux's context= (mount(8)), unless they have one of their own."""
     if not label or any(key.endswith("context") for key, _ in options):
         return options

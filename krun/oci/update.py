@@ -5,10 +5,10 @@ import sys
 
 from krun import log
 from krun.errors import KrunError, SysError, UsageError
-from krun.jsonio import loads
 from krun.oci import resctrl
 from krun.oci import state as st
 from krun.oci.cgroups import Cgroup
+from krun.oci.spec import parse_resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ def _read(path: str) -> "dict[str, Any]":
                 data = file.read()
         except OSError as error:
             raise SysError.of("read resources", error, path) from None
-    resources = loads(data, "resources")
-    if not isinstance(resources, dict):
-        raise KrunError("resources: not a JSON object")
+    resources = parse_resources(data)
     if resources.pop("devices", None):
         # Device rules are part of the container's boundary and stay as create set them, as in runc.
         log.debug("update: devices are ignored")

@@ -8,6 +8,18 @@ import pytest
 from helpers.runtime import wait_for
 
 
+def test_unknown_container(runtime, observe):
+    done = runtime.call("exec", "no-such", "true")
+    assert "exec failed: container does not exist" in done.err
+    observe(done.status)
+
+
+def test_unknown_capability(running):
+    """A warning, as for create."""
+    done = running.exec("true", options=("--cap", "CAP_NO_SUCH")).ok()
+    assert "ignoring unknown or unavailable capabilities: [CAP_NO_SUCH]" in done.err
+
+
 def test_output_and_exit_code(running):
     done = running.exec("/bin/sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.status, done.out, done.err) == (7, "out\n", "err\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from krun.errors import KrunError, SysError
 from krun.oci import cred, mounts, rootfs
 from krun.oci.spec import Mount, Process, Spec
@@ -106,7 +107,14 @@ def made(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "label"),
-    [("tmpfs", True), ("devpts", True), ("overlay", True), ("proc", False), ("sysfs", False), ("mqueue", False)],
+    [
+        ("tmpfs", True),
+        ("devpts", True),
+        ("overlay", True),
+        ("proc", False),
+        ("sysfs", False),
+        ("mqueue", False),
+    ],
 )
 def test_which_file_systems_get_it(ctx, made, kind, label):
     ctx.mount_label = LABEL

@@ -352,6 +352,19 @@ def test_update(grouped, tmp_path):
         cwd=ROOT, input=b'{"pids": {"limit": 7}}',
     )  # fmt: skip
     assert done.returncode == 0 and cgroups.read(main + "/pids.max") == "7"
+    for text, place in (
+        ('{"memory": {"limit": "x"}}', "/linux/resources/memory/limit: want a whole number"),
+        ('{"pids": {"limit": 0.5}}', "/linux/resources/pids/limit"),
+        ("[]", "not a JSON object"),
+        ("x", "invalid JSON"),
+    ):
+        (tmp_path / "r").write_text(text)
+        with pytest.raises(KrunError, match=place):
+            update.main(grouped.opts(f"update -r {tmp_path}/r grouped"))
+    for text in ("null", "{}", '{"memory": null}', '{"unknown": 1}'):
+        (tmp_path / "r").write_text(text)
+        update.main(grouped.opts(f"update -r {tmp_path}/r grouped"))
+    assert cgroups.read(main + "/pids.max") == "7"
     with pytest.raises(KrunError, match="no resctrl group"):
         update.main(grouped.opts("update --l3-cache-schema L3:0=f grouped"))
     grouped.process.kill()
