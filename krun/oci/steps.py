@@ -39,7 +39,8 @@ class Context:
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None.
-    mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join; cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
+    cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
