@@ -281,9 +281,6 @@ def _check_scheduler(scheduler: Scheduler, at: str) -> None:
     real_time = scheduler.policy in ("SCHED_FIFO", "SCHED_RR")
     if scheduler.priority and not real_time:
         raise ConfigError(f"{at}/priority", "can only be specified for SchedFIFO or SchedRR policy")
-    if scheduler.policy == "SCHED_DEADLINE" and "SCHED_FLAG_RESET_ON_FORK" not in scheduler.flags:
-        # Without it the kernel refuses every fork (sched(7)), and that includes the worker thread KVM makes for a VM.
-        raise ConfigError(f"{at}/flags", "SCHED_DEADLINE needs SCHED_FLAG_RESET_ON_FORK: KVM makes a thread")
     if scheduler.policy != "SCHED_DEADLINE" and (scheduler.runtime or scheduler.deadline or scheduler.period):
         raise ConfigError(at, "runtime, deadline and period are only for SCHED_DEADLINE")
 

@@ -60,6 +60,10 @@ SCHEDULERS = [
         },
         {"policy": "6", "flags": "1", "deadline": "9000000 10000000 20000000"},
     ),
+    (
+        {"policy": "SCHED_DEADLINE", "runtime": 9000000, "deadline": 10000000, "period": 20000000},
+        {"policy": "6", "flags": "0", "deadline": "9000000 10000000 20000000"},
+    ),
 ]  # fmt: skip
 
 
@@ -80,13 +84,16 @@ def native(scheduler):
 
 
 @only_krun
-@pytest.mark.parametrize(("scheduler", "wanted"), SCHEDULERS, ids=[s["policy"] for s, _ in SCHEDULERS])
+@pytest.mark.parametrize(
+    ("scheduler", "wanted"), SCHEDULERS, ids=[s["policy"] + "+flags" * ("flags" in s) for s, _ in SCHEDULERS]
+)
 def test_scheduler(runtime, bundle, look, scheduler, wanted):
     """Set, or refused with the kernel's reason: never ignored."""
     bundle.process["scheduler"] = scheduler
     bundle.linux["resources"] = {}
     bundle.linux["cgroupsPath"] = ""
-    bundle.process["capabilities"]["bounding"] = [*bundle.process["capabilities"]["bounding"], "CAP_SYS_NICE"]
+    for kind in ("bounding", "permitted", "effective"):
+        bundle.process["capabilities"][kind] = [*bundle.process["capabilities"][kind], "CAP_SYS_NICE"]
     if not native(scheduler):
         done = runtime.run(bundle.args("true"))
         assert done.status == 1 and f"set scheduler {scheduler['policy']}" in done.err
@@ -104,10 +111,6 @@ def test_scheduler(runtime, bundle, look, scheduler, wanted):
     ("scheduler", "text"),
     [
         ({"policy": "SCHED_NOSUCH"}, "SCHED_NOSUCH"),
-        (
-            {"policy": "SCHED_DEADLINE", "runtime": 1, "deadline": 1},
-            "SCHED_DEADLINE needs SCHED_FLAG_RESET_ON_FORK",
-        ),
         ({"nice": 1}, "scheduler policy is required"),
         ({"policy": "SCHED_OTHER", "nice": 20}, "invalid scheduler.nice: 20"),
         ({"policy": "SCHED_OTHER", "priority": 1}, "can only be specified for SchedFIFO or SchedRR"),
