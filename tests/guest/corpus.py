@@ -119,11 +119,11 @@ def each(chosen, all_variants):
 
 
 RUN_SH = r"""#!/bin/sh
-# Runs the staged corpus. usage: run.sh [-e] [-s SCALE] [-p PATTERN] [RUNNER ARGS...]
+# Runs the staged corpus. usage: run.sh [-e] [-s SCALE] [-w SLOW] [-p PATTERN] [RUNNER ARGS...]
 #   no RUNNER: each program natively against expected/.   RUNNER: natively here first, then `RUNNER ARGS PROGRAM ARGS`,
 #   both must agree (with -e: RUNNER against expected/ only).
 here=$(cd "$(dirname "$0")" && pwd); pattern='*'; only=; work=${TMPDIR:-/tmp}/guest.$$
-while :; do case "$1" in -e) only=1; shift;; -s) export GUEST_SCALE=$2; shift 2;; -p) pattern=$2; shift 2;; *) break;; esac; done
+while :; do case "$1" in -e) only=1; shift;; -s) export GUEST_SCALE=$2; shift 2;; -w) export GUEST_SLOW=$2; shift 2;; -p) pattern=$2; shift 2;; *) break;; esac; done
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C
 good=0; bad=0; mkdir -p "$work"
 one() { # one NAME TIMEOUT COMMAND..: leaves $work/NAME.{out,err,status}

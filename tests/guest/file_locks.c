@@ -18,11 +18,14 @@ int main(int argc, char **argv) {
          }));
     pid_t w = CHILD({
         write(p[1], "", 1);
-        TRY(fcntl(fd, F_SETLKW, &l)); // blocks until the parent unlocks
+        int locked = fcntl(fd, F_SETLKW, &l); // blocks until the parent unlocks
+        read(q[0], &c, 1);
+        say("waiter: F_SETLKW %d", locked);
     });
     read(p[0], &c, 1), pause_ms(20);
     l.l_type = F_UNLCK;
     TRY(fcntl(fd, F_SETLK, &l));
+    write(q[1], "", 1);
     reap("waiter", w);
     int o = open("f", O_RDWR);
     l = (struct flock){.l_type = F_WRLCK};

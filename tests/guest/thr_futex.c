@@ -1,6 +1,7 @@
 // futex(2): wait and wake, wrong values, timeouts (relative and absolute), bitsets, bad addresses.
 // krun: static
 #include "guest.h"
+#include <limits.h>
 #include <linux/futex.h>
 static uint32_t word;
 #define FUTEX(op, ...) syscall(SYS_futex, &word, op, __VA_ARGS__)
@@ -18,7 +19,9 @@ int main(int argc, char **argv) {
     TRY(FUTEX(FUTEX_WAIT_BITSET, 0, &past, NULL, 0));
     SHOW(FUTEX(FUTEX_WAKE, 10));
     pthread_t a = thread(wait5, (void *)1L), b = thread(wait5, (void *)2L);
-    pause_ms(30);
+    // Moved to where they are: how many wait.
+    while (FUTEX(FUTEX_CMP_REQUEUE_PRIVATE, 0, INT_MAX, &word, 0) != 2)
+        pause_ms(1);
     SHOW(FUTEX(FUTEX_WAKE_BITSET_PRIVATE, 10, NULL, NULL, 4));
     SHOW(FUTEX(FUTEX_WAKE_BITSET_PRIVATE, 10, NULL, NULL, 2));
     say("joined %ld", (long)join(b));

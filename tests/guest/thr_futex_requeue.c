@@ -1,5 +1,6 @@
 // FUTEX_CMP_REQUEUE moves waiters to another word; FUTEX_WAKE_OP changes one and wakes both: futex(2).
 #include "guest.h"
+#include <limits.h>
 #include <linux/futex.h>
 static uint32_t one, two;
 static void *wait_one(void *a) { return (void *)syscall(SYS_futex, &one, FUTEX_WAIT, 0, NULL, NULL, 0); }
@@ -7,7 +8,9 @@ int main(int argc, char **argv) {
     pthread_t t[5];
     for (int i = 0; i < 5; i++)
         t[i] = thread(wait_one, NULL);
-    pause_ms(50);
+    // Moved to where they are: how many wait.
+    while (syscall(SYS_futex, &one, FUTEX_CMP_REQUEUE, 0, INT_MAX, &one, 0) != 5)
+        pause_ms(1);
     SHOW(syscall(SYS_futex, &one, FUTEX_CMP_REQUEUE, 1, 10, &two, 99));
     SHOW(syscall(SYS_futex, &one, FUTEX_CMP_REQUEUE, 1, 10, &two, 0));
     SHOW(syscall(SYS_futex, &one, FUTEX_WAKE, 10, NULL, NULL, 0));
