@@ -40,7 +40,13 @@ PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
 #: Compiled modules on hot paths; the module of krun needs cffi's run time first.
 COMPILED = {"krun.native._krun": ("_cffi_backend",), "_cffi_backend": (), "_json": ()}
 #: Imported inside functions of hot modules, and too rare for the launcher (what is heavy stays out by itself): full interpreter.
-OUTSIDE = ("krun.cli.app", "krun.native.build_native", "krun.oci.network", "krun.oci.systemd")
+OUTSIDE = (
+    "krun.cli.app",
+    "krun.native.build_native",
+    "krun.oci.network",
+    "krun.oci.systemd",
+    "krun.oci.systemd_values",
+)
 
 SCRIPT = """#!{python} -IS
 import sys

@@ -299,8 +299,17 @@ def _all_stand(path: str) -> bool:
 
 
 def freeze(paths: "Paths", stop: bool) -> None:
-    """Freeze or thaw and wait until cgroup.events says so. Errors: KrunError, SysError."""
+    """Freeze or thaw and wait until cgroup.events says so; a group that goes meanwhile (its last process was killed, and
+    systemd took the scope away) needs no thaw. Errors: KrunError, SysError."""
     path = paths[""]
+    try:
+        _freeze(path, stop)
+    except (SysError, OSError) as error:
+        if stop or error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+
+
+def _freeze(path: str, stop: bool) -> None:
     write(path, "cgroup.freeze", 1 if stop else 0)
     wanted = "frozen 1" if stop else "frozen 0"
     deadline = time.monotonic() + 5.0

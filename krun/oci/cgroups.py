@@ -162,12 +162,13 @@ def create(
     id: str,
     manager: str = "cgroupfs",
     rootless: bool = False,
+    annotations: "dict[str, str] | None" = None,
 ) -> "Cgroup":
     """Make the container's cgroup, with its limits and device rules already set; nobody is in it yet.
 
     Arguments: spec_cgroups_path, linux.cgroupsPath ("" = "/" + id relative to ours; systemd:
     "slice:prefix:name"); resources, linux.resources; manager, "cgroupfs", "systemd" or "disabled"; rootless,
-    do without when we may not.
+    do without when we may not; annotations, whose org.systemd.property.* are properties of the unit.
     Returns the Cgroup; with systemd the unit is started by `join` (a scope needs a process).
     Errors: KrunError when the cgroup is frozen or not empty or a value is impossible, SysError when a file
     refuses; what was made is removed again.
@@ -175,11 +176,12 @@ def create(
     if manager == "disabled":
         return Cgroup({}, "disabled")
     if manager == "systemd":
-        from krun.oci import systemd
+        from krun.oci import systemd, systemd_values
 
+        properties = systemd_values.from_annotations(annotations or {})
         unit, paths = systemd.place(spec_cgroups_path, id, rootless, host_layout() == "v2")
         cgroup = Cgroup(paths, "systemd:" + unit)
-        cgroup.pending = (resources or {}, rootless)
+        cgroup.pending = (resources or {}, rootless, properties)
         return cgroup
     paths = locate(spec_cgroups_path, id)
     driver = _driver(paths)
@@ -223,7 +225,7 @@ class Cgroup:
     def __init__(self, paths: "dict[str, str]", manager: str = "cgroupfs") -> None:
         self.paths = paths
         self.manager = manager
-        self.pending: tuple[dict[str, Any], bool] | None = None
+        self.pending: tuple[dict[str, Any], bool, list[tuple[str, tuple[str, Any]]]] | None = None
 
     @classmethod
     def load(cls, paths: "dict[str, str]", manager: str = "cgroupfs") -> "Cgroup":
@@ -267,9 +269,9 @@ class Cgroup:
         from krun.oci import systemd
 
         assert self.pending is not None
-        resources, rootless = self.pending
+        resources, rootless, properties = self.pending
         unit = self.manager.partition(":")[2]
-        systemd.start_scope(unit, pid, resources, rootless, self._main(), "" in self.paths)
+        systemd.start_scope(unit, pid, resources, rootless, self._main(), "" in self.paths, properties)
         self.pending = None
         driver = _driver(self.paths)
         try:

@@ -73,7 +73,7 @@ def features() -> "dict[str, Any]":
             "krun.version": krun.__version__,
             "krun.checkpoint.enabled": "false",
         },
-        # None is read today; whoever lets strangers set annotations should keep the whole name space to
-        # himself.
-        "potentiallyUnsafeConfigAnnotations": ["krun."],
+        # Whoever lets strangers set annotations should keep these to himself: properties of the systemd unit (as
+        # with runc), and our own name space.
+        "potentiallyUnsafeConfigAnnotations": ["krun.", "org.systemd.property."],
     }

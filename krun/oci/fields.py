@@ -172,7 +172,7 @@ FIELDS: "dict[str, Row]" = {
         annotations,
         SERVED,
         "state",
-        "kept in the state; choose no path and no binary",
+        "kept in the state; org.systemd.property.* are the unit's properties (systemd driver); choose no path and no binary",
     ),
     "/root": ("object", None, None, SERVED, "rootfs", ""),
     "/root/path": ("string", "", no_nul, SERVED, "rootfs.BindRoot", "relative to the bundle"),

@@ -445,6 +445,7 @@ class _CreateTalk(Conversation):
         container, pid = self.container, self.launched.pid
         if container.cgroup is not None and not self.joined:
             container.cgroup.join(pid)
+            delegate(container.cgroup, container.spec)
         if container.state.intel_rdt:
             from krun.oci import resctrl
 
@@ -538,7 +539,9 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
         notify.make_directory(statedir.path)
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, opts.root)
     open_sources(spec, child.plan, ctx, rootless)
-    container.cgroup = cgroups.create(spec.cgroups_path, spec.resources, state.id, manager_of(opts), rootless)
+    container.cgroup = cgroups.create(
+        spec.cgroups_path, spec.resources, state.id, manager_of(opts), rootless, spec.annotations
+    )
     delegate(container.cgroup, spec)
     state.cgroup_paths = container.cgroup.paths
     state.manager = container.cgroup.manager

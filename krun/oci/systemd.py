@@ -106,11 +106,18 @@ def _require() -> None:
 
 
 def start_scope(
-    unit: str, pid: int, resources: "dict[str, Any]", rootless: bool, path: str, v2: bool
+    unit: str,
+    pid: int,
+    resources: "dict[str, Any]",
+    rootless: bool,
+    path: str,
+    v2: bool,
+    asked: "Sequence[Property]" = (),
 ) -> None:
     """Start the transient unit with a process in it and wait until it stands.
 
-    Arguments: path, the unit's cgroup directory: its parent names the slice. Errors: KrunError, SysError.
+    Arguments: path, the unit's cgroup directory: its parent names the slice; asked, properties of the caller's that go
+    before ours. Errors: KrunError, SysError.
     """
     properties: list[Property] = [
         ("Description", ("s", f"krun container {unit}")),
@@ -128,6 +135,8 @@ def start_scope(
         properties.append(("Slice", ("s", parent if parent.endswith(".slice") else "-.slice")))
         properties.append(("PIDs", ("au", [pid])))
     properties += limits(resources, v2)
+    names = [name for name, _ in asked]
+    properties = [(name, value) for name, value in properties if name not in names] + list(asked)
     with _Connection(rootless and os.geteuid() != 0) as bus:
         arguments: tuple[Any, ...] = (unit, "replace", properties, [])
         try:
@@ -201,9 +210,7 @@ def limits(resources: "dict[str, Any]", v2: bool) -> "list[Property]":
         if quota < 0:
             put("CPUQuotaPerSecUSec", -1)
         else:
-            per_second = quota * 1_000_000 // (period or 100_000)
-            # systemd rounds to 10 ms; up, or a small quota would become none.
-            put("CPUQuotaPerSecUSec", -(-per_second // 10_000) * 10_000)
+            put("CPUQuotaPerSecUSec", _per_second(quota, period or 100_000))
     if v2 and period:
         put("CPUQuotaPeriodUSec", period)
     if v2:
@@ -219,7 +226,52 @@ def limits(resources: "dict[str, Any]", v2: bool) -> "list[Property]":
             put("IOWeight", 1 + (block["weight"] - 10) * 9999 // 990)
         else:
             put("BlockIOWeight", block["weight"])
+    if v2:
+        found += _unified(resources.get("unified") or {})
     return found
+
+
+# Files of cgroup v2 that hold one number or "max", and the property of the same meaning.
+_UNIFIED = {
+    "cpu.weight": "CPUWeight",
+    "io.weight": "IOWeight",
+    "memory.high": "MemoryHigh",
+    "memory.low": "MemoryLow",
+    "memory.max": "MemoryMax",
+    "memory.min": "MemoryMin",
+    "memory.swap.max": "MemorySwapMax",
+    "pids.max": "TasksMax",
+}
+
+
+def _unified(unified: "dict[str, str]") -> "list[Property]":
+    """Return linux.resources.unified as properties, as far as systemd has words for it; the files get all of it.
+
+    Errors: KrunError for a value that its file would not take either.
+    """
+    found: list[Property] = []
+    for name, text in unified.items():
+        text = str(text).strip()
+        try:
+            if name in _UNIFIED:
+                number = text.removeprefix("default ") if name == "io.weight" else text
+                found.append((_UNIFIED[name], ("t", _INFINITY if number == "max" else int(number))))
+            elif name == "cpu.max":
+                quota, _, period = text.partition(" ")
+                micros = int(period or "100000")
+                per_second = _INFINITY if quota == "max" else _per_second(int(quota), micros)
+                found += [("CPUQuotaPerSecUSec", ("t", per_second)), ("CPUQuotaPeriodUSec", ("t", micros))]
+            elif name in ("cpuset.cpus", "cpuset.mems"):
+                word = "AllowedCPUs" if name == "cpuset.cpus" else "AllowedMemoryNodes"
+                found.append((word, ("ay", _bitmap(text))))
+        except (ValueError, ZeroDivisionError):
+            raise KrunError(f"unified resource {name!r}: {text!r} is no value of this file") from None
+    return found
+
+
+def _per_second(quota: int, period: int) -> int:
+    """Return a quota in microseconds a second; systemd rounds to 10 ms: up, or a small quota would become none."""
+    return -(-(quota * 1_000_000 // period) // 10_000) * 10_000
 
 
 def _bitmap(text: str) -> bytes:

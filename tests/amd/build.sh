@@ -10,7 +10,7 @@ cd "$1"
 suite=${VERSION_CODENAME:?}
 include=kmod,iproute2,procps,strace,gcc,libc6-dev,python3-venv,libseccomp2,libcap2,runc,crun,bash
 # For a boot with systemd (machine.run(init="systemd")): its manager, its bus, an engine, AppArmor's tools.
-include=$include,systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,podman,conmon,netavark,apparmor
+include=$include,systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,podman,conmon,netavark,uidmap,apparmor
 
 kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
 [ -n "$kernel" ] || { apt-get update >/dev/null; kernel=$(apt-cache depends linux-image-cloud-amd64 |
@@ -23,14 +23,14 @@ if ! [ -d cloud/boot ]; then
 fi
 /usr/bin/python3 "$here/extract_vmlinux.py" "cloud/boot/vmlinuz-$version" vmlinux
 
-if ! [ -e rootfs.done ]; then
+if [ "$(cat rootfs.done 2>/dev/null)" != "$suite $include" ]; then
     # A debootstrap that was ended leaves its mounts.
     for mounted in proc sys; do umount rootfs/$mounted 2>/dev/null || true; done
     rm -rf --one-file-system rootfs
     debootstrap --variant=minbase --include=$include "$suite" rootfs >debootstrap.log 2>&1 ||
         { tail -n 20 debootstrap.log >&2; exit 1; }
     rm -rf rootfs/var/cache/apt/archives/*.deb
-    : >rootfs.done
+    echo "$suite $include" >rootfs.done
 fi
 rm -rf rootfs/lib/modules
 mkdir -p rootfs/lib/modules

@@ -63,7 +63,7 @@ def test_life(runtime, open_bundle):
         rt start $id
         readlink /proc/$(cat $bundle/pid)/root
         echo $bundle/rootfs
-        rt exec $id ls -d /work /etc/passwd 2>/dev/null
+        rt exec $id ls -d /var/lib/dpkg /etc/passwd 2>/dev/null
         echo .
         rt delete --force $id
         grep -c $bundle /proc/self/mountinfo""",
@@ -80,10 +80,10 @@ def test_own_namespace_by_path_is_inherited(runtime, open_bundle):
     open_bundle.namespace_path("mount", "/proc/self/ns/mnt")
     container = runtime.new(open_bundle.shell("readlink /proc/self/ns/mnt; ls /"))
     out = in_own_namespace(
-        runtime, container, "readlink /proc/self/ns/mnt; rt run --bundle $bundle $id; ls -d /work"
+        runtime, container, "readlink /proc/self/ns/mnt; rt run --bundle $bundle $id; ls -d /var/lib/dpkg"
     )
     words = out.split()
-    assert words[0] == words[1] and "passwd" not in words and words[-1] == "/work"
+    assert words[0] == words[1] and "passwd" not in words and words[-1] == "/var/lib/dpkg"
 
 
 @pytest.mark.parametrize("field", ["maskedPaths", "readonlyPaths"])

@@ -337,6 +337,19 @@ def test_destroy_says_who_is_in_the_way(name, sleeper):
     cgroup.destroy()
 
 
+def test_thaw_of_a_group_that_is_gone(tmp_path):
+    """Its last process was killed, and systemd has taken the scope away; to freeze it is an error."""
+    paths = {"": str(tmp_path / "gone")}
+    cgroup_v2.freeze(paths, False)
+    with pytest.raises(SysError, match="no such file"):
+        cgroup_v2.freeze(paths, True)
+    # Told to thaw, and gone before it has said so.
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "cgroup.freeze").write_text("1")
+    cgroup_v2.freeze({"": str(half)}, False)
+
+
 def test_disabled_has_nothing():
     cgroup = cgroups.create("/x", {"pids": {"limit": 1}}, "box", "disabled")
     cgroup.join(1)

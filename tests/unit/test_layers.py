@@ -29,6 +29,7 @@ LAYERS: list[list[set[str]]] = [
     [
         {"krun.oci.steps"},
         {"krun.oci.cgroups"},
+        {"krun.oci.systemd_values"},
         {"krun.oci.devices_bpf", "krun.oci.cgroup_v1", "krun.oci.cgroup_v2", "krun.oci.systemd"},
         {
             "krun.oci." + name
@@ -57,6 +58,7 @@ LAZY = {
     ("krun.oci.cgroups", "krun.oci.cgroup_v1"),
     ("krun.oci.cgroups", "krun.oci.cgroup_v2"),
     ("krun.oci.cgroups", "krun.oci.systemd"),
+    ("krun.oci.cgroups", "krun.oci.systemd_values"),
     ("krun.oci.cgroup_v2", "krun.oci.cgroup_v1"),
     ("krun.oci.cgroup_v2", "krun.oci.devices_bpf"),
     ("krun.oci.systemd", "krun.oci.cgroup_v1"),

@@ -70,6 +70,32 @@ def test_properties():
     assert v1 == ["MemoryLimit", "CPUShares", "CPUQuotaPerSecUSec", "TasksMax", "BlockIOWeight"]
 
 
+def test_unified_properties():
+    unified = {
+        "memory.high": "max",
+        "pids.max": "7",
+        "io.weight": "default 200",
+        "cpu.max": "50000 200000",
+        "cpuset.cpus": "1-2",
+    }
+    assert systemd.limits({"unified": {**unified, "memory.oom.group": "1"}}, True) == [
+        ("MemoryHigh", ("t", (1 << 64) - 1)),
+        ("TasksMax", ("t", 7)),
+        ("IOWeight", ("t", 200)),
+        ("CPUQuotaPerSecUSec", ("t", 250000)),
+        ("CPUQuotaPeriodUSec", ("t", 200000)),
+        ("AllowedCPUs", ("ay", b"\x06")),
+    ]
+    assert systemd.limits({"unified": {"cpu.max": "max"}}, True)[0] == (
+        "CPUQuotaPerSecUSec",
+        ("t", (1 << 64) - 1),
+    )
+    assert systemd.limits({"unified": unified}, False) == []
+    for bad in ({"pids.max": "many"}, {"cpu.max": "1 0"}, {"cpu.max": ""}):
+        with pytest.raises(KrunError, match="is no value of this file"):
+            systemd.limits({"unified": bad}, True)
+
+
 @pytest.mark.parametrize(
     ("signature", "values"),
     [
@@ -200,6 +226,15 @@ def test_a_unit_left_failed_is_reset(bus):
     found = bus("error:org.freedesktop.systemd1.UnitExists", "done")
     systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", False)
     assert [call for call, _ in found.asked].count("ResetFailedUnit") == 1
+
+
+def test_properties_asked_for_stand_instead_of_ours(bus):
+    found = bus("done")
+    asked = [("CollectMode", ("s", "inactive")), ("TimeoutStopUSec", ("t", 5))]
+    systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True, asked)
+    properties = next(values[2] for call, values in found.asked if call == "StartTransientUnit")
+    assert [value for name, value in properties if name == "CollectMode"] == ["inactive"]
+    assert ("TimeoutStopUSec", 5) in [tuple(p) for p in properties]
 
 
 def test_failures_are_one_line(bus):
