@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # As conmon and the containerd shim: the init of a created container becomes a child of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # The emulated machine is slow and may hang: its console tells of a failure at once, not at the end.
+    if report.failed and os.environ.get("KRUN_TEST_MACHINE") == "emulated":
+        print(
+            f"\n{report.nodeid} ({report.when}): {report.longreprtext[-1500:]}",
+            file=sys.__stderr__,
+            flush=True,
+        )
 
 
 @pytest.fixture(scope="session")

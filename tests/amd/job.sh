@@ -20,7 +20,7 @@ cd "$root"
 case $part in
 corpus)
     # To the console as it goes: when the machine hangs, its last line says where.  The host judges (verdict.py).
-    "$job/corpus/run.sh" -s 4 "$root/.venv/bin/python" -S -m krun.kvm.direct 2>&1 | tee "$OUT/corpus.log"
+    "$job/corpus/run.sh" -s 4 -w 5 "$root/.venv/bin/python" -S -m krun.kvm.direct 2>&1 | tee "$OUT/corpus.log"
     ;;
 pytest)
     exec .venv/bin/python -m pytest --color=no --junitxml="$OUT/junit.xml" -o timeout=900 "${arguments[@]}"

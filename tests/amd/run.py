@@ -2,16 +2,17 @@
 
     PART   corpus        the guest corpus, natively there and under the monitor; judged by explained.txt
            tests         tests/amd and the integration tests that need no engine
+           cgroup        cgroup v2 beside runc and crun: tests/amd/test_cgroup_v2.py
            systemd       a boot with systemd as pid 1: tests/amd/test_systemd.py
            tests/...     pytest with these arguments (options, too)
            script=FILE   bash FILE in the tree's root there, as root; what it writes to $OUT comes back
-    npt=N  one leg only (default: both; systemd and script: npt=1)
+    npt=N  one leg only (default: both; cgroup, systemd, script: npt=1)
     init=systemd         for a script or pytest: boot with systemd as pid 1
     append=TEXT          more of the kernel's command line, such as append="apparmor=1 security=apparmor"
     runtimes=LIST        for pytest: KRUN_TEST_RUNTIMES there (default krun)
     timeout=SECONDS      of one job (default 7200)
 
-Without a PART: corpus and tests in both legs, then systemd.  Each part is one boot; what it left is in
+Without a PART: corpus and tests in both legs, then cgroup and systemd.  Each part is one boot; what it left is in
 build/amd-out/PART-nptN.  What runs there is job.sh, on a copy of the tree at the same absolute path (the launcher and .venv
 hold absolute paths).  KRUN_AMDVM=DIR names another place for the machine itself (1.5 GB, built once).
 """
@@ -32,8 +33,13 @@ import verdict
 TREE = (".venv", "build/bin", "krun", "tests", "pyproject.toml", "setup.cfg", "dev", "docs", "README.md")
 ENGINES = ("podman", "docker", "containerd")
 #: Integration tests that have a part of their own, need an engine's daemon, or compare with what is not there.
-NOT_THERE = (*ENGINES, "guest_corpus", "core", "software", "suites", "fuzz")
-TESTS = ["tests/amd", "tests/integration", "--ignore=tests/amd/test_systemd.py"]
+NOT_THERE = (*ENGINES, "cri", "guest_corpus", "core", "software", "suites", "fuzz")
+TESTS = [
+    "tests/amd",
+    "tests/integration",
+    "--ignore=tests/amd/test_systemd.py",
+    "--ignore=tests/amd/test_cgroup_v2.py",
+]
 TESTS += [f"--ignore=tests/integration/test_{name}.py" for name in NOT_THERE]
 OPTIONS = ("npt", "init", "append", "runtimes", "timeout", "script")
 
@@ -55,13 +61,15 @@ def parts(words: list[str], options: dict[str, str]) -> list[Part]:
     legs = (options["npt"],) if "npt" in options else ("1", "0")
     one = (options.get("npt", "1"),)
     init = options.get("init", "")
-    systemd = Part("systemd", "pytest", ["tests/amd/test_systemd.py"], one, "systemd", "runc,crun,krun")
+    beside = "runc,crun,krun"
+    cgroup = Part("cgroup", "pytest", ["tests/amd/test_cgroup_v2.py"], one, init, beside)
+    systemd = Part("systemd", "pytest", ["tests/amd/test_systemd.py"], one, "systemd", beside)
     corpus, tests = Part("corpus", "corpus", [], legs), Part("tests", "pytest", TESTS, legs)
     if "script" in options:
         return [Part("script", "script", words, one, init)]
     if not words:
-        return [corpus, tests, systemd]
-    known = {"corpus": corpus, "tests": tests, "systemd": systemd}
+        return [corpus, tests, cgroup, systemd]
+    known = {"corpus": corpus, "tests": tests, "cgroup": cgroup, "systemd": systemd}
     if all(w in known for w in words):
         return [known[w] for w in words]
     return [Part("pytest", "pytest", words, legs, init, options.get("runtimes", "krun"))]

@@ -71,11 +71,12 @@ class Daemon:
 class Podman:
     """podman with its own storage; the runtime by absolute path."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, manager: str = "cgroupfs") -> None:
         self.work = work
+        self.manager = manager
         find("podman")
         (work / "containers.conf").write_text(
-            '[engine]\nevents_logger = "file"\ncgroup_manager = "cgroupfs"\n'
+            f'[engine]\nevents_logger = "file"\ncgroup_manager = "{manager}"\n'
             f'tmp_dir = "{work}/tmp"\nstatic_dir = "{work}/static"\nvolume_path = "{work}/volumes"\n'
         )
         (work / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n')
@@ -93,7 +94,7 @@ class Podman:
             "--tmpdir",
             f"{self.work}/tmp",
         ]
-        argv += ["--cgroup-manager", "cgroupfs", "--runtime", str(find(runtime)), *args]
+        argv += ["--cgroup-manager", self.manager, "--runtime", str(find(runtime)), *args]
         ENVIRONMENT["CONTAINERS_CONF"] = f"{self.work}/containers.conf"
         ENVIRONMENT["CONTAINERS_REGISTRIES_CONF"] = f"{self.work}/registries.conf"
         return command(argv, input=input, timeout=timeout)
@@ -108,7 +109,7 @@ class Podman:
             "--tmpdir",
             f"{self.work}/tmp",
         ]
-        return [*argv, "--cgroup-manager", "cgroupfs", "--runtime", str(find(runtime)), *args]
+        return [*argv, "--cgroup-manager", self.manager, "--runtime", str(find(runtime)), *args]
 
     def load(self, root: Path, image: str) -> None:
         tar = tar_of(root, self.work / "image.tar")

@@ -75,11 +75,13 @@ class Runtime:
         self.work = work
         self.root = work / "state"
         self.containers: list[Container] = []
+        #: Global options of every call, such as --systemd-cgroup.
+        self.options: list[str] = []
         self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
     def call(self, *args: str | os.PathLike[str], input: str | None = None, timeout: float = 60) -> Result:
         """Run the command line.  Output goes to files: a container may go on holding them after the command's end."""
-        argv = [str(self.path), "--root", str(self.root), *map(os.fspath, args)]
+        argv = [str(self.path), "--root", str(self.root), *self.options, *map(os.fspath, args)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             stdin: Any = subprocess.DEVNULL
             if input is not None:
@@ -160,7 +162,8 @@ class Container:
         """`create` with stdio in files; the pid from --pid-file.  The result's `err` is the runtime's own words."""
         pid_file = self.runtime.work / f"{self.id}.pid"
         log = self.runtime.work / f"{self.id}.log"
-        argv = [str(self.runtime.path), "--root", str(self.runtime.root), "--log", str(log), "create"]
+        argv = [str(self.runtime.path), "--root", str(self.runtime.root), *self.runtime.options]
+        argv += ["--log", str(log), "create"]
         argv += ["--bundle", str(self.bundle.write()), "--pid-file", str(pid_file), *options, self.id]
         with open(self.out_file, "wb") as out:
             done = subprocess.run(
