@@ -26,6 +26,7 @@ from krun.sysio import (
     keep_over_exec,
     lib,
     prctl,
+    read_file,
     setgroups,
     setns,
     setrlimit,
@@ -101,6 +102,9 @@ def become_root(ctx: "Context") -> None:
         result = lib.kr_setresuid(0, 0, 0)
     if result < 0 and -result != 22:  # EINVAL: 0 is not mapped, we stay who we are
         raise SysError("become root of the user namespace", "", -result)
+    if not ctx.groups_denied:
+        # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups").
+        ctx.groups_denied = read_file("/proc/thread-self/setgroups", 16).startswith(b"deny")
     if not ctx.groups_denied:
         setgroups(())
 

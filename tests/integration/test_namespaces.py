@@ -120,3 +120,82 @@ def test_exec_in_a_user_namespace(runtime, user_bundle):
         "100000",
         "65536",
     ]
+
+
+ALL = {**KINDS, "user": "user", "cgroup": "cgroup", "time": "time"}
+BY_PATH = [
+    ("user",),
+    ("user", "network"),
+    ("user", "network", "ipc", "uts"),
+    ("user", "pid"),
+    ("user", "mount"),
+    ("mount",),
+    ("pid", "mount", "network", "ipc", "uts"),
+    ("cgroup", "time"),
+    ("time",),
+    ("user", "time"),
+    ("user", "pid", "network", "ipc", "uts", "cgroup", "time"),
+    ("user", "pid", "mount", "network", "ipc", "uts", "cgroup", "time"),
+]
+
+
+@pytest.fixture
+def holder():
+    """A process with a namespace of each kind of its own, ids mapped; its pid."""
+    process = subprocess.Popen(
+        [
+            "unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--net", "--ipc", "--uts", "--cgroup", "--time",
+            "sh", "-c", "mount -t proc proc /proc; exec sleep 1000",
+        ]
+    )  # fmt: skip
+    child = 0
+    try:
+        child = int(
+            wait_for(
+                lambda: open(f"/proc/{process.pid}/task/{process.pid}/children").read().split(),
+                "unshare has no child",
+            )[0]
+        )
+        wait_for(lambda: open(f"/proc/{child}/comm").read() == "sleep\n", "it does not sleep")
+        yield child
+    finally:
+        if child:
+            subprocess.run(["kill", "-KILL", str(child)], check=False)
+        process.wait()
+
+
+@pytest.mark.parametrize("kinds", BY_PATH, ids="+".join)
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_several_by_path(runtime, bundle, holder, kinds):
+    """Those that are named are the holder's, the others new; exec is in the same. (runc 1.1 knows no time namespace, and
+    refuses most of these.)"""
+    del bundle.config["hostname"]
+    bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["type"] != "cgroup"]
+    if "user" in kinds:
+        # The holder's root is the only id that is mapped: a mount of devpts for group 5 has no owner there.
+        for mount in bundle.config["mounts"]:
+            mount["options"] = [word for word in mount.get("options", []) if word != "gid=5"]
+        bundle.linux["resources"] = {}
+    if "mount" in kinds:
+        # The root must be a mount there; the holder's tree goes with it, as with runc.
+        bundle.linux["maskedPaths"] = bundle.linux["readonlyPaths"] = []
+    new = tuple(k for k in ("pid", "network", "ipc", "uts", "mount") if k not in kinds)
+    bundle.namespaces(drop=tuple(ALL), add=new)
+    for kind in kinds:
+        bundle.linux["namespaces"].append({"type": kind, "path": f"/proc/{holder}/ns/{ALL[kind]}"})
+    theirs = {kind: os.readlink(f"/proc/{holder}/ns/{ALL[kind]}") for kind in ALL}
+    container = runtime.start(bundle.args("sleep", "1000"))
+    try:
+        script = "for n in $0 $@; do readlink /proc/self/ns/$n; done"
+        out = container.exec("sh", "-c", script, *ALL.values()).ok().out.split()
+        inside = dict(zip(ALL, out, strict=True))
+        for kind in ALL:
+            mine = os.readlink(f"/proc/{container.pid}/ns/{ALL[kind]}")
+            assert (mine == theirs[kind]) == (kind in kinds), kind
+            assert inside[kind] == mine, kind
+            if kind in new:
+                assert mine != os.readlink(f"/proc/self/ns/{ALL[kind]}"), kind
+    finally:
+        container.call("delete", "--force").ok()
+        # A pid namespace ends only when all its processes have been waited for, and this one is our child.
+        container.wait()
