@@ -27,6 +27,7 @@ u64 kr_probe_fault(struct kr_task *t) {
                             the lock if they fault */
     t->run->s.regs.sregs.cr3 = root;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
+    t->run->request_interrupt_window = 0; /* every fault must reach its stub */
     while (n < TRIES) {
         struct kvm_regs before = *kr_regs(t);
         long r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);

@@ -269,6 +269,8 @@ static void decode(struct kr_task *t, int is_out) {
         return;
     }
     if (rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2) {
+        if (is_out)
+            kr_window_call(&t->window);
         if (t->mm->vm.entry == KR_ENTRY_UNKNOWN && (t->run->s.regs.sregs.cs.dpl == 0))
             t->mm->vm.entry = KR_ENTRY_RING0;
         system_call(t);
@@ -323,6 +325,7 @@ void kr_run(struct kr_task *t) {
             kr_signal_deliver(t);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
         t->run->exit_reason = 0;
+        t->run->request_interrupt_window = t->mm->vm.entry == KR_ENTRY_RING3 && kr_window_ask(&t->window);
         long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
         if (r == -EAGAIN) {
             without_worker(t, ++unstarted);
@@ -352,8 +355,13 @@ void kr_run(struct kr_task *t) {
         case KVM_EXIT_IO:
             decode(t, 1);
             break;
-        case KVM_EXIT_INTR:
         case KVM_EXIT_IRQ_WINDOW_OPEN:
+            if (kr_regs(t)->rip == t->vcpu->stub)
+                kr_window_won(&t->window);
+            else
+                kr_window_lost(&t->window);
+            __attribute__((fallthrough));
+        case KVM_EXIT_INTR:
             if (kr_regs(t)->rip >= KR_WINDOW_END)
                 decode(t, 0);
             break;

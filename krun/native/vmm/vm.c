@@ -264,7 +264,8 @@ static long set_msrs(struct kr_vcpu *v) {
     m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081,
                                     .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
     m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->stub};
-    m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47700}; /* SFMASK: TF IF DF IOPL NT AC */
+    /* SFMASK: TF DF IOPL NT AC. Not IF: nobody injects interrupts, and window.h needs it. */
+    m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47500};
     long r = ioctl_(v->fd, KVM_SET_MSRS, &m);
     return r == 3 ? 0 : r < 0 ? r : -EINVAL;
 }

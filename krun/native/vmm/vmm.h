@@ -24,6 +24,7 @@
 #include "../lib/kr_alloc.h"
 #include "layout.h"
 #include "offsets.h"
+#include "window.h"
 
 #define KR_NSIG 64
 typedef u64 kr_sigset;
@@ -94,6 +95,7 @@ struct kr_task {
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
+    struct kr_window window;
 
     /* Filters of the OCI profile and of the payload itself, as Linux has them: of the thread (seccomp.h).
      * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without. */
