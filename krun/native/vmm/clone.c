@@ -19,6 +19,7 @@
 #include "share.h"
 #include "signal.h"
 #include "usercopy.h"
+#include "warm.h"
 #include "x86.h"
 #include "../sys/aio.h"
 #include "../sys/robust.h"
@@ -237,6 +238,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     kr_robust_after_fork(t);
     kr_aio_after_fork(mm);
     kr_mm_after_fork(mm);
+    kr_warm_fork(mm, snap->regs.rsp);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
     t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);
     if (!t->vcpu) {
@@ -316,6 +318,8 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     } else {
         kr_alloc_after_fork();
         kr_fd_fork_parent();
+        if (r > 0)
+            kr_warm_fork(t->mm, snap.regs.rsp);
         kr_unlock(&t->mm->lock);
         kr_unlock(&t->proc->sig_lock);
     }

@@ -94,7 +94,7 @@ long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
         u64 start = p->p_vaddr + bias, page = KR_PAGE_DOWN(start);
         u64 file_end = start + p->p_filesz, mem_end = start + p->p_memsz;
         if (p->p_filesz) {
-            long r = kr_mm_mmap(mm, page, file_end - page, prot, MAP_PRIVATE | MAP_FIXED, fd,
+            long r = kr_mm_mmap(mm, page, file_end - page, prot, MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE, fd,
                                 KR_PAGE_DOWN(p->p_offset));
             if (r < 0)
                 return r;

@@ -13,6 +13,7 @@
 #include "seccomp.h"
 #include "usercopy.h"
 #include "vdso.h"
+#include "warm.h"
 #include "../abi/boot.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
@@ -346,6 +347,11 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
     mm->vdso = sa.vdso = kr_vdso_map(mm);
     *why = "building the program's stack";
     r = kr_stack_build(mm, &sa, &start->sp);
+    if (!r) {
+        kr_lock(&mm->lock);
+        kr_warm_stack(mm, start->sp);
+        kr_unlock(&mm->lock);
+    }
 out:
     kr_free(interp, PATH_MAX_);
     kr_free(e, sizeof *e);

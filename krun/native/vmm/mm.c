@@ -15,6 +15,7 @@
 #include "mm.h"
 #include "fdtab.h"
 #include "usercopy.h"
+#include "warm.h"
 #include <linux/mman.h>
 #include <asm/siginfo.h>
 
@@ -219,6 +220,7 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
     }
     if (mm->lock_future && host_prot(prot))
         kr_sys3(__NR_mlock2, addr, len, mm->lock_future == 2 ? MLOCK_ONFAULT : 0);
+    kr_warm_map(mm, addr, len, prot, flags, vma_flags);
     cut(mm, addr, addr + len);
     insert(mm, addr, addr + len, prot, vma_flags);
     r = reflect(mm, addr, addr + len, prot, vma_flags);
@@ -269,7 +271,8 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     u32 type = flags & MAP_TYPE;
     u32 vma_flags = (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
                     (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) |
-                    (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0);
+                    (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0) |
+                    (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0);
     long r;
     kr_lock(&mm->lock);
     if (!fixed) {

@@ -18,6 +18,7 @@
 #define KR_VMA_GROWSDOWN 16u
 #define KR_VMA_VDSO 32u
 #define KR_VMA_DONTFORK 64u
+#define KR_VMA_IMAGE 128u /* a private mapping that a loader made (MAP_DENYWRITE) */
 
 struct kr_vma {
     u64 start, end;

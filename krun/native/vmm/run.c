@@ -13,6 +13,7 @@
 #include "trace.h"
 #include "usercopy.h"
 #include "vdso.h"
+#include "warm.h"
 #include "x86.h"
 #include "../sys/table.h"
 #include <asm/siginfo.h>
@@ -172,6 +173,7 @@ static void from_exception(struct kr_task *t, u32 vec) {
          * rest are the call's. */
         kr_lock(&t->mm->lock);
         kr_vm_open_port(&t->mm->vm);
+        kr_warm_fork(t->mm, f.rsp); /* what was mapped before the back end was known */
         kr_unlock(&t->mm->lock);
         r->rsp = f.rsp;
         system_call(t);

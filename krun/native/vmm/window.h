@@ -4,11 +4,11 @@
  *
  * On PVM every SYSCALL and every fault of the guest ends a world switch in the kernel, which then enters the
  * guest again: for a system call only to run the stub's OUT, whose #GP is the exit. With
- * kvm_run.request_interrupt_window KVM returns to the monitor instead of entering again (KVM_EXIT_IRQ_WINDOW_OPEN,
- * RIP at the stub; SFMASK leaves IF set for it). That saves a world switch for a call, and costs a return to
- * the monitor and back where the kernel would have gone on by itself: a page that KVM maps at first touch, a
- * CPUID, a host interrupt. So each thread bets: it asks while system calls are what comes first, and stops
- * asking for a number of calls, which doubles, when something else did.
+ * kvm_run.request_interrupt_window KVM returns to the monitor instead of entering again
+ * (KVM_EXIT_IRQ_WINDOW_OPEN, RIP at the stub; SFMASK leaves IF set for it). That saves a world switch for a
+ * call, and costs a return to the monitor and back where the kernel would have gone on by itself: a page that
+ * KVM maps at first touch, a CPUID, a host interrupt. So each thread bets: it asks while system calls are
+ * what comes first, and stops asking for a number of calls, which doubles, when something else did.
  *
  * State: one kr_window a thread. Touched by that thread only. Back ends that keep IF to themselves (VMX, SVM)
  * would come back at once: they are never asked.
