@@ -360,8 +360,9 @@ def ids(root: str) -> "list[str]":
     return sorted(found)
 
 
-def process_fields(pid: int) -> "list[bytes]":
-    """Return the fields of /proc/PID/stat from the third on (state letter first; proc(5)), [] when there is no such process.
+def process_stat(pid: int) -> "tuple[str, int] | None":
+    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none
+    (proc(5), stat).
 
     The command name may hold blanks and parentheses, so fields are counted from the last ")".
     """
@@ -372,15 +373,11 @@ def process_fields(pid: int) -> "list[bytes]":
         finally:
             os.close(fd)
     except OSError:
-        return []
+        return None
     fields = data[data.rfind(b")") + 2 :].split()
-    return fields if len(fields) >= 20 else []
-
-
-def process_stat(pid: int) -> "tuple[str, int] | None":
-    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none."""
-    fields = process_fields(pid)
-    return (fields[0].decode(), int(fields[19])) if fields else None
+    if len(fields) < 20:
+        return None
+    return fields[0].decode(), int(fields[19])
 
 
 def process_start_time(pid: int) -> int:

@@ -278,22 +278,22 @@ int main(int argc, char **argv) {
 
     // The monitor's pages beside the payload's, if there are any: at the fixed addresses of vmm/layout.h.
     for (uint64_t page = 0; page < 4; page++) {
-        report("write", 0x600000000000 + page * 4096, outcome(do_write, 0x600000000000 + page * 4096));
-        report("read by a call", 0x600000000000 + page * 4096,
-               outcome(do_system_read, 0x600000000000 + page * 4096));
+        report("write", 0x6c0000000000 + page * 4096, outcome(do_write, 0x6c0000000000 + page * 4096));
+        report("read by a call", 0x6c0000000000 + page * 4096,
+               outcome(do_system_read, 0x6c0000000000 + page * 4096));
     }
     for (uint64_t page = 0; page < 16; page++)
         if (page % 8 != 1) // the call page may be written (docs/architecture.md)
-            report("write", 0x600000100000 + page * 4096, outcome(do_write, 0x600000100000 + page * 4096));
+            report("write", 0x6c0000100000 + page * 4096, outcome(do_write, 0x6c0000100000 + page * 4096));
     bad = 0;
     for (uint64_t vector = 0; vector < 32; vector++) {
-        int status = outcome(do_jump, 0x600000002000 + vector * 16);
+        int status = outcome(do_jump, 0x6c0000002000 + vector * 16);
         bad += WIFEXITED(status) && WEXITSTATUS(status) != 0;
     }
     for (uint64_t at = 0; at < 16; at++) {
-        int status = outcome(do_jump, 0x600000003000 + at);
+        int status = outcome(do_jump, 0x6c0000003000 + at);
         bad += WIFEXITED(status) && WEXITSTATUS(status) != 0;
-        status = outcome(do_jump, 0x600000100000 + at);
+        status = outcome(do_jump, 0x6c0000100000 + at);
         bad += WIFEXITED(status) && WEXITSTATUS(status) != 0;
     }
     printf("jumps into the stubs: %s\n", bad ? "NOT contained" : "contained");

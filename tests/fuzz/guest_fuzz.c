@@ -70,19 +70,19 @@ static const u64 borders[] = {
     0x4ffffffff000,
     0x4fffffffffff,
     0x4fffffffffc0,
-    0x500000000000,
-    0x500000000001,
-    0x555555554000,
-    0x600000000000,
-    0x600000001000,
-    0x600000002000,
-    0x600000003000,
-    0x600000003002,
-    0x600000100000,
-    0x600000101000,
-    0x600000102000,
-    0x600000103000,
-    0x6000021ff000,
+    0x6a0000000000,
+    0x6a0000000001,
+    0x6fff55554000,
+    0x6c0000000000,
+    0x6c0000001000,
+    0x6c0000002000,
+    0x6c0000003000,
+    0x6c0000003002,
+    0x6c0000100000,
+    0x6c0000101000,
+    0x6c0000102000,
+    0x6c0000103000,
+    0x6c00021ff000,
     0x7f0000000000,
     0x7fff00000000,
     0x7ffff7ff0000,
@@ -138,7 +138,7 @@ static const u64 lengths[] = {
     0xffffffff,
     0x100000000,
     0x4fffffffffff,
-    0x500000000000,
+    0x6a0000000000,
     1UL << 62,
     1UL << 63,
     ~0UL,
@@ -561,7 +561,7 @@ static void cpu(void) {
     if (sigsetjmp(back, 0))
         return;
     may_jump = 1;
-    u64 to = below(3) ? borders[below(COUNT(borders))] + below(4096) : 0x600000000000 + below(0x2200000);
+    u64 to = below(3) ? borders[below(COUNT(borders))] + below(4096) : 0x6c0000000000 + below(0x2200000);
     switch (below(14)) {
     case 0:
     case 1:

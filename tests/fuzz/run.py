@@ -131,7 +131,7 @@ def constant_memory(pid: int) -> dict[str, str]:
                 start, end = (int(x, 16) for x in fields[0].split("-"))
                 text = fields[1] == "r-xp"
                 if (
-                    start < 0x500000000000
+                    start < 0x6A0000000000
                     or fields[4] == "0"
                     or not (text or fields[1] == "r--p" and start == text_end)
                 ):

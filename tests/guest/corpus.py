@@ -21,7 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from helpers.alone import run_alone
+
 import build
 
 ROOT = build.HERE.parent.parent
@@ -64,29 +67,11 @@ class Result:
 def run(command, program, timeout, extra=None):
     """Runs one command in a fresh working directory, with a clean environment, as its own session."""
     env = dict(ENV, **program.env, **(extra or {}))
-    with tempfile.TemporaryDirectory(prefix="guest.") as cwd:
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-            try:
-                status = child.wait(timeout)
-            except subprocess.TimeoutExpired:
-                status = "timeout"
-            try:  # whatever it left behind
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            child.wait()
-            out.seek(0)
-            err.seek(0)
-            return Result(out.read(1 << 20), err.read(1 << 20), status)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        status = run_alone(command, env, timeout, out, err)
+        out.seek(0)
+        err.seek(0)
+        return Result(out.read(1 << 20), err.read(1 << 20), status)
 
 
 def wanted_status(program):

@@ -14,12 +14,12 @@ int main(int argc, char **argv) {
     MUST(pipe2(p, O_NONBLOCK));
     char *maps = MUSTP(slurp("/proc/self/maps"));
     long n = scaled(20000);
-    for (long i = 0; i < n; i++) { // 0x5000... up to the end of the user half, evenly, and its edges
-        unsigned long at = 0x500000000000 + (0x2ffffffff000 / n & -PAGE) * i;
+    for (long i = 0; i < n; i++) { // 0x6a00... up to the end of the user half, evenly, and its edges
+        unsigned long at = 0x6a0000000000 + (0x15fffffff000 / n & -PAGE) * i;
         if (i % 3 == 1)
             at = 0x7ffffffff000 - i / 3 * PAGE;
         if (i % 3 == 2)
-            at = 0x555555554000 + i / 3 * PAGE;
+            at = 0x6e0000000000 + i / 3 * PAGE;
         char c;
         if (!own(at, maps) && (write(p[1], (void *)at, 1) == 1 || read(zero, (void *)at, 1) == 1)) {
             free(maps);

@@ -10,6 +10,7 @@ int main(int argc, char **argv) {
     EXPECT(refused(syscall(SYS_bpf, 0, params, 64)) || errno == EINVAL);
     EXPECT(refused(syscall(SYS_perf_event_open, params, 0, -1, -1, 0)) || errno == E2BIG || errno == EFAULT);
     EXPECT(refused(syscall(SYS_kexec_load, 0, 0, 0, 0)));
+    EXPECT(refused(syscall(SYS_kexec_file_load, -1, -1, 0, "", 0)));
     EXPECT(refused(syscall(SYS_init_module, params, 0, "")));
     EXPECT(refused(syscall(SYS_finit_module, 0, "", 0)));
     EXPECT(refused(syscall(SYS_delete_module, "x", 0)));

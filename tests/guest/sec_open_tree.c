@@ -38,6 +38,6 @@ int main(int argc, char **argv) {
     unlink(name);
     SHOW((int)syscall(428, AT_FDCWD, name, 0));
     SHOW((int)syscall(428, AT_FDCWD, "/", 0x80000));
-    SHOW((int)syscall(428, AT_FDCWD, (char *)0x500000000000, 0));
+    SHOW((int)syscall(428, AT_FDCWD, (char *)0x6a0000000000, 0));
     return 0;
 }

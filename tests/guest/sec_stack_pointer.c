@@ -5,7 +5,7 @@ int main(int argc, char **argv) {
     static const unsigned long stacks[] = {0,
                                            8,
                                            0xfff,
-                                           0x500000000000,
+                                           0x6a0000000000,
                                            0x7ffffffff000,
                                            0x8000000000000000,
                                            0xffff888000000000,

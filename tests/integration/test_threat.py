@@ -69,7 +69,7 @@ def test_a_hostile_program(runtime, bundle, threat, user):
     answers = dict(line.partition(":")[::2] for line in done.out.splitlines())
     answers = {name: text.strip() for name, text in answers.items()}
     if runtime.name == "runc":
-        # Natively there is no monitor to hide: 0x5000_0000_0000 and above is the program's own stack and heap.
+        # Natively there is no monitor to hide: 0x6a00_0000_0000 and above is the program's own stack and heap.
         for name in [n for n in wanted if "above the window" in n or "ptrace" in n]:
             wanted.pop(name)
     else:

@@ -116,7 +116,7 @@ static void maps(void) {
     if (pipe(pipes))
         exit(1);
     long bad = 0;
-    for (unsigned long at = 0x500000000000; at < 0x7ffffffff000; at += 0x10000000000)
+    for (unsigned long at = 0x6a0000000000; at < 0x7ffffffff000; at += 0x10000000000)
         bad += write(pipes[1], (void *)at, 1) > 0;
     (void)highest;
     printf("readable above the window by a system call: %s\n", bad ? "some" : "none");
@@ -129,7 +129,7 @@ static void memory_of(pid_t pid, const char *name) {
     snprintf(path, sizeof path, "/proc/%d/mem", pid);
     int fd = open(path, O_RDWR);
     printf("%s mem above the window: %s\n", name,
-           fd < 0 || pread(fd, &byte, 1, 0x600000000000) < 0 ? "refused" : "READ");
+           fd < 0 || pread(fd, &byte, 1, 0x7f0000000000) < 0 ? "refused" : "READ");
     printf("%s process_vm_readv above the window: %s\n", name,
            process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 ? "refused" : "READ");
     if (fd >= 0)
@@ -148,7 +148,7 @@ static void memory(void) {
     if (r == 0) {
         waitpid(child, NULL, 0);
         errno = 0;
-        r = ptrace(PTRACE_PEEKDATA, child, (void *)0x600000000000, 0);
+        r = ptrace(PTRACE_PEEKDATA, child, (void *)0x7f0000000000, 0);
         printf("child's monitor by ptrace: %s\n", r == -1 && errno ? "refused" : "READ");
     } else {
         printf("child's monitor by ptrace: refused\n");

@@ -30,8 +30,8 @@ long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
 void kr_wait_mask_end(struct kr_task *t) { (void)t; }
 
 static struct kr_task *t;
-static u8 *mem; /* the window: control blocks, pointers to them, events, buffers */
-static u8 secret[4096] = "of the monitor";
+static u8 *mem;      /* the window: control blocks, pointers to them, events, buffers */
+static char *secret; /* above the window, where the kernel puts mappings */
 #define BLOCKS 64
 
 static long call(kr_sys_fn *fn, u64 a, u64 b, u64 c, u64 d, u64 e) {
@@ -141,7 +141,7 @@ static void random_blocks(void) {
     CHECK(c != NULL);
     CHECK_EQ(call(sys_io_destroy, id, 0, 0, 0, 0), 0);
     CHECK(t->mm->aio == NULL);
-    CHECK(!strcmp((char *)secret, "of the monitor"));
+    CHECK(!strcmp(secret, "of the monitor"));
     printf("aio: %ld taken, %ld refused\n", taken, refused);
     CHECK(taken > 2000 && refused > 2000);
     kr_sys1(__NR_close, fd);
@@ -198,6 +198,10 @@ static void after_fork(void) {
 
 void test_main(void) {
     t = kr_test_task();
+    secret = (char *)kr_sys6(__NR_mmap, 0, KR_PAGE, 3 /* PROT_READ | PROT_WRITE */,
+                             0x22 /* MAP_PRIVATE | MAP_ANONYMOUS */, (u64)-1, 0);
+    CHECK((u64)secret >= KR_WINDOW_END);
+    memcpy(secret, "of the monitor", 15);
     mem = kr_test_window(1 << 17);
     slots();
     after_fork();

@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from helpers.alone import run_alone
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = "/usr/bin/python3"
@@ -38,30 +40,9 @@ MODULES = """
     test_float test_math test_cmath test_struct test_hashlib test_zlib test_gc test_mailbox test_support test_venv test_cmd_line test_posixpath
 """.split()
 
-
-def run(command: list[str], env: dict[str, str], timeout: float, log: Path) -> int | str:
-    """Runs one command as a session of its own, everything it prints into `log`; the status, or "timeout"."""
-    with tempfile.TemporaryDirectory(prefix="cpython.") as cwd, log.open("wb") as out:
-        child = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-        status: int | str
-        try:
-            status = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            status = "timeout"
-        try:  # whatever it left behind
-            os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        child.wait()
-        return status
+#: What does not end natively on the development machine, so that there is nothing to compare: its AF_VSOCK device
+#: has no transport that connects to itself.
+NOT_HERE = {"test_socket": ("*ThreadedVSOCKSocketStreamTest*",)}
 
 
 def outcome(case: ET.Element) -> str:
@@ -113,7 +94,10 @@ def test(module: str, monitor: bool, timeout: float, keep: Path) -> tuple[dict[s
         command = [*DIRECT, *command]
         env.update({k: v for k, v in os.environ.items() if k == "KRUN_MONITOR"})
     start = time.monotonic()
-    status = run([*command, name], env, timeout, log)
+    for pattern in NOT_HERE.get(name, ()):
+        command += ["-i", pattern]
+    with log.open("wb") as out:
+        status = run_alone([*command, name], env, timeout, out, out)
     took = time.monotonic() - start
     cases = results(xml, status)
     (keep / f"{module.replace('*', '_')}.{side}.cases").write_text(

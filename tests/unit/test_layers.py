@@ -68,7 +68,7 @@ LAZY = {
 #: Heavy packages: only in this file, only inside functions.
 HEAVY = {
     "pyroute2": {"krun.oci.network"},
-    "prctl": {"krun.cli.doctor"},
+    "prctl": {"krun.oci.cred"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},
 }

@@ -91,4 +91,24 @@ kr_cas_end:
     ret
     .size kr_cas32_raw, . - kr_cas32_raw
 
+/*
+ * long kr_touch_raw(u32 *p, long write)
+ * Reads the word at p, and with write stores again what is there; 0, or the signal that this raises: the handler goes
+ * on at kr_touch_end with its number in rax.
+ */
+    .globl kr_touch_raw, kr_touch_begin, kr_touch_end
+    .type kr_touch_raw, @function
+kr_touch_raw:
+    xor %eax, %eax
+    xor %edx, %edx
+kr_touch_begin:
+    test %eax, (%rdi)
+    test %rsi, %rsi
+    je kr_touch_end
+    lock cmpxchgl %edx, (%rdi)
+    xor %eax, %eax
+kr_touch_end:
+    ret
+    .size kr_touch_raw, . - kr_touch_raw
+
     .section .note.GNU-stack, "", @progbits

@@ -1,23 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, unshare, setns, mount, fsconfig, move_pages,
- * pkey_mprotect. No state.
+ * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns, mount,
+ * fsconfig, move_pages, pkey_mprotect. No state.
  */
+#include "misc.h"
 #include "nested.h"
 #include "../vmm/mm.h"
 #include "../vmm/process.h"
 #include "../vmm/procfs.h"
+#include <linux/fanotify.h>
 #include <linux/personality.h>
 #include <linux/sched.h>
 
 long sys_personality(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u32 p = (u32)a[0];
-    /* READ_IMPLIES_EXEC would have to change every mapping; other base personalities change the kernel's
-     * answers in ways the loader does not follow. */
-    if (p != 0xffffffff && ((p & PER_MASK) != PER_LINUX || (p & READ_IMPLIES_EXEC)))
+    /* READ_IMPLIES_EXEC would have to change every mapping; of the base personalities, PER_LINUX32 only
+     * changes the machine that uname names, the others the kernel's answers in ways the loader does not
+     * follow. */
+    u32 base = p & PER_MASK;
+    if (p != 0xffffffff && ((base != PER_LINUX && base != PER_LINUX32) || (p & READ_IMPLIES_EXEC)))
         return -EINVAL;
     return kr_forward(__NR_personality, a);
+}
+
+/* The other two arguments are numbers or pointers, depending on the first. */
+long sys_sysfs(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    switch ((u32)a[0]) {
+    case 1: /* number of a file system, by its name */
+        return kr_call_intr(__NR_sysfs, 1, kr_guest_ptr(a[1], 1), 0, 0, 0, 0);
+    case 2: /* name of a file system, by its number */
+        return kr_call_intr(__NR_sysfs, 2, (u32)a[1], kr_guest_ptr(a[2], 1), 0, 0, 0);
+    }
+    return kr_call_intr(__NR_sysfs, (u32)a[0], 0, 0, 0, 0, 0);
+}
+
+/* Flags of a group that reports what happened to which file, without descriptors and without asking. */
+#define FAN_NOTIFY_FLAGS (FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORTS)
+#define FAN_REPORTS (0x200 /* FID */ | 0x400 /* DIR_FID */ | 0x800 /* NAME */ | 0x1000 /* TARGET_FID */)
+
+long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    if (((u32)a[0] & ~(u32)FAN_NOTIFY_FLAGS) || !(a[0] & FAN_REPORTS))
+        return -EPERM;
+    return kr_forward(__NR_fanotify_init, a);
 }
 
 long sys_unshare(struct kr_task *t, const u64 a[6]) {
@@ -96,8 +123,9 @@ long sys_move_pages(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u32 pid = (u32)a[0];
     u64 n = a[1];
-    if (pid && pid != (u32)kr_sys0(__NR_getpid))
-        return -EPERM;
+    long other = pid ? kr_own_thread(pid) : 0;
+    if (other)
+        return other;
     if (!n)
         return kr_forward(__NR_move_pages, a);
     if (n > MOVE_MAX)

@@ -7,4 +7,7 @@
  */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
 
+/* 0 when `pid` is a thread of the calling process, else -ESRCH or -EPERM (sys/self.c). */
+long kr_own_thread(unsigned long pid);
+
 #endif

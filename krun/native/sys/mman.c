@@ -11,7 +11,8 @@
 #include <linux/stat.h>
 
 kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore,
-    sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind;
+    sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
+    sys_remap_file_pages;
 
 /* A file without a type is an anonymous inode: nothing that Linux lets a container map, but a vCPU of ours
  * for the moment between its creation and kr_fd_hide. */
@@ -36,6 +37,15 @@ long sys_mremap(struct kr_task *t, const u64 a[6]) {
 }
 
 long sys_madvise(struct kr_task *t, const u64 a[6]) { return kr_mm_madvise(t->mm, a[0], a[1], (int)a[2]); }
+
+long sys_mseal(struct kr_task *t, const u64 a[6]) { return a[2] ? -EINVAL : kr_mm_seal(t->mm, a[0], a[1]); }
+
+long sys_remap_file_pages(struct kr_task *t, const u64 a[6]) {
+    u64 addr = KR_PAGE_DOWN(a[0]), len = KR_PAGE_DOWN(a[1]);
+    if (a[2] || addr + len <= addr || a[3] + len / KR_PAGE < a[3])
+        return -EINVAL;
+    return kr_mm_remap_file(t->mm, addr, len, a[3]);
+}
 
 long sys_brk(struct kr_task *t, const u64 a[6]) { return kr_mm_brk(t->mm, a[0]); }
 

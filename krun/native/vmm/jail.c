@@ -48,6 +48,11 @@ static const struct {
     {__NR_shmat, RULE},
     {__NR_personality, RULE},
     {__NR_seccomp, KILL}, /* in the table, but the payload's filters are the monitor's to evaluate */
+    /* Served without the call (sys/self.c): */
+    {__NR_process_vm_readv, KILL},
+    {__NR_process_vm_writev, KILL},
+    {__NR_pidfd_getfd, KILL},
+    {__NR_process_madvise, KILL},
 };
 
 /* KVM's requests: making a VM and its vCPUs, running them, their state (registers, extended state, events,

@@ -7,12 +7,15 @@
  *   0x0000_0001_0000  KR_WINDOW_START
  *        ...          payload: program, brk heap
  *        ...          payload: mmap area (grows down), vDSO, stack
- *   0x5000_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
+ *   0x6a00_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
  *        ...          nothing: guard gap of 4 TiB
- *   0x5400_0000_0000  KR_HOST_SYS: where the monitor sees system area and page tables (random in 512 GiB)
- *   0x5555_5555_4000  monitor's brk area (unused)
- *   0x6000_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
+ *   0x6c00_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
+ *   0x6e00_0000_0000  KR_HOST_SYS: where the monitor sees system area and page tables (random in 512 GiB)
+ *   0x6ffb_xxxx_xxxx  the lowest that the kernel's mmap area reaches down to (vm.mmap_rnd_bits = 32)
  *   0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
+ *
+ * The window ends as high as that allows: the address sanitizer's allocator wants 0x6000_0000_0000 to
+ * 0x6400_0000_0000 (0x5000_0000_0000 on in later versions), and stack and mmap area lie above it.
  *
  * The system area is in the low half because PVM reaches nothing else (portability rules). The gap behind the
  * window means that a kernel access which starts at a checked guest address and runs on faults before it
@@ -27,14 +30,14 @@
 #define KR_LAYOUT_H
 
 #define KR_WINDOW_START 0x10000ULL
-#define KR_WINDOW_END 0x500000000000ULL
+#define KR_WINDOW_END 0x6a0000000000ULL
 #define KR_TASK_SIZE 0x7ffffffff000ULL /* where Linux ends its user addresses */
 
-#define KR_SYS_BASE 0x600000000000ULL
+#define KR_SYS_BASE 0x6c0000000000ULL
 #define KR_SYS_GPA 0x0ULL
 #define KR_SYS_SIZE 0x2200000ULL /* 34 MiB of address space, room for 1056 vCPUs; touched as needed */
 
-#define KR_HOST_SYS 0x540000000000ULL
+#define KR_HOST_SYS 0x6e0000000000ULL
 #define KR_HOST_SYS_SPREAD 0x8000000000ULL
 /* How much of the two the host maps at first and at a time. */
 #define KR_SYS_FIRST KR_VCPU_AREA(8)

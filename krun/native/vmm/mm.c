@@ -28,6 +28,8 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#define MADV_GUARD_INSTALL_K 102
+#define MADV_GUARD_REMOVE_K 103
 #define STACK_GUARD_GAP (256 * KR_PAGE)
 
 static long host_mmap(u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
@@ -187,6 +189,18 @@ static int in_window(u64 addr, u64 len) {
     return addr >= KR_WINDOW_START && addr < KR_WINDOW_END && len <= KR_WINDOW_END - addr;
 }
 
+/* Where the first sealed part of [addr, end) begins; end if there is none. */
+static u64 sealed_from(struct kr_mm *mm, u64 addr, u64 end) {
+    for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        if (mm->vma[i].flags & KR_VMA_SEALED)
+            return KR_MAX(addr, mm->vma[i].start);
+    return end;
+}
+
+static int sealed(struct kr_mm *mm, u64 addr, u64 len) {
+    return sealed_from(mm, addr, addr + len) < addr + len;
+}
+
 /* ---- the calls; "locked" ones first ---- */
 
 static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
@@ -291,6 +305,8 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
         r = -EBADF; /* again: under the lock no vCPU comes into being */
     else if ((flags & MAP_FIXED_NOREPLACE) && !range_free(mm, addr, len))
         r = -EEXIST;
+    else if (fixed && sealed(mm, addr, len))
+        r = -EPERM;
     else
         r = map_locked(mm, addr, len, prot & 7, flags, flags & MAP_ANONYMOUS ? -1 : fd, off, vma_flags);
     kr_unlock(&mm->lock);
@@ -326,7 +342,9 @@ long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {
     if (addr >= end)
         return 0;
     kr_lock(&mm->lock);
-    long r = range_free(mm, addr, end - addr) ? 0 : unmap_locked(mm, addr, end - addr);
+    long r = range_free(mm, addr, end - addr) ? 0
+             : sealed(mm, addr, end - addr)   ? -EPERM
+                                              : unmap_locked(mm, addr, end - addr);
     kr_unlock(&mm->lock);
     return r;
 }
@@ -372,10 +390,18 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
             addr = v->start;
         }
     }
-    u64 end = addr + len, hole = mapped_until(mm, addr, end);
-    if (hole == addr || reserve_entries(mm, 2) < 0)
-        goto out;
+    u64 end = addr + len, hole = mapped_until(mm, addr, end), seal = sealed_from(mm, addr, end);
     long result = hole < end ? -ENOMEM : 0; /* what lies before the hole is changed all the same */
+    if (seal < hole) {
+        hole = seal;
+        result = r = -EPERM;
+    }
+    if (hole == addr)
+        goto out;
+    if (reserve_entries(mm, 2) < 0) {
+        r = -ENOMEM;
+        goto out;
+    }
     end = hole;
     len = end - addr;
     int lost_exec_only = 0;
@@ -460,6 +486,8 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     if (old + span > src.end &&
         old_len) /* crosses into another mapping; the array merges only what the host merges, too */
         return -EFAULT;
+    if ((src.flags & KR_VMA_SEALED) || ((flags & MREMAP_FIXED) && sealed(mm, new_addr, new_len)))
+        return -EPERM;
     if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))) {
         if (new_len <= old_len) {
             if (new_len < old_len) {
@@ -537,6 +565,75 @@ long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags
     return r;
 }
 
+long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len) {
+    long r = kr_sys3(462 /* mseal */, 0, 0, 0); /* does the host's kernel have it? */
+    if (r < 0)
+        return r;
+    u64 n = KR_PAGE_UP(len);
+    if ((addr & (KR_PAGE - 1)) || n < len || addr + n < addr)
+        return -EINVAL;
+    if (!n)
+        return 0;
+    if (!in_window(addr, n))
+        return -ENOMEM;
+    kr_lock(&mm->lock);
+    r = -ENOMEM;
+    if (range_mapped(mm, addr, addr + n) && !reserve_entries(mm, 2)) {
+        split(mm, addr);
+        split(mm, addr + n);
+        for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < addr + n; i++)
+            mm->vma[i].flags |= KR_VMA_SEALED;
+        merge_around(mm, addr, addr + n);
+        r = 0;
+    }
+    kr_unlock(&mm->lock);
+    return r;
+}
+
+long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page) {
+    if (!in_window(addr, len))
+        return -EINVAL;
+    kr_lock(&mm->lock);
+    struct kr_vma *v = kr_vma_find(mm, addr);
+    long r = -EINVAL;
+    if (v && v->start <= addr && addr + len <= v->end && (v->flags & KR_VMA_SHARED)) {
+        if (v->flags & KR_VMA_SEALED) {
+            r = -EPERM;
+        } else {
+            kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
+            r = kr_sys5(__NR_remap_file_pages, addr, len, 0, page, 0);
+            refill(mm, addr, addr + len);
+        }
+    }
+    kr_unlock(&mm->lock);
+    return r;
+}
+
+/* Advice that loses what is in the memory. */
+static int discards(int advice) {
+    switch (advice) {
+    case MADV_DONTNEED:
+    case 24: /* MADV_DONTNEED_LOCKED */
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_DONTFORK:
+    case MADV_WIPEONFORK:
+    case MADV_GUARD_INSTALL_K:
+        return 1;
+    }
+    return 0;
+}
+
+/* End of the part of [addr, end) up to sealed private memory that its owner may not write, either: to discard
+ * it would change it. Locked. */
+static u64 may_discard_until(struct kr_mm *mm, u64 addr, u64 end) {
+    for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        if ((mm->vma[i].flags & (KR_VMA_SEALED | KR_VMA_SHARED)) == KR_VMA_SEALED &&
+            !(mm->vma[i].prot & PROT_WRITE))
+            return KR_MAX(addr, mm->vma[i].start);
+    return end;
+}
+
 long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     if (addr & (KR_PAGE - 1))
         return -EINVAL;
@@ -563,6 +660,8 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     case MADV_PAGEOUT:
     case MADV_POPULATE_READ:
     case MADV_POPULATE_WRITE:
+    case MADV_GUARD_INSTALL_K: /* a touch is a fault of the host's, too: host_fault() in run.c */
+    case MADV_GUARD_REMOVE_K:
     case 24: /* MADV_DONTNEED_LOCKED */
     case 25: /* MADV_COLLAPSE */
         break;
@@ -576,6 +675,15 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
         return 0;
     if (!in_window(addr, len))
         return -ENOMEM;
+    if (discards(advice)) {
+        kr_lock(&mm->lock);
+        u64 end = may_discard_until(mm, addr, addr + len);
+        kr_unlock(&mm->lock);
+        if (end < addr + len) {
+            long r = end > addr ? kr_mm_madvise(mm, addr, end - addr, advice) : 0;
+            return r ? r : -EPERM;
+        }
+    }
     if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
         kr_lock(&mm->lock);
         long r = -ENOMEM;
@@ -621,7 +729,7 @@ long kr_mm_brk(struct kr_mm *mm, u64 brk) {
         if (map_locked(mm, old, new - old, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0,
                        KR_VMA_ANON | KR_VMA_HEAP) < 0)
             goto out;
-    } else if (new < old && unmap_locked(mm, new, old - new) < 0) {
+    } else if (new < old && (sealed(mm, new, old - new) || unmap_locked(mm, new, old - new) < 0)) {
         goto out;
     }
     mm->brk_end = brk;

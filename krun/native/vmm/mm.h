@@ -19,6 +19,7 @@
 #define KR_VMA_VDSO 32u
 #define KR_VMA_DONTFORK 64u
 #define KR_VMA_IMAGE 128u /* a private mapping that a loader made (MAP_DENYWRITE) */
+#define KR_VMA_SEALED 256u /* mseal(2) */
 
 struct kr_vma {
     u64 start, end;
@@ -56,6 +57,10 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
 long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr);
 long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice);
 long kr_mm_brk(struct kr_mm *mm, u64 brk);
+/* mseal(2): the range can no longer be unmapped, moved, replaced or protected otherwise. */
+long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len);
+/* remap_file_pages(2): pages of a shared mapping's file from `page` on, in place of [addr, addr + len). */
+long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page);
 
 /* Maps anonymous memory at a place of the loader's choice; used by elf.c and stack.c. vma_flags are added. */
 long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);

@@ -247,18 +247,11 @@ static void host_fault(struct kr_task *t) {
     struct kr_vma *v = kr_vma_find(t->mm, addr);
     int mapped = v && v->start <= addr;
     u32 prot = mapped ? v->prot : 0;
-    long r = 0;
-    if (mapped && prot) {
-        u8 b;
-        u32 seen;
-        r = kr_copy_raw(&b, (const void *)addr, 1);
-        if (!r && (prot & 2))
-            r = kr_cas32_raw((u32 *)(addr & ~3ULL), 0, 0, &seen); /* writes what is there */
-    }
+    long sig = mapped && prot ? kr_touch_raw((u32 *)(addr & ~3ULL), prot & 2) : 0;
     kr_unlock(&t->mm->lock);
-    if (r < 0) {
+    if (sig) { /* behind the end of a file, or in a region of MADV_GUARD_INSTALL */
         t->cr2 = addr;
-        kr_signal_force(t, SIGBUS, BUS_ADRERR, addr, VEC_PF, 4);
+        kr_signal_force(t, (int)sig, sig == SIGBUS ? BUS_ADRERR : SEGV_MAPERR, addr, VEC_PF, 4);
     }
 }
 

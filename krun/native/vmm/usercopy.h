@@ -17,6 +17,9 @@ static inline int kr_span_ok(u64 addr, u64 len) {
 long kr_copy_raw(void *dst, const void *src, size_t n);
 long kr_copy_str_raw(char *dst, const char *src, size_t max);
 long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen);
+/* What a read (and with `write` a write) of the word at p raises on the host: 0, SIGSEGV or SIGBUS. Changes
+ * nothing. */
+long kr_touch_raw(u32 *p, long write);
 
 /* 0 or -EFAULT. */
 static inline long kr_copy_in(void *dst, u64 src, size_t n) {
