@@ -25,6 +25,15 @@ _CAPABILITIES = (
     (56, "XCRS"),
 )
 _MAX_VCPUS = 66
+#: Capabilities of root: for namespaces, mounts and cgroups; the loopback device; devices and roots of other owners; ids and
+#: capability sets of the payload; ending it.
+_NEEDED = tuple("sys_admin net_admin chown dac_override fowner mknod setuid setgid setpcap kill".split())
+#: And what is lacking without others.
+_USEFUL = {
+    "sys_resource": "no limits above krun's own, no oom_score_adj below it",
+    "sys_nice": "no real-time scheduling, no negative nice value",
+    "sys_chroot": "no --no-pivot",
+}
 _MIN_KERNEL = (5, 12)  # mount_setattr(2): mounts are made detached
 _MIN_NOFILE = 4096
 _MIN_MAPS = 65530  # the kernel's default of vm.max_map_count
@@ -196,6 +205,20 @@ def _build(_root: str) -> Iterator[Finding]:
         yield Finding("native module", FAIL, str(error), remedy)
 
 
+def _launcher(_root: str) -> Iterator[Finding]:
+    path = os.path.abspath(sys.argv[0])
+    try:
+        with open(path, "rb") as file:
+            fast = file.read(4) == b"\x7fELF"
+    except OSError:
+        fast = False
+    if fast:
+        yield Finding("launcher", OK, f"{path}, an interpreter that has started already")
+    else:
+        remedy = "python -m krun.native.build_launcher DIR makes DIR/krun (needs gcc and python3-dev)"
+        yield Finding("launcher", WARN, f"{path}, a script: some 10 ms more for each command", remedy)
+
+
 def _python(_root: str) -> Iterator[Finding]:
     from importlib.util import find_spec
 
@@ -206,13 +229,57 @@ def _python(_root: str) -> Iterator[Finding]:
         ("click", "help and error texts"),
         ("pyseccomp", "seccomp profiles"),
         ("pyroute2", "linux.netDevices"),
-        ("prctl", "capabilities"),
+        ("prctl", "check of privileges"),
         ("yaml", "/etc/krun"),
     ):
         if find_spec(module) is None:
             yield Finding(
                 "python", WARN, f"package {module} is missing: no {use}", "./dev setup, or pip install ."
             )
+
+
+def _privileges(_root: str) -> Iterator[Finding]:
+    """What this process may do, and what it may hand on: capabilities(7), of root only what was left to it."""
+    try:
+        import prctl
+    except ImportError as error:
+        yield Finding("privileges", WARN, f"not checked: {error}", "./dev setup, or pip install .")
+        return
+    if os.geteuid() != 0:
+        # What newuidmap(1) needs; the rest comes with the user namespace.
+        if prctl.get_no_new_privs():
+            remedy = "start krun outside of what sets no_new_privs (systemd's NoNewPrivileges=, a container)"
+            yield Finding(
+                "privileges", FAIL, "no_new_privs is set: newuidmap and newgidmap have no effect", remedy
+            )
+        else:
+            yield Finding("privileges", OK, "an ordinary user's")
+        return
+    missing = [name for name in _NEEDED if not getattr(prctl.cap_effective, name)]
+    if missing:
+        yield Finding(
+            "privileges",
+            FAIL,
+            f"root without {' '.join(f'CAP_{name.upper()}' for name in missing)}",
+            "run krun where root has its capabilities, or as an ordinary user (rootless)",
+        )
+    for name, use in _USEFUL.items():
+        if not getattr(prctl.cap_effective, name):
+            text = f"root without CAP_{name.upper()}: {use}"
+            yield Finding(
+                "privileges", WARN, text, "give krun's caller that capability if containers ask for it"
+            )
+    bounded = [
+        name for name in prctl.ALL_CAP_NAMES if not getattr(prctl.capbset, name) and name not in _USEFUL
+    ]
+    if bounded:
+        text = f"not to be had in containers, bounding set: {' '.join(f'CAP_{name.upper()}' for name in bounded)}"
+        yield Finding("privileges", WARN, text, "start krun with a full bounding set if containers need them")
+    if prctl.securebits.noroot or prctl.securebits.no_setuid_fixup:
+        remedy = "start krun without SECBIT_NOROOT and SECBIT_NO_SETUID_FIXUP"
+        yield Finding("privileges", FAIL, f"secure bits {prctl.get_securebits():#x}", remedy)
+    elif not missing:
+        yield Finding("privileges", OK, "root's, as krun needs them")
 
 
 def _cgroups(_root: str) -> Iterator[Finding]:
@@ -378,7 +445,9 @@ CHECKS: tuple[tuple[str, Callable[[str], Iterator[Finding]]], ...] = (
     ("kernel", _kernel),
     ("kvm", _kvm),
     ("build", _build),
+    ("launcher", _launcher),
     ("python", _python),
+    ("privileges", _privileges),
     ("cgroups", _cgroups),
     ("user namespaces", _user_namespaces),
     ("seccomp", _seccomp),

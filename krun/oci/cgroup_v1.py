@@ -6,7 +6,7 @@ import time
 
 from krun import log
 from krun.errors import KrunError, SysError
-from krun.oci.cgroups import HYBRID, own_paths, put, read, write
+from krun.oci.cgroups import HYBRID, own_paths, put, read, unmake, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,11 +89,7 @@ def make(paths: "Paths") -> "list[str]":
             if path not in made and not _make_one(name, path, made):
                 del paths[name]
     except BaseException:
-        for path in reversed(made):
-            try:
-                os.rmdir(path)
-            except OSError:
-                pass
+        unmake(made[::-1])
         raise
     made.reverse()
     return made

@@ -6,7 +6,8 @@ import time
 
 from krun import log
 from krun.errors import KrunError, SysError
-from krun.oci.cgroups import MOUNT, PF_KTHREAD, own_paths, put, read, write
+from krun.oci.cgroups import MOUNT, is_kernel_thread, own_paths, put, read, unmake, write
+from krun.oci.state import process_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,11 +57,7 @@ def make(paths: "Paths") -> "list[str]":
             except OSError:
                 pass
     except BaseException:
-        for one in reversed(made):
-            try:
-                os.rmdir(one)
-            except OSError:
-                pass
+        unmake(made[::-1])
         raise
     made.reverse()
     return made
@@ -283,17 +280,17 @@ def _all_stand(path: str) -> bool:
         if "cgroup.threads" not in files:
             continue
         for tid in read(directory + "/cgroup.threads").split():
+            fields = process_fields(int(tid))
+            if not fields:  # gone meanwhile
+                continue
+            if is_kernel_thread(fields):
+                kernel_threads += 1
+                continue
             try:
-                stat = read(f"/proc/{tid}/stat")
-                flags = int(stat[stat.rindex(")") + 2 :].split()[6])
-                if flags & PF_KTHREAD:
-                    kernel_threads += 1
-                elif read(f"/proc/{tid}/wchan") not in (
-                    "do_freezer_trap",
-                    "get_signal",
-                ):  # the first is inlined at times
+                # The second where the first is inlined, at times.
+                if read(f"/proc/{tid}/wchan") not in ("do_freezer_trap", "get_signal"):
                     return False
-            except OSError:  # gone meanwhile
+            except OSError:
                 continue
     return kernel_threads > 0
 

@@ -11,6 +11,7 @@ import time
 
 from krun import log
 from krun.errors import KrunError, SysError
+from krun.oci.state import process_fields
 from krun.sysio import read_file
 
 TYPE_CHECKING = False
@@ -203,13 +204,18 @@ def create(
         driver.limit(paths, resources or {}, True)
         driver.devices(paths, device_rules(resources), rootless)
     except BaseException:
-        for path in made:
-            try:
-                os.rmdir(path)
-            except OSError:
-                pass
+        unmake(made)
         raise
     return cgroup
+
+
+def unmake(made: "list[str]") -> None:
+    """Remove directories that were just made (deepest first); what cannot be removed stays."""
+    for path in made:
+        try:
+            os.rmdir(path)
+        except OSError:
+            pass
 
 
 def _limits(resources: "dict[str, Any] | None") -> bool:
@@ -476,14 +482,15 @@ def _remove(path: str, deadline: float) -> None:
 PF_KTHREAD = 0x00200000  # include/linux/sched.h; field 9 of /proc/PID/stat
 
 
+def is_kernel_thread(fields: "list[bytes]") -> bool:
+    """Tell whether state.process_fields() are those of a kernel thread (KVM's worker before Linux 6.14)."""
+    return bool(int(fields[6]) & PF_KTHREAD)
+
+
 def _not_counted(pid: int) -> bool:
-    """Tell whether a member does not count: gone, a zombie, or a kernel thread (KVM's worker before Linux 6.14)."""
-    try:
-        stat = read(f"/proc/{pid}/stat")
-    except OSError:
-        return True
-    fields = stat[stat.rfind(")") + 2 :].split()
-    return fields[0] in ("Z", "X") or bool(int(fields[6]) & PF_KTHREAD)
+    """Tell whether a member does not count: gone, a zombie, or a kernel thread."""
+    fields = process_fields(pid)
+    return not fields or fields[0] in (b"Z", b"X") or is_kernel_thread(fields)
 
 
 def _signal_all(pids: "list[int]") -> None:

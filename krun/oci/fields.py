@@ -161,6 +161,18 @@ MPOL_FLAGS = ("MPOL_F_NUMA_BALANCING", "MPOL_F_RELATIVE_NODES", "MPOL_F_STATIC_N
 _CG = "cgroups.create"
 _OTHER = 'another platform\'s section (config.md, "Platform-specific configuration")'
 
+
+def _id_maps(where: str, by: str, note: str) -> "dict[str, Row]":
+    """Rows of uidMappings and gidMappings below `where`: who serves them, note of the arrays."""
+    rows: dict[str, Row] = {}
+    for name in ("uidMappings", "gidMappings"):
+        rows[f"{where}/{name}"] = ("array", [], None, SERVED, by, note)
+        rows[f"{where}/{name}/*"] = ("object", None, None, SERVED, by, "")
+        for member in ("containerID", "hostID", "size"):
+            rows[f"{where}/{name}/*/{member}"] = ("u32", 0, None, SERVED, by, "")
+    return rows
+
+
 FIELDS: "dict[str, Row]" = {
     "": ("object", None, None, SERVED, "spec.load", "config.json itself"),
     "/ociVersion": ("string", "", semver, SERVED, "spec.load", "any version is taken, as runc and crun do"),
@@ -191,16 +203,7 @@ FIELDS: "dict[str, Row]" = {
         "mounts.parse",
         "unknown words are the file system's",
     ),
-    "/mounts/*/uidMappings": ("array", [], None, SERVED, "mounts.BindMount", "idmapped mount"),
-    "/mounts/*/uidMappings/*": ("object", None, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/uidMappings/*/containerID": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/uidMappings/*/hostID": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/uidMappings/*/size": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/gidMappings": ("array", [], None, SERVED, "mounts.BindMount", "idmapped mount"),
-    "/mounts/*/gidMappings/*": ("object", None, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/gidMappings/*/containerID": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/gidMappings/*/hostID": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
-    "/mounts/*/gidMappings/*/size": ("u32", 0, None, SERVED, "mounts.BindMount", ""),
+    **_id_maps("/mounts/*", "mounts.BindMount", "idmapped mount"),
     # process
     "/process": ("object", None, None, SERVED, "init", ""),
     "/process/terminal": ("bool", False, None, SERVED, "console.OpenConsole", ""),
@@ -303,16 +306,7 @@ FIELDS: "dict[str, Row]" = {
         "namespaces.Join",
         "absolute, and of that type",
     ),
-    "/linux/uidMappings": ("array", [], None, SERVED, "launch", ""),
-    "/linux/uidMappings/*": ("object", None, None, SERVED, "launch", ""),
-    "/linux/uidMappings/*/containerID": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/uidMappings/*/hostID": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/uidMappings/*/size": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/gidMappings": ("array", [], None, SERVED, "launch", ""),
-    "/linux/gidMappings/*": ("object", None, None, SERVED, "launch", ""),
-    "/linux/gidMappings/*/containerID": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/gidMappings/*/hostID": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/gidMappings/*/size": ("u32", 0, None, SERVED, "launch", ""),
+    **_id_maps("/linux", "launch", ""),
     "/linux/timeOffsets": (
         "map",
         {},

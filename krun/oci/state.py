@@ -360,9 +360,8 @@ def ids(root: str) -> "list[str]":
     return sorted(found)
 
 
-def process_stat(pid: int) -> "tuple[str, int] | None":
-    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none
-    (proc(5), stat).
+def process_fields(pid: int) -> "list[bytes]":
+    """Return the fields of /proc/PID/stat from the third on (state letter first; proc(5)), [] when there is no such process.
 
     The command name may hold blanks and parentheses, so fields are counted from the last ")".
     """
@@ -373,11 +372,15 @@ def process_stat(pid: int) -> "tuple[str, int] | None":
         finally:
             os.close(fd)
     except OSError:
-        return None
+        return []
     fields = data[data.rfind(b")") + 2 :].split()
-    if len(fields) < 20:
-        return None
-    return fields[0].decode(), int(fields[19])
+    return fields if len(fields) >= 20 else []
+
+
+def process_stat(pid: int) -> "tuple[str, int] | None":
+    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none."""
+    fields = process_fields(pid)
+    return (fields[0].decode(), int(fields[19])) if fields else None
 
 
 def process_start_time(pid: int) -> int:

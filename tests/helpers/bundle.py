@@ -10,82 +10,28 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from krun.oci import spec_cmd
+
 BUSYBOX = Path("/bin/busybox")
 
-CAPABILITIES = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"]
 
-#: What `runc spec` writes, without the terminal.
-CONFIG: dict[str, Any] = {
-    "ociVersion": "1.0.2",
-    "process": {
-        "terminal": False,
-        "user": {"uid": 0, "gid": 0},
-        "args": ["true"],
-        "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=xterm"],
-        "cwd": "/",
-        "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "ambient"), CAPABILITIES),
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
-        "noNewPrivileges": True,
-    },
-    "root": {"path": "rootfs", "readonly": False},
-    "hostname": "krun-test",
-    "mounts": [
-        {"destination": "/proc", "type": "proc", "source": "proc"},
-        {
-            "destination": "/dev",
-            "type": "tmpfs",
-            "source": "tmpfs",
-            "options": ["nosuid", "strictatime", "mode=755", "size=65536k"],
-        },
-        {
-            "destination": "/dev/pts",
-            "type": "devpts",
-            "source": "devpts",
-            "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
-        },
-        {
-            "destination": "/dev/shm",
-            "type": "tmpfs",
-            "source": "shm",
-            "options": ["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"],
-        },
-        {
-            "destination": "/dev/mqueue",
-            "type": "mqueue",
-            "source": "mqueue",
-            "options": ["nosuid", "noexec", "nodev"],
-        },
-        {
-            "destination": "/sys",
-            "type": "sysfs",
-            "source": "sysfs",
-            "options": ["nosuid", "noexec", "nodev", "ro"],
-        },
-        {
-            "destination": "/sys/fs/cgroup",
-            "type": "cgroup",
-            "source": "cgroup",
-            "options": ["nosuid", "noexec", "nodev", "relatime", "ro"],
-        },
-    ],
-    "linux": {
-        "resources": {"devices": [{"allow": False, "access": "rwm"}]},
-        "namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")],
-        "maskedPaths": [
-            "/proc/acpi",
-            "/proc/asound",
-            "/proc/kcore",
-            "/proc/keys",
-            "/proc/latency_stats",
-            "/proc/timer_list",
-            "/proc/timer_stats",
-            "/proc/sched_debug",
-            "/sys/firmware",
-            "/proc/scsi",
-        ],
-        "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
-    },
-}
+def _config() -> dict[str, Any]:
+    """What `krun spec` writes (and runc's, test_lifecycle.py compares), for a test instead of a person at a terminal."""
+    config = spec_cmd.example(rootless=False)
+    process, linux = config["process"], config["linux"]
+    process["terminal"] = False
+    process["args"] = ["true"]
+    process["capabilities"]["ambient"] = process["capabilities"]["bounding"]
+    config["root"]["readonly"] = False
+    config["hostname"] = "krun-test"
+    # What runc 1.1 knows.
+    config["ociVersion"] = "1.0.2"
+    linux["namespaces"] = [n for n in linux["namespaces"] if n["type"] != "cgroup"]
+    return copy.deepcopy(config)
+
+
+CONFIG = _config()
+CAPABILITIES = CONFIG["process"]["capabilities"]["bounding"]
 
 
 def make_busybox_root(root: Path) -> None:

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.runtime import wait_for
+from helpers.bundle import CONFIG
+from helpers.runtime import find, wait_for
 
 
 def descriptors(pid):
@@ -371,3 +373,16 @@ def test_empty_environment_and_strange_directory(runtime, bundle, tmp_path):
         assert runtime.run(bundle.args("echo", "ok")).ok().out == "ok\n"
     finally:
         os.chdir(here)
+
+
+def test_the_bundles_of_these_tests_are_what_runc_spec_writes(tmp_path):
+    subprocess.run([find("runc"), "spec"], cwd=tmp_path, check=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["ociVersion"], config["hostname"] = CONFIG["ociVersion"], CONFIG["hostname"]
+    config["root"]["readonly"] = False
+    config["process"].update(terminal=False, args=["true"])
+    capabilities = config["process"]["capabilities"]
+    capabilities.setdefault("ambient", capabilities["bounding"])
+    linux = config["linux"]
+    linux["namespaces"] = [n for n in linux["namespaces"] if n["type"] != "cgroup"]
+    assert config == CONFIG

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.bundle import Bundle, make_busybox_root  # noqa: E402
 from helpers.runtime import find  # noqa: E402
+from suites import software  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
 PR_SET_CHILD_SUBREAPER = 36
@@ -207,6 +208,18 @@ def micro(contenders: list[Contender], work: Path, busybox: Path, rounds: int, b
     }
 
 
+def servers(names: list[str], rounds: int) -> dict[str, Any]:
+    """redis and nginx under their load generators: the figures of tests/suites/software.py, in each runtime."""
+    packages = {word for figure in software.SERVERS for word in figure.packages.split()}
+    root = software.make_root(packages | {"bash", "coreutils"}, sources=False)
+    found: dict[str, Any] = {}
+    for figure in software.SERVERS:
+        values, bad = software.measure(figure, root, tuple(names), rounds)
+        print(bad, end="", file=sys.stderr)
+        found[figure.name] = {"unit": figure.unit, "values": values}
+    return found
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A Markdown table, columns aligned."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
@@ -223,6 +236,10 @@ def nanoseconds(value: float) -> str:
         if value < 1000 * size or unit == "ms":
             return f"{value / size:.{0 if value / size >= 100 else 1 if value / size >= 10 else 2}f} {unit}"
     raise AssertionError
+
+
+def ratio(speeds: dict[str, float]) -> str:
+    return f"{speeds['krun'] / speeds['runc']:.2f}" if {"krun", "runc"} <= set(speeds) else "-"
 
 
 def report(data: dict[str, Any]) -> str:
@@ -253,17 +270,26 @@ def report(data: dict[str, Any]) -> str:
         rows = []
         where = ["native", *names]
         for quantity, by in data["micro"].items():
-            rows.append([quantity, *(nanoseconds(by[n]["median_ns"]) if n in by else "-" for n in where)])
-        parts.append(table(["one operation, median", *where], rows))
+            row = [quantity, *(nanoseconds(by[n]["median_ns"]) if n in by else "-" for n in where)]
+            rows.append([*row, ratio({n: 1 / by[n]["min_ns"] for n in by})])
+        parts.append(table(["one operation, median", *where, "krun's speed / runc's, minima"], rows))
+    if data.get("servers"):
+        rows = []
+        for name, entry in data["servers"].items():
+            values = entry["values"]
+            rows.append([name, *(f"{values[n]:.0f}" if n in values else "-" for n in names), ratio(values)])
+        parts.append(table(["requests per second, best round", *names, "krun / runc"], rows))
     return "\n\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--runtimes", default="runc,crun,krun", help="in the order in which they take turns")
-    parser.add_argument("--series", default="lifecycle,memory,stages,micro")
+    usual = "runc,crun,krun" + (",runsc" if shutil.which("runsc") else "")
+    parser.add_argument("--runtimes", default=usual, help="in the order in which they take turns")
+    parser.add_argument("--series", default="lifecycle,memory,stages,micro,servers")
     parser.add_argument("--runs", type=int, default=40, help="rounds of the lifecycle series")
     parser.add_argument("--micro-rounds", type=int, default=3)
+    parser.add_argument("--server-rounds", type=int, default=2)
     parser.add_argument(
         "--micro-ms", type=int, default=60, help="time for each single measurement of micro.c"
     )
@@ -313,6 +339,8 @@ def main() -> None:
             data["stages"] = next((c.stages(15) for c in contenders if c.name == "krun"), {})
         if "micro" in wanted:
             data["micro"] = micro(contenders, work, busybox, options.micro_rounds, options.micro_ms)
+        if "servers" in wanted:
+            data["servers"] = servers([c.name for c in contenders], options.server_rounds)
     options.json.parent.mkdir(exist_ok=True)
     options.json.write_text(json.dumps(data, indent=1) + "\n")
     print(report(data))

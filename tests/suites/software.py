@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -950,27 +951,42 @@ FIGURES = [
 ]
 
 
+#: What `./dev bench` measures as well: servers under a load generator.
+SERVERS = [f for f in FIGURES if f.client]
+
+
+def measure(
+    figure: Figure, root: Path, runtimes: tuple[str, ...], rounds: int
+) -> tuple[dict[str, float], str]:
+    """One figure by turns: runtime to the best of its rounds (what disturbs a round only makes it worse), and what went wrong."""
+    values: dict[str, list[float]] = {name: [] for name in runtimes}
+    bad = ""
+    for _ in range(rounds):
+        for runtime, got in values.items():
+            done = run(runtime, root, figure.script, figure.timeout, figure.client)
+            try:
+                got.append(float(done.output.split()[-1]))
+            except (IndexError, ValueError):
+                bad += f"{figure.name}: {runtime}: status {done.status}: {done.output[-300:]}\n"
+    best = max if figure.higher_is_better else min
+    return {name: best(got) for name, got in values.items() if got}, bad
+
+
 def figures(root: Path, names: list[str], rounds: int) -> int:
-    """Measure by turns; the best of the rounds, for what disturbs a round only makes it worse."""
+    """Print the table of FIGURES; the exit code."""
     print("| program | unit | runc | krun | krun / runc |\n| --- | --- | ---: | ---: | ---: |", flush=True)
-    bad = 0
+    failed = 0
     for f in FIGURES:
         if names and not any(n in f.name for n in names):
             continue
-        values: dict[str, list[float]] = {"runc": [], "krun": []}
-        for _ in range(rounds):
-            for runtime, got in values.items():
-                done = run(runtime, root, f.script, f.timeout, f.client)
-                try:
-                    got.append(float(done.output.split()[-1]))
-                except (IndexError, ValueError):
-                    print(f"{f.name}: {runtime}: status {done.status}: {done.output[-300:]}", file=sys.stderr)
-                    bad = 1
-        if values["runc"] and values["krun"]:
-            best = max if f.higher_is_better else min
-            a, b = (best(v) for v in values.values())
+        values, bad = measure(f, root, ("runc", "krun"), rounds)
+        if bad:
+            print(bad, end="", file=sys.stderr)
+            failed = 1
+        if len(values) == 2:
+            a, b = values.values()
             print(f"| {f.name} | {f.unit} | {a:.0f} | {b:.0f} | {b / a:.2f} |", flush=True)
-    return bad
+    return failed
 
 
 # ---------------------------------------------------------------------------------------------------------- the root
@@ -1134,9 +1150,16 @@ def drive(rootfs: Path, client: str, server: subprocess.Popen[bytes], timeout: f
     while not (rootfs / "tmp" / "ready").exists() and server.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
     argv = ["chroot", str(rootfs), "/bin/bash", "-c", client]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout * SLOW, check=False)
-    (rootfs / "tmp" / "stop").touch()
-    return done.stdout
+    # A session of its own: a pipeline is ended as a whole.
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        try:
+            text, _ = child.communicate(timeout=timeout * SLOW)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            text = f"the load generator did not end in {timeout * SLOW:.0f} s"
+        finally:
+            (rootfs / "tmp" / "stop").touch()
+    return text
 
 
 def quietly(argv: list[str]) -> None:

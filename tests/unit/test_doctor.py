@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +29,9 @@ def test_json_and_text_say_the_same(capsys):
         "kernel",
         "kvm",
         "monitor",
+        "launcher",
         "python",
+        "privileges",
         "cgroups",
         "user namespaces",
         "seccomp",
@@ -77,3 +82,51 @@ def test_old_kernel(monkeypatch):
     fake = type("U", (), {"release": "5.4.0-1-x", "machine": real.machine})
     monkeypatch.setattr(os, "uname", lambda: fake)
     assert next(doctor._kernel("")).level == "error"
+
+
+def privileges(arguments: list[str] = (), before: str = "pass") -> list[tuple[str, str]]:
+    """(level, text) of the privileges check, in a process of its own that gave something up."""
+    code = (
+        f"import json, os, prctl\n{before}\nfrom krun.cli import doctor\n"
+        "print(json.dumps([(f.level, f.text) for f in doctor._privileges('/run/krun')]))"
+    )
+    done = subprocess.run(
+        [*arguments, sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(found) for found in json.loads(done.stdout)]
+
+
+def test_privileges_of_root_are_enough() -> None:
+    assert ("ok", "root's, as krun needs them") in privileges()
+
+
+@pytest.mark.parametrize(
+    ("before", "level", "words"),
+    [
+        ("prctl.cap_effective.mknod = False", "error", "root without CAP_MKNOD"),
+        ("prctl.cap_effective.sys_nice = False", "warning", "no real-time scheduling"),
+        ("prctl.capbset.sys_time = False", "warning", "bounding set: CAP_SYS_TIME"),
+        ("prctl.securebits.no_setuid_fixup = True", "error", "secure bits 0x4"),
+        ("prctl.set_no_new_privs(1); os.setresuid(65534, 65534, 65534)", "error", "no_new_privs is set"),
+        ("os.setresuid(65534, 65534, 65534)", "ok", "an ordinary user's"),
+    ],
+)
+def test_privileges_that_were_given_up_are_named(before: str, level: str, words: str) -> None:
+    # Imported before the ids change: the tree may be closed to others.
+    found = privileges(before="import krun.cli.doctor\n" + before)
+    assert any(one == level and words in text for one, text in found), found
+
+
+def test_the_launcher_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "krun"
+    for content, level in ((b"#!/bin/sh", "warning"), (b"\x7fELF....", "ok")):
+        script.write_bytes(content)
+        monkeypatch.setattr(sys, "argv", [str(script)])
+        found = list(doctor._launcher("/run/krun"))
+        assert [(one.level, str(script) in one.text, bool(one.remedy)) for one in found] == [
+            (level, True, level == "warning")
+        ]

@@ -68,7 +68,7 @@ LAZY = {
 #: Heavy packages: only in this file, only inside functions.
 HEAVY = {
     "pyroute2": {"krun.oci.network"},
-    "prctl": {"krun.oci.cred"},
+    "prctl": {"krun.cli.doctor"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},
 }
