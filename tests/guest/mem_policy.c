@@ -26,10 +26,11 @@ int main(int argc, char **argv) {
     SHOW(syscall(SYS_set_mempolicy, 0, NULL, 0)), SHOW(syscall(SYS_set_mempolicy, 2, NULL, 0)),
         SHOW(syscall(SYS_set_mempolicy, 2, (void *)8, 64));
     SHOW(syscall(SYS_get_mempolicy, NULL, mask, 1024, NULL, 4)), SHOW((long)mask[0]);
-    void *at[2] = {p, p + PAGE};
+    void *at[2] = {p, pages(1)};
+    MUST(munmap(at[1], PAGE));
     int nodes[2] = {0, 0};
     SHOW(syscall(SYS_move_pages, 0, 2L, at, NULL, status, 0)), SHOW(status[0]),
-        say("untouched: %s", errno_name(-status[1]));
+        say("not mapped: %s", errno_name(-status[1]));
     SHOW(syscall(SYS_move_pages, 0, 2L, at, nodes, status, 2)), SHOW(status[0]),
         SHOW(syscall(SYS_move_pages, 0, 2L, at, nodes, status, 8)),
         SHOW(syscall(SYS_move_pages, 0, 2L, (void *)8, nodes, status, 2));
