@@ -18,7 +18,7 @@
 #define KR_VMA_GROWSDOWN 16u
 #define KR_VMA_VDSO 32u
 #define KR_VMA_DONTFORK 64u
-#define KR_VMA_IMAGE 128u /* a private mapping that a loader made (MAP_DENYWRITE) */
+#define KR_VMA_IMAGE 128u  /* a private mapping that a loader made (MAP_DENYWRITE) */
 #define KR_VMA_SEALED 256u /* mseal(2) */
 
 struct kr_vma {
