@@ -28,6 +28,11 @@ __attribute__((weak)) long kr_call_alone(struct kr_task *t, long nr, const u64 a
     return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
+__attribute__((weak)) long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
+    (void)t, (void)cwd;
+    return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
 struct iov {
     u64 base, len;
 };

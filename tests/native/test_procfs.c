@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * vmm/procfs.c, vmm/procview.c, sys/open.c against the real /proc. Sources: procfs.c procview.c fdtab.c
- * open.c seccomp.c jail.c kr_alloc.c
+ * open.c path.c seccomp.c jail.c kr_alloc.c
  */
 #include "harness.h"
 #include "vmm/fdtab.h"
 #include "vmm/mm.h"
 #include "vmm/procfs.h"
+#include "sys/path.h"
 #include "sys/table.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
@@ -17,8 +18,9 @@
 #define WRONLY 1
 #define RDWR 2
 
-kr_sys_fn sys_open, sys_openat, sys_openat2, sys_stat, sys_newfstatat, sys_statx, sys_readlink,
-    sys_getdents64, sys_access, sys_chdir, sys_dup2, sys_dup3, sys_close, sys_close_range;
+kr_sys_fn sys_setxattr, sys_removexattr, sys_acct, sys_linkat, sys_open, sys_openat, sys_openat2, sys_stat,
+    sys_newfstatat, sys_statx, sys_readlink, sys_getdents64, sys_chdir, sys_dup2, sys_dup3, sys_close,
+    sys_close_range;
 const struct kr_sys_row *kr_sys_row(u64 nr) {
     (void)nr;
     return NULL;
@@ -234,10 +236,19 @@ static void own_process(void) {
     CHECK_EQ(sys_readlink(t, a), -ENOENT);
     a[0] = str(0, fmt("/proc/self/fd/%ld", 0, 0));
     CHECK(sys_readlink(t, a) > 0);
-    u64 ac[6] = {str(0, fmt("/proc/self/fd/%ld", hidden, 0)), 0};
-    CHECK_EQ(sys_access(t, ac), -ENOENT);
-    ac[0] = str(0, "/proc/self/fd/0");
-    CHECK_EQ(sys_access(t, ac), 0);
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/%ld", hidden, 0))), -ENOENT);
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/0/../fd/%ld/x", hidden, 0))),
+             0); /* no directory */
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/../fd/%ld/x", hidden, 0))), -ENOENT);
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, "/proc/self/fd/0")), 0);
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, "/none/fd/")), 0);
+    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, KR_BAD_PTR), 0);
+    u64 xa[6] = {str(0, fmt("/proc/self/fd/%ld", hidden, 0)), str(1024, "user.x"), str(1100, "v"), 1, 0};
+    CHECK_EQ(sys_setxattr(t, xa), -ENOENT);
+    CHECK_EQ(sys_removexattr(t, xa), -ENOENT);
+    CHECK_EQ(sys_acct(t, xa), -ENOENT);
+    u64 la[6] = {(u64)AT_FDCWD, xa[0], (u64)AT_FDCWD, str(1024, "made"), AT_SYMLINK_FOLLOW};
+    CHECK_EQ(sys_linkat(t, la), -ENOENT);
     u64 cd[6] = {str(0, fmt("/proc/self/fd/%ld", kr_boot.fd_proc, 0))};
     CHECK_EQ(sys_chdir(t, cd), -ENOENT);
     cd[0] = str(0, "/proc/self/cwd");

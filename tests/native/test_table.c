@@ -6,6 +6,7 @@
  */
 #include "harness.h"
 #include "sys/nested.h"
+#include "sys/path.h"
 #include "sys/robust.h"
 #include "vmm/fdtab.h"
 #include "vmm/jail.h"
@@ -31,6 +32,10 @@ u32 kr_trace_on;
 u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
+long kr_path_seen(struct kr_task *t, u64 dirfd, u64 ptr) { return (void)t, (void)dirfd, (void)ptr, 0; }
+long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
+    return (void)t, (void)flags_arg, kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 u32 kr_seccomp_check(struct kr_task *t) { return (void)t, verdict; }
 int kr_seccomp_mode(struct kr_task *t) { return (void)t, 0; }
 int kr_nnp_view(struct kr_task *t) { return (void)t, 0; }

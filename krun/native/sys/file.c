@@ -3,6 +3,7 @@
  * File calls that are more than a forward: fcntl by command, the xattr calls with a nested value. No state,
  * no locks.
  */
+#include "path.h"
 #include "table.h"
 #include "../vmm/fdtab.h"
 #include <linux/fcntl.h>
@@ -101,8 +102,12 @@ static long xattrat(long nr, const u64 a[6]) {
 }
 
 long sys_setxattrat(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return xattrat(463, a);
+    struct xattr_args_k x;
+    if (a[5] < sizeof x)
+        return -EINVAL;
+    long r = xattr_args_in(&x, a[4], a[5]);
+    u64 b[6] = {a[0], a[1], a[2], a[3], (u64)&x, sizeof x};
+    return r < 0 ? r : kr_path_at(t, 463, b, 2);
 }
 
 long sys_getxattrat(struct kr_task *t, const u64 a[6]) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns, mount,
- * fsconfig, move_pages, pkey_mprotect. No state.
+ * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns, move_pages,
+ * pkey_mprotect. No state.
  */
 #include "misc.h"
 #include "nested.h"
@@ -59,60 +59,6 @@ long sys_unshare(struct kr_task *t, const u64 a[6]) {
 long sys_setns(struct kr_task *t, const u64 a[6]) {
     long r = kr_forward(__NR_setns, a);
     return r == -EINVAL || r == -EUSERS ? kr_call_alone(t, __NR_setns, a) : r;
-}
-
-/* ---- mounts ---- */
-
-#define TYPE_MAX 64
-
-/* Up to a page of mount data, as far as it is readable (copy_mount_options() in the kernel). 0 or -EFAULT. */
-static long data_in(u8 *page, u64 ptr) {
-    u64 first = KR_PAGE - (ptr & (KR_PAGE - 1));
-    if (kr_copy_in(page, ptr, first) < 0)
-        return -EFAULT;
-    if (first < KR_PAGE && kr_copy_in(page + first, ptr + first, KR_PAGE - first) < 0)
-        memset(page + first, 0, KR_PAGE - first);
-    return 0;
-}
-
-long sys_mount(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    char type[TYPE_MAX];
-    if (!a[2] || !a[4])
-        return kr_forward(__NR_mount, a);
-    long n = kr_copy_str(type, a[2], sizeof type);
-    if (n < 0)
-        return n == -ENAMETOOLONG ? -ENODEV : n;
-    u64 data = a[4];
-    u8 *page = NULL;
-    if (!strncmp(type, "nfs",
-                 3)) { /* nfs4's binary data holds pointers; text begins with a printable character */
-        page = kr_alloc(KR_PAGE);
-        if (!page)
-            return -ENOMEM;
-        long r = data_in(page, a[4]) < 0 ? -EFAULT : page[0] && page[0] < ' ' ? -EINVAL : 0;
-        if (r < 0) {
-            kr_free(page, KR_PAGE);
-            return r;
-        }
-        data = (u64)page;
-    }
-    long r = kr_call_intr(__NR_mount, a[0], a[1], (u64)type, a[3], data, 0);
-    if (page)
-        kr_free(page, KR_PAGE);
-    return r;
-}
-
-#define FSCONFIG_SET_FD_K 5
-
-long sys_fsconfig(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    u64 aux = a[4];
-    /* SET_FD, SET_PATH, SET_PATH_EMPTY: aux is a descriptor (or AT_FDCWD). For SET_BINARY it is a size, at
-     * most 1 MiB. */
-    if ((u32)a[1] >= 3 && (u32)a[1] <= FSCONFIG_SET_FD_K)
-        aux = (u32)kr_guest_fd(aux);
-    return kr_call_intr(__NR_fsconfig, a[0], a[1], a[2], a[3], aux, 0);
 }
 
 /* ---- memory ---- */

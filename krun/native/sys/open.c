@@ -274,69 +274,37 @@ long sys_statx(struct kr_task *t, const u64 a[6]) {
     return stat_again(t, (int)a[0], a[1], (u32)a[2], __NR_statx, a);
 }
 
-/* A test of permission says nothing about what it tested, so here the text of the path has to do: it only
- * tells whether a number below fd/ exists. */
-static long access_checked(struct kr_task *t, int dirfd, u64 ptr, long nr, const u64 a[6]) {
-    char *path;
-    long n = get_path(ptr, &path);
-    if (n < 0)
-        return n;
-    int fd_dir = 0;
-    for (const char *p = path; (p = strchr(p, 'f')) && !fd_dir; p++)
-        fd_dir = strncmp(p, "fd/", 3) == 0 && p[3] >= '0' && p[3] <= '9';
-    if (fd_dir) {
-        n = kr_open_path(t, dirfd, path, 0);
-        if (n >= 0)
-            kr_sys1(__NR_close, n);
-        else if (n == -ENOENT || n == -EACCES) {
-            put_path(path);
-            return n;
-        }
-    }
-    put_path(path);
-    return kr_forward(nr, a);
-}
-
-long sys_access(struct kr_task *t, const u64 a[6]) {
-    return access_checked(t, AT_FDCWD, a[0], __NR_access, a);
-}
-long sys_faccessat(struct kr_task *t, const u64 a[6]) {
-    return access_checked(t, (int)a[0], a[1], __NR_faccessat, a);
-}
-long sys_faccessat2(struct kr_task *t, const u64 a[6]) {
-    return access_checked(t, (int)a[0], a[1], __NR_faccessat2, a);
-}
-
 /* ---- Where relative paths start ----
  * The monitor's procfs handle is a directory without the masks and read-only mounts of the container's /proc:
  * a path must not lead there. */
 
-long sys_chdir(struct kr_task *t, const u64 a[6]) {
+/* The directory that a path leads to, O_PATH, or -errno. */
+static long directory(struct kr_task *t, u64 ptr) {
     char *path;
-    long n = get_path(a[0], &path);
+    long n = get_path(ptr, &path);
     if (n < 0)
         return n;
-    long fd = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
+    n = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
     put_path(path);
+    return n;
+}
+
+long sys_chdir(struct kr_task *t, const u64 a[6]) {
+    long fd = directory(t, a[0]);
     if (fd < 0)
         return fd;
-    n = kr_sys1(__NR_fchdir, fd);
+    long n = kr_sys1(__NR_fchdir, fd);
     kr_sys1(__NR_close, fd);
     return n;
 }
 
 long sys_chroot(struct kr_task *t, const u64 a[6]) {
-    char *path;
-    long n = get_path(a[0], &path);
-    if (n < 0)
-        return n;
-    long fd = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
-    put_path(path);
+    long fd = directory(t, a[0]);
     if (fd < 0)
         return fd;
     /* There is no fchroot: through the working directory, which comes back afterwards. */
     long back = kr_sys3(__NR_open, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-    n = back < 0 ? back : kr_sys1(__NR_fchdir, fd);
+    long n = back < 0 ? back : kr_sys1(__NR_fchdir, fd);
     if (n == 0) {
         n = kr_sys1(__NR_chroot, ".");
         kr_sys1(__NR_fchdir, back);

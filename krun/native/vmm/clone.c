@@ -24,6 +24,7 @@
 #include "../sys/aio.h"
 #include "../sys/robust.h"
 #include <asm/signal.h>
+#include <linux/futex.h>
 #include <linux/mman.h>
 #include <linux/sched.h>
 
@@ -297,6 +298,48 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     kr_unlock(&t->mm->lock);
     if (!t->sig_caught)
         kr_host_mask(old);
+    return r;
+}
+
+struct errand {
+    int cwd;
+    u32 tid; /* cleared and woken by the kernel when the thread is gone */
+    long nr, ret;
+    const u64 *a;
+};
+
+static void run_errand(struct kr_task *arg) {
+    struct errand *e = (struct errand *)arg;
+    e->ret = kr_sys1(__NR_fchdir, e->cwd);
+    if (e->ret == 0)
+        e->ret = kr_sys6(e->nr, e->a[0], e->a[1], e->a[2], e->a[3], e->a[4], e->a[5]);
+    for (;;)
+        kr_sys1(__NR_exit, 0);
+}
+
+long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
+    struct errand e = {.cwd = cwd, .nr = nr, .a = a};
+    void *stack = new_stack();
+    if (!stack)
+        return -ENOMEM;
+    struct kr_clone_args ca = {.flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                                        CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
+                                        CLONE_CHILD_CLEARTID,
+                               .child_tid = (u64)&e.tid,
+                               .parent_tid = (u64)&e.tid,
+                               .stack = (u64)stack + GUARD,
+                               .stack_size = STACK_SIZE,
+                               .tls = (u64)t};
+    kr_sigset old = kr_host_mask(~0ULL); /* signals are for threads of the payload's */
+    long r = kr_clone3_call(&ca, sizeof ca, run_errand, (struct kr_task *)&e);
+    if (r > 0) {
+        for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
+            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* not PRIVATE: as the kernel wakes */
+        r = e.ret;
+    }
+    if (!t->sig_caught)
+        kr_host_mask(old);
+    kr_sys2(__NR_munmap, stack, STACK_SIZE + GUARD);
     return r;
 }
 

@@ -20,6 +20,12 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
  * block. The call's result; -EINVAL if there are other tasks. */
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]);
 
+/* Executes a host call whose relative paths start at directory `cwd` (a descriptor): on a short-lived host
+ * thread that shares all with t but the working directory. For calls that take paths and no directory, when
+ * the path must be the monitor's own (/proc/thread-self/fd/N below its procfs handle). The call's result;
+ * -EAGAIN, -ENOMEM: no thread. */
+long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]);
+
 /* Gives back what a task owns but its stack and itself (mm->lock held). */
 void kr_task_release(struct kr_task *t);
 

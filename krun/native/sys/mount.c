@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mounts. What the container's capabilities allow goes to the kernel. But some of the monitor's descriptors
+ * are mounts of their own (detached copies of the host's /dev/kvm and of the monitor's file, a procfs without
+ * masks), which a payload with CAP_SYS_ADMIN could attach, copy, reconfigure or make writable through
+ * /proc/self/fd/N. So what a path leads to is found with judgement (sys/path.c) and the kernel gets what was
+ * found. Targets and umount2 need no care: those mounts are of no mount namespace, and the kernel mounts or
+ * unmounts nothing there.
+ *
+ * No state, no locks.
+ */
+#include "nested.h"
+#include "path.h"
+#include "../vmm/process.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
+#include <linux/mount.h>
+
+#define TYPE_MAX 64
+#define PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
+
+/* Up to a page of mount data, as far as it is readable (copy_mount_options() in the kernel). 0 or -EFAULT. */
+static long data_in(u8 *page, u64 ptr) {
+    u64 first = KR_PAGE - (ptr & (KR_PAGE - 1));
+    if (kr_copy_in(page, ptr, first) < 0)
+        return -EFAULT;
+    if (first < KR_PAGE && kr_copy_in(page + first, ptr + first, KR_PAGE - first) < 0)
+        memset(page + first, 0, KR_PAGE - first);
+    return 0;
+}
+
+/* A bind or a move: source and target are found here, and the kernel gets their descriptors' paths. */
+static long mount_path(struct kr_task *t, const u64 a[6]) {
+    char source[64], target[64];
+    long to = kr_path_find(t, (u64)AT_FDCWD, a[1], 0);
+    if (to < 0)
+        return to;
+    long from = kr_path_find(t, (u64)AT_FDCWD, a[0], 0), r = from;
+    if (from >= 0) {
+        int dir = kr_proc_self_fd(source, sizeof source, (int)from);
+        kr_proc_self_fd(target, sizeof target, (int)to);
+        u64 b[6] = {(u64)source, (u64)target, 0,
+                    a[3],        0,           0}; /* type and data are for other kinds of mounts */
+        r = kr_call_from(t, dir, __NR_mount, b);
+        kr_sys1(__NR_close, from);
+    }
+    kr_sys1(__NR_close, to);
+    return r;
+}
+
+long sys_mount(struct kr_task *t, const u64 a[6]) {
+    char type[TYPE_MAX];
+    /* do_mount() in the kernel asks in this order. */
+    u64 kind = a[3] & MS_REMOUNT ? 0 : a[3] & MS_BIND ? MS_BIND : a[3] & PROPAGATION ? 0 : a[3] & MS_MOVE;
+    if (kind && a[0])
+        return mount_path(t, a);
+    if (!a[2] || !a[4])
+        return kr_forward(__NR_mount, a);
+    long n = kr_copy_str(type, a[2], sizeof type);
+    if (n < 0)
+        return n == -ENAMETOOLONG ? -ENODEV : n;
+    u64 data = a[4];
+    u8 *page = NULL;
+    if (!strncmp(type, "nfs",
+                 3)) { /* nfs4's binary data holds pointers; text begins with a printable character */
+        page = kr_alloc(KR_PAGE);
+        if (!page)
+            return -ENOMEM;
+        long r = data_in(page, a[4]) < 0 ? -EFAULT : page[0] && page[0] < ' ' ? -EINVAL : 0;
+        if (r < 0) {
+            kr_free(page, KR_PAGE);
+            return r;
+        }
+        data = (u64)page;
+    }
+    long r = kr_call_intr(__NR_mount, a[0], a[1], (u64)type, a[3], data, 0);
+    if (page)
+        kr_free(page, KR_PAGE);
+    return r;
+}
+
+#define FSCONFIG_SET_FD_K 5
+
+long sys_fsconfig(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    u64 aux = a[4];
+    /* SET_FD, SET_PATH, SET_PATH_EMPTY: aux is a descriptor (or AT_FDCWD). For SET_BINARY it is a size, at
+     * most 1 MiB. */
+    if ((u32)a[1] >= 3 && (u32)a[1] <= FSCONFIG_SET_FD_K)
+        aux = (u32)kr_guest_fd(aux);
+    return kr_call_intr(__NR_fsconfig, a[0], a[1], a[2], a[3], aux, 0);
+}
+
+/* ---- the new interface ---- */
+
+/* nr(fd, "", ...) with the flag that says so, on what (dirfd, path) of the payload leads to. flags: the
+ * call's, at argument `at`; empty: its flag for an empty path; follows: whether a link in the last place is
+ * followed. */
+static long on_path(struct kr_task *t, long nr, const u64 a[6], int at, u32 empty, int follows) {
+    u64 b[6];
+    if (((u32)a[at] & empty) &&
+        kr_path_empty(a[1])) /* a descriptor of the payload's own: dispatch has looked */
+        return kr_forward(nr, a);
+    long fd = kr_path_find(t, a[0], a[1], follows ? 0 : AT_SYMLINK_NOFOLLOW);
+    if (fd < 0)
+        return fd;
+    memcpy(b, a, sizeof b);
+    b[0] = (u64)fd;
+    b[1] = (u64) "";
+    b[at] |= empty;
+    long r = kr_forward(nr, b);
+    kr_sys1(__NR_close, fd);
+    return r;
+}
+
+long sys_move_mount(struct kr_task *t, const u64 a[6]) {
+    return on_path(t, 429, a, 4, MOVE_MOUNT_F_EMPTY_PATH, ((u32)a[4] & MOVE_MOUNT_F_SYMLINKS) != 0);
+}
+
+long sys_fspick(struct kr_task *t, const u64 a[6]) {
+    return on_path(t, 433, a, 2, FSPICK_EMPTY_PATH, !((u32)a[2] & FSPICK_SYMLINK_NOFOLLOW));
+}
+
+long sys_mount_setattr(struct kr_task *t, const u64 a[6]) {
+    return on_path(t, 442, a, 2, AT_EMPTY_PATH, !((u32)a[2] & AT_SYMLINK_NOFOLLOW));
+}
