@@ -28,14 +28,15 @@ struct mattr {
 #define CALLS                                                                                                \
     X(open(p, O_RDONLY))                                                                                     \
     X(open(p, O_RDWR | O_CREAT, 0600))                                                                       \
-    X(open(p, O_PATH)) X(sc(437, AT, p, &how_open, 24)) X(creat(p, 0600)) X(stat(p, &st)) X(                 \
-        sc(SYS_statx, AT, p, 0, 0xfff, buf)) X(access(p, F_OK)) X(sc(439, AT, p, F_OK, 0)) X(chdir(p))       \
-        X(chmod(p, 0777)) X(sc(452, AT, p, 0777, 0)) X(chown(p, 0, 0)) X(fchownat(AT, p, 0, 0, 0)) X(        \
-            truncate(p, 0)) X(utime(p, NULL)) X(utimensat(AT, p, NULL, 0)) X(execl(p, "x", NULL))            \
-            X(sc(SYS_execveat, AT, p, NULL, NULL, 0)) X(statfs(p, (struct statfs *)buf)) X(                  \
-                setxattr(p, "user.krun", "v", 1, 0)) X(getxattr(p, "user.krun", buf, 100))                   \
-                X(listxattr(p, buf, 100)) X(removexattr(p, "user.krun")) X(                                  \
-                    inotify_add_watch(watcher, p, IN_ALL_EVENTS))                                            \
+    X(open(p, O_PATH))                                                                                       \
+    X(sc(437, AT, p, &how_open, 24))                                                                         \
+    X(creat(p, 0600)) X(stat(p, &st)) X(sc(SYS_statx, AT, p, 0, 0xfff, buf)) X(access(p, F_OK)) X(           \
+        sc(439, AT, p, F_OK, 0)) X(chdir(p)) X(chmod(p, 0777)) X(sc(452, AT, p, 0777, 0)) X(chown(p, 0, 0))  \
+        X(fchownat(AT, p, 0, 0, 0)) X(truncate(p, 0)) X(utime(p, NULL)) X(utimensat(AT, p, NULL, 0)) X(      \
+            execl(p, "x", NULL)) X(sc(SYS_execveat, AT, p, NULL, NULL, 0))                                   \
+            X(statfs(p, (struct statfs *)buf)) X(setxattr(p, "user.krun", "v", 1, 0)) X(                     \
+                getxattr(p, "user.krun", buf, 100)) X(listxattr(p, buf, 100)) X(removexattr(p, "user.krun")) \
+                X(inotify_add_watch(watcher, p, IN_ALL_EVENTS))                                              \
                     X(linkat(AT, p, AT, "made", AT_SYMLINK_FOLLOW)) X(                                       \
                         name_to_handle_at(AT, p, (struct file_handle *)buf, (int *)(buf + 256),              \
                                           AT_SYMLINK_FOLLOW)) X(chroot(p))                                   \
@@ -57,12 +58,14 @@ struct mattr {
 #define BELOW                                                                                                \
     X(open(p, O_RDONLY))                                                                                     \
     X(mkdir(p, 0755))                                                                                        \
-    X(mknod(p, S_IFIFO | 0600, 0)) X(symlink("x", p)) X(unlink(p)) X(rmdir(p)) X(rename("file", p))          \
-        X(rename(p, "to")) X(link("file", p)) X(link(p, "to")) X(renameat2(AT, p, AT, "to", 1))              \
-            X(mkdirat(AT, p, 0755)) X(mknodat(AT, p, S_IFIFO | 0600, 0)) X(symlinkat("x", AT, p))            \
-                X(unlinkat(AT, p, 0)) X(linkat(AT, p, AT, "to", 0)) X(lstat(p, &st)) X(lchown(p, 0, 0))      \
-                    X(lsetxattr(p, "user.krun", "v", 1, 0)) X(lgetxattr(p, "user.krun", buf, 100))           \
-                        X(llistxattr(p, buf, 100)) X(lremovexattr(p, "user.krun")) X(readlink(p, buf, 100))  \
+    X(mknod(p, S_IFIFO | 0600, 0))                                                                           \
+    X(symlink("x", p))                                                                                       \
+    X(unlink(p)) X(rmdir(p)) X(rename("file", p)) X(rename(p, "to")) X(link("file", p)) X(link(p, "to"))     \
+        X(renameat2(AT, p, AT, "to", 1)) X(mkdirat(AT, p, 0755)) X(mknodat(AT, p, S_IFIFO | 0600, 0))        \
+            X(symlinkat("x", AT, p)) X(unlinkat(AT, p, 0)) X(linkat(AT, p, AT, "to", 0)) X(lstat(p, &st))    \
+                X(lchown(p, 0, 0)) X(lsetxattr(p, "user.krun", "v", 1, 0))                                   \
+                    X(lgetxattr(p, "user.krun", buf, 100)) X(llistxattr(p, buf, 100))                        \
+                        X(lremovexattr(p, "user.krun")) X(readlink(p, buf, 100))                             \
                             X(statfs(p, (struct statfs *)buf)) X(access(p, F_OK))                            \
                                 X(getxattr(p, "user.krun", buf, 100)) X(setxattr(p, "user.krun", "v", 1, 0)) \
                                     X(inotify_add_watch(watcher, p, IN_ALL_EVENTS))

@@ -31,6 +31,10 @@ static void *holds(void *a) {
     enlist(), hold(2), stay();
     return NULL;
 }
+static void *holds_and_tells(void *a) {
+    enlist(), hold(2), write(((int *)a)[1], "", 1);
+    return sleeps(NULL);
+}
 static void child_exits(void) {
     pid_t p = vfork();
     if (!p)
@@ -64,11 +68,11 @@ int main(int argc, char **argv) {
     killed("with a thread, after vfork",
            CHILD(enlist(); hold(2); thread(sleeps, NULL); child_exits(); stay()));
     killed("held by a thread, after vfork", CHILD({
-               pthread_t t = thread(holds, NULL);
-               (void)t;
-               child_exits(), child_exits();
-               for (;;)
-                   pause();
+               int held[2];
+               MUST(pipe(held));
+               thread(holds_and_tells, held);
+               read(held[0], held + 1, 1);
+               child_exits(), child_exits(), stay();
            }));
     killed("pending only", CHILD({
                enlist(), hold(0);

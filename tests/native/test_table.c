@@ -33,6 +33,7 @@ u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
 long kr_path_seen(struct kr_task *t, u64 dirfd, u64 ptr) { return (void)t, (void)dirfd, (void)ptr, 0; }
+long kr_path_error(long nr, const u64 a[6], int i, long err) { return (void)nr, (void)a, (void)i, err; }
 long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     return (void)t, (void)flags_arg, kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

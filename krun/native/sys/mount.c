@@ -43,6 +43,9 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
                     a[3],        0,           0}; /* type and data are for other kinds of mounts */
         r = kr_call_from(t, dir, __NR_mount, b);
         kr_sys1(__NR_close, from);
+    } else if (kr_sys5(__NR_mount, "", a[1], 0, a[3], 0) ==
+               -EPERM) { /* Linux looks at the target, then at rights */
+        r = -EPERM;
     }
     kr_sys1(__NR_close, to);
     return r;
@@ -103,7 +106,7 @@ static long on_path(struct kr_task *t, long nr, const u64 a[6], int at, u32 empt
         return kr_forward(nr, a);
     long fd = kr_path_find(t, a[0], a[1], follows ? 0 : AT_SYMLINK_NOFOLLOW);
     if (fd < 0)
-        return fd;
+        return kr_path_error(nr, a, 1, fd);
     memcpy(b, a, sizeof b);
     b[0] = (u64)fd;
     b[1] = (u64) "";

@@ -5,6 +5,7 @@
  *
  * State: identity of the monitor's executable, found once. Locks: none. Called from dispatch.
  */
+#include "path.h"
 #include "sys.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/procfs.h"
@@ -330,7 +331,7 @@ static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
     long fd = kr_open_path(t, (int)a[0], path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0);
     put_path(path);
     if (fd < 0)
-        return fd;
+        return kr_path_error(nr, a, 1, fd);
     n = kr_call_intr(nr, (u64)fd, (u64) "", flags | AT_EMPTY_PATH, a[3], a[4], 0);
     kr_sys1(__NR_close, fd);
     if (n > fd) { /* as if the other had not been there */

@@ -13,6 +13,7 @@
  * No state, no locks.
  */
 #include "path.h"
+#include "table.h"
 #include "../vmm/process.h"
 #include "../vmm/procfs.h"
 #include <linux/fcntl.h>
@@ -30,6 +31,14 @@ long kr_path_find(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags) {
         n = *path ? kr_open_path(t, (int)dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
     kr_free(path, PATH_ROOM);
     return n;
+}
+
+long kr_path_error(long nr, const u64 a[6], int i, long err) {
+    u64 b[6];
+    memcpy(b, a, sizeof b);
+    b[i] = KR_BAD_PTR; /* so the kernel gets no further than to the path */
+    long r = kr_sys6(nr, b[0], b[1], b[2], b[3], b[4], b[5]);
+    return r == -EFAULT || r >= 0 ? err : r;
 }
 
 int kr_path_empty(u64 ptr) {
@@ -254,12 +263,12 @@ long sys_acct(struct kr_task *t, const u64 a[6]) {
     if (!a[0]) /* off */
         return kr_forward(__NR_acct, a);
     long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    return fd < 0 ? fd : from_handle(t, fd, __NR_acct, 0, 0, 0, 0);
+    return fd < 0 ? kr_path_error(__NR_acct, a, 0, fd) : from_handle(t, fd, __NR_acct, 0, 0, 0, 0);
 }
 
 long sys_swapon(struct kr_task *t, const u64 a[6]) {
     long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    return fd < 0 ? fd : from_handle(t, fd, __NR_swapon, a[1], 0, 0, 0);
+    return fd < 0 ? kr_path_error(__NR_swapon, a, 0, fd) : from_handle(t, fd, __NR_swapon, a[1], 0, 0, 0);
 }
 
 /* ---- what a path seems to lead through ---- */

@@ -156,10 +156,14 @@ u32 kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
 /* No path of a call may seem to show a number of ours. 0 or -errno. */
 static long see_paths(struct kr_task *t, const struct kr_sys_row *row, const u64 a[6], u32 paths) {
     long r = 0;
-    for (u32 i = 0; paths >> i && r == 0; i++)
-        if (paths >> i & 1)
-            r = kr_path_seen(t, i && KR_ARG_KIND(row->arg[i - 1]) == KR_ARG_DFD ? a[i - 1] : (u64)AT_FDCWD,
-                             a[i]);
+    for (u32 i = 0; paths >> i && r == 0; i++) {
+        if (!(paths >> i & 1))
+            continue;
+        int at = i && KR_ARG_KIND(row->arg[i - 1]) == KR_ARG_DFD;
+        r = kr_path_seen(t, at ? a[i - 1] : (u64)AT_FDCWD, a[i]);
+        if (r < 0)
+            r = kr_path_error((u32)t->nr, a, (int)i, r);
+    }
     return r;
 }
 
