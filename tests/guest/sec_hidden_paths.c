@@ -25,6 +25,7 @@ struct mattr {
 } mattr = {1, 0, 0, 0};
 #define sc(nr, ...) syscall(nr, __VA_ARGS__)
 #define AT AT_FDCWD
+// clang-format off
 #define CALLS                                                                                                \
     X(open(p, O_RDONLY))                                                                                     \
     X(open(p, O_RDWR | O_CREAT, 0600))                                                                       \
@@ -69,6 +70,7 @@ struct mattr {
                             X(statfs(p, (struct statfs *)buf)) X(access(p, F_OK))                            \
                                 X(getxattr(p, "user.krun", buf, 100)) X(setxattr(p, "user.krun", "v", 1, 0)) \
                                     X(inotify_add_watch(watcher, p, IN_ALL_EVENTS))
+// clang-format on
 static const char *const names[] = {
 #define X(call) #call,
     CALLS BELOW
