@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns, move_pages,
- * pkey_mprotect. No state.
+ * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns,
+ * move_pages, pkey_mprotect. No state.
  */
 #include "misc.h"
 #include "nested.h"
