@@ -14,7 +14,8 @@ int main(int argc, char **argv) {
     EXPECT(n >= 10 && n < 1000);
     TRY(timerfd_gettime(fd, &old)), say("interval %ld", old.it_interval.tv_nsec);
     clock_gettime(CLOCK_MONOTONIC, &t.it_value), t.it_value.tv_sec -= 1, t.it_interval.tv_nsec = 0;
-    TRY(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL)), SHOW(read(fd, &n, 8)), say("past: %lu", (long)n);
+    TRY(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL)), SHOW(poll(&p, 1, 1000)), SHOW(read(fd, &n, 8)),
+        say("past: %lu", (long)n);
     t.it_value = (struct timespec){0, 0}, TRY(timerfd_settime(fd, 0, &t, NULL)), TRY(read(fd, &n, 8));
     t.it_value.tv_nsec = 1000000000, TRY(timerfd_settime(fd, 0, &t, NULL));
     TRY(timerfd_create(77, 0)), TRY(timerfd_settime(0, 0, &old, NULL)),
