@@ -45,6 +45,7 @@ FD_START = 20
 FD_RESULT = 21
 FD_TARGET = 22
 FD_LOG = 23
+FD_BOARD = 24
 FLAGS = 32
 RLIMIT_STACK = 33
 T0 = 34
@@ -55,6 +56,11 @@ FLAG_FIRST = 4
 
 MONITOR_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/native/krun-monitor"
 KVM_PATH = "/dev/kvm"
+
+
+# native/vmm/board.h
+BOARD_MAGIC = 0x314452414F42524B
+BOARD_SIZE = 32 + 16384 * 32
 
 
 class Block:
@@ -130,6 +136,15 @@ def open_kvm() -> int:
         remedy = "be root, or join the group that owns it (usually kvm); check the cgroup's device rules"
         raise SysError("open", KVM_PATH, number, remedy)
     raise SysError("open", KVM_PATH, number, "is a KVM module loaded?")
+
+
+def fill_board(fd: int) -> None:
+    """Makes an empty file a container's board (native/vmm/board.h): its size, and a cookie that only monitors know.
+
+    Raises OSError.
+    """
+    os.ftruncate(fd, BOARD_SIZE)
+    os.pwrite(fd, BOARD_MAGIC.to_bytes(8, "little") + os.getrandom(8), 0)
 
 
 def open_monitor() -> int:

@@ -35,6 +35,9 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
     block.fd(boot.FD_KVM, boot.open_kvm())
     block.fd(boot.FD_EXE, monitor)
     block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
+    board = os.memfd_create("krun-board")
+    boot.fill_board(board)
+    block.fd(boot.FD_BOARD, board)
     if flags or log:
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
         block.fd(boot.FD_LOG, log_fd)

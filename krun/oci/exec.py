@@ -224,6 +224,7 @@ def _launch(
     ctx.console = console
     ctx.kvm = boot.open_kvm()
     ctx.exe = boot.open_monitor()
+    ctx.board = launch.open_board(StateDir(opts.root, opts.id))
     ctx.seccomp = seccomp.compile_filter(config.seccomp, opts.root)
     if opts.trace:
         ctx.log = launch.open_log(opts.trace)

@@ -271,6 +271,7 @@ def _monitor(child: Child) -> None:
     block.fd(boot.FD_START, ctx.start)
     block.fd(boot.FD_RESULT, ctx.result)
     block.fd(boot.FD_LOG, ctx.log)
+    block.fd(boot.FD_BOARD, ctx.board)
     block.number(boot.FLAGS, boot.FLAG_FIRST | ctx.trace)
     if ctx.stack_limit is not None:
         block.number(boot.RLIMIT_STACK, ctx.stack_limit)

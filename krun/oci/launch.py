@@ -12,7 +12,15 @@ from krun.errors import KrunError, SysError
 from krun.kvm import boot
 from krun.oci import cgroups, cred, hooks, init, namespaces, rootfs, seccomp, sync
 from krun.oci.plan import Plan
-from krun.oci.state import RESULT_FIFO, START_FIFO, ContainerState, StateDir, hook_state, process_start_time
+from krun.oci.state import (
+    BOARD,
+    RESULT_FIFO,
+    START_FIFO,
+    ContainerState,
+    StateDir,
+    hook_state,
+    process_start_time,
+)
 from krun.oci.steps import Context
 from krun.sysio import (
     AT_FDCWD,
@@ -177,6 +185,25 @@ def make_fifos(container: Container) -> None:
         except OSError as e:
             raise SysError("make", path, e.errno or 0) from None
     container.start, container.result = numbers
+
+
+def make_board(statedir: StateDir) -> int:
+    """Makes the container's board and returns its descriptor. Raises SysError."""
+    path = f"{statedir.path}/{BOARD}"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        boot.fill_board(fd)
+        return fd
+    except OSError as e:
+        raise SysError("make", path, e.errno or 0) from None
+
+
+def open_board(statedir: StateDir) -> int:
+    """Returns a descriptor of the container's board; -1 without one (made by an older krun)."""
+    try:
+        return os.open(f"{statedir.path}/{BOARD}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return -1
 
 
 # --- cloning ---------------------------------------------------------------------------------------------------------
@@ -537,6 +564,7 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
         from krun.oci import notify
 
         notify.make_directory(statedir.path)
+    ctx.board = make_board(statedir)
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, opts.root)
     open_sources(spec, child.plan, ctx, rootless)
     container.cgroup = cgroups.create(
@@ -609,7 +637,7 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
 
 def close_all(ctx: Context, child: init.Child) -> None:
     """Closes in the parent what was opened for the child: its end of things must be the only one."""
-    opened = (ctx.kvm, ctx.exe, ctx.console, ctx.log, ctx.cgroup_fd, *ctx.tasks)
+    opened = (ctx.kvm, ctx.exe, ctx.console, ctx.log, ctx.board, ctx.cgroup_fd, *ctx.tasks)
     for fd in (*opened, *ctx.sources.values(), *child.join_fds.values()):
         if fd >= 0:
             os.close(fd)

@@ -2,7 +2,8 @@
 status it shows.
 
 Files in it: state.json (this module), config.json (private copy of the configuration), start.fifo,
-result.fifo. docs/architecture.md, "create / start handshake", says who writes what.
+result.fifo, board (which processes are monitors, native/vmm/board.h). docs/architecture.md, "create / start handshake",
+says who writes what.
 """
 
 import errno
@@ -22,6 +23,7 @@ STATE_FILE = "state.json"
 CONFIG_FILE = "config.json"
 START_FIFO = "start.fifo"
 RESULT_FIFO = "result.fifo"
+BOARD = "board"
 
 CREATING = "creating"
 CREATED = "created"

@@ -35,7 +35,7 @@ class Context:
 
     spec, process, id: what is to be made. root: root of the container's tree. proc: detached procfs of the
     container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
-    gets the pty's master. kvm, exe, start, result, log: for the boot block. sources: descriptors of mount sources that
+    gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None.
@@ -44,7 +44,7 @@ class Context:
     """
 
     __slots__ = (
-        "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log",
+        "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace", "slave",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label",
     )  # fmt: skip
@@ -54,7 +54,9 @@ class Context:
         self.process = process
         self.id = id
         self.root = self.proc = self.null = self.sync = self.console = -1
-        self.kvm = self.exe = self.start = self.result = self.log = self.slave = self.parent_sync = -1
+        self.kvm = self.exe = self.start = self.result = self.log = self.board = self.slave = (
+            self.parent_sync
+        ) = -1
         self.cgroup_fd = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}

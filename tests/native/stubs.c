@@ -2,8 +2,11 @@
  * Hosted stand-ins: the calls of lib/syscall.S without their signal rules, and the ways out, which end the
  * test. */
 #include "harness.h"
+#include "vmm/ask.h"
+#include "vmm/board.h"
 #include "vmm/mm.h"
 #include "vmm/main.h"
+#include "sys/misc.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <stdarg.h>
@@ -17,7 +20,8 @@ __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
                                                 .fd_start = -1,
                                                 .fd_result = -1,
                                                 .fd_target = -1,
-                                                .fd_log = -1};
+                                                .fd_log = -1,
+                                                .fd_board = -1};
 
 __attribute__((weak)) long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
     return kr_sys6(nr, a, b, c, d, e, f);
@@ -32,6 +36,33 @@ __attribute__((weak)) long kr_call_from(struct kr_task *t, int cwd, long nr, con
     (void)t, (void)cwd;
     return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
+/* Nobody else is here to be asked. */
+__attribute__((weak)) long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
+    (void)t, (void)w, (void)mode;
+    return -ESRCH;
+}
+__attribute__((weak)) long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w) {
+    (void)t, (void)w;
+    return -ESRCH;
+}
+__attribute__((weak)) long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size) {
+    (void)t, (void)pid, (void)fds, (void)n, (void)size;
+    return -ESRCH;
+}
+__attribute__((weak)) long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
+    (void)t, (void)pid, (void)out;
+    return -ESRCH;
+}
+__attribute__((weak)) void kr_ask_serve(struct kr_task *t) { t->asked = 0; }
+__attribute__((weak)) void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) { (void)t, (void)nr, (void)a; }
+__attribute__((weak)) int kr_ask_dumpable(struct kr_task *t) {
+    return !(t->proc->flags & KR_PROCF_UNDUMPABLE);
+}
+__attribute__((weak)) int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
+    (void)t, (void)fd, (void)pid;
+    return KR_DIR_PLAIN;
+}
+__attribute__((weak)) void kr_board_update(struct kr_task *t) { (void)t; }
 
 struct iov {
     u64 base, len;

@@ -70,7 +70,7 @@ PROTOTYPES = {
     """,
     "01": """
         nanosleep rename link symlink gettimeofday capget capset statfs pivot_root
-         listxattr llistxattr lremovexattr statmount listmount
+         listxattr lremovexattr statmount listmount
         lsm_list_modules
     """,
     "02": """
@@ -101,7 +101,7 @@ PROTOTYPES = {
         waitid
     """,
     "012": """
-        getresuid getresgid lsetxattr getxattr lgetxattr add_key request_key getcpu
+        getresuid getresgid lsetxattr getxattr add_key request_key getcpu
     """,
     "013": """
         get_mempolicy

@@ -53,6 +53,8 @@ enum kr_boot_tag {
     KR_BOOT_FD_RESULT = 21, /* result.fifo, O_RDWR */
     KR_BOOT_FD_TARGET = 22, /* the program, already opened by execve; absent: open EXE_PATH */
     KR_BOOT_FD_LOG = 23,    /* where trace and warnings of the monitor go; absent: nowhere */
+    KR_BOOT_FD_BOARD =
+        24, /* the container's board, O_RDWR (vmm/board.h); absent: other processes are not asked */
     /* One uint64_t each. */
     KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
     KR_BOOT_RLIMIT_STACK =

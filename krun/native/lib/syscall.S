@@ -24,7 +24,7 @@ kr_call_intr:
     mov %r9, %r8
     mov 8(%rsp), %r9
 kr_intr_begin:
-    cmpl $0, %fs:KR_TASK_SIG_CAUGHT
+    cmpq $0, %fs:KR_TASK_SIG_CAUGHT /* and kr_task.asked behind it */
     jne kr_intr_restart
 kr_intr_syscall:
     syscall

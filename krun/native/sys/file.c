@@ -6,6 +6,7 @@
 #include "path.h"
 #include "table.h"
 #include "../vmm/fdtab.h"
+#include "../vmm/procfs.h"
 #include <linux/fcntl.h>
 
 /* What the third argument of a command is. Commands that are not listed: EINVAL. (F_DUPFD and
@@ -53,7 +54,6 @@ static const struct command commands[] = {
 };
 
 long sys_fcntl(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     if ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC)
         return kr_fd_dup(a[0], (int)a[1], (u64)(s64)(s32)a[2]);
     for (size_t i = 0; i < KR_COUNT(commands); i++) {
@@ -65,7 +65,11 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
                   : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
                                     : (u64)(s64)(s32)a[2];
-        return kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
+        long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
+        u32 pid;
+        if (c->cmd == F_GETFL && n >= 0 && n & O_PATH && kr_dir_kind(t, (int)a[0], &pid) == KR_DIR_FDS_OTHER)
+            n &= ~(long)O_PATH; /* a stand-in (vmm/procfs.c) */
+        return n;
     }
     return kr_call_intr(__NR_fcntl, a[0], 0xffff, 0, 0, 0, 0); /* EBADF or EINVAL */
 }

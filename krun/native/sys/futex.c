@@ -19,13 +19,13 @@
 #include "robust.h"
 #include "table.h"
 #include "../vmm/mm.h"
+#include "../vmm/ask.h"
 #include <linux/futex.h>
 
 #define NR_FUTEX_WAITV 449
 #define NR_FUTEX_REQUEUE 456
 
 long sys_futex(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     u64 word = kr_guest_ptr(a[0], 4), word2 = a[4], arg = a[3];
     switch ((u32)a[1] & (u32)FUTEX_CMD_MASK) {
     case FUTEX_WAIT:
@@ -39,6 +39,11 @@ long sys_futex(struct kr_task *t, const u64 a[6]) {
     default:
         arg = (u32)arg;
         break;
+    }
+    if (t->resumed && t->waited) {
+        u64 b[6] = {word, a[1], a[2], arg};
+        kr_ask_adjust(t, __NR_futex, b);
+        arg = b[3];
     }
     return kr_call_intr(__NR_futex, word, a[1], a[2], arg, word2 ? kr_guest_ptr(word2, 4) : 0, a[5]);
 }

@@ -14,7 +14,7 @@ TABLE = HERE / "syscalls.def"
 PAGE = HERE.parents[2] / "docs" / "syscalls.md"
 
 ROW = re.compile(
-    r"SYS\((?P<nr>\d+), (?P<name>\w+), (?P<how>FWD|OWN|NO\(\w+\)), (?P<attr>0|THREAD|BLOCK|BOTH), "
+    r"SYS\((?P<nr>\d+), (?P<name>\w+), (?P<how>FWD|OWN|NO\(\w+\)), (?P<attr>0|THREAD|BLOCK|BOTH)(?: \| TIMED)?, "
     r'(?P<args>A0|A\(.*?\)), "(?P<note>(?:[^"\\]|\\.)*)"\)'
 )
 KIND = re.compile(r"(?P<kind>[A-Z]+)(?:\((?P<numbers>[\d, ]+)\))?")

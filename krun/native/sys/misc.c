@@ -47,18 +47,28 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
     return kr_forward(__NR_fanotify_init, a);
 }
 
+static long left_user_ns(struct kr_task *t, long r, u64 left) {
+    if (r == 0 && left)
+        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
+    return r;
+}
+
 long sys_unshare(struct kr_task *t, const u64 a[6]) {
     /* vCPUs and the other hidden descriptors serve all threads: one table. With a single thread there is
      * nothing to unshare. */
     if ((a[0] & CLONE_FILES) && kr_files_shared(t))
         return -EINVAL;
     long r = kr_forward(__NR_unshare, a);
-    return r == -EINVAL ? kr_call_alone(t, __NR_unshare, a) : r;
+    if (r == -EINVAL)
+        r = kr_call_alone(t, __NR_unshare, a);
+    return left_user_ns(t, r, a[0] & CLONE_NEWUSER);
 }
 
 long sys_setns(struct kr_task *t, const u64 a[6]) {
     long r = kr_forward(__NR_setns, a);
-    return r == -EINVAL || r == -EUSERS ? kr_call_alone(t, __NR_setns, a) : r;
+    if (r == -EINVAL || r == -EUSERS)
+        r = kr_call_alone(t, __NR_setns, a);
+    return left_user_ns(t, r, !a[1] || a[1] & CLONE_NEWUSER);
 }
 
 /* ---- memory ---- */

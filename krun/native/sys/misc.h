@@ -6,6 +6,8 @@
 /* In proc->flags, besides KR_BOOTF_*: the payload said PR_SET_DUMPABLE 0. fork keeps it, an execve clears it.
  */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
+/* It is in another user namespace than the container gave it; for good. */
+#define KR_PROCF_USERNS 0x20000000u
 
 /* 0 when `pid` is a thread of the calling process, else -ESRCH or -EPERM (sys/self.c). */
 long kr_own_thread(unsigned long pid);

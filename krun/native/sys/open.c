@@ -7,6 +7,7 @@
  */
 #include "path.h"
 #include "sys.h"
+#include "../vmm/ask.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/procfs.h"
 #include <linux/close_range.h>
@@ -131,7 +132,25 @@ struct dirent_head { /* common to linux_dirent and linux_dirent64 */
 } __attribute__((packed));
 
 /* Drops entries from buf[n]; what is left. names start at name_at of an entry. */
-static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, int kind) {
+struct open_fds { /* of another process */
+    u32 *fds, n;
+    size_t size;
+};
+
+static int is_open(const struct open_fds *o, u64 fd) {
+    u32 lo = 0, hi = o->n;
+    while (lo < hi) {
+        u32 mid = lo + (hi - lo) / 2;
+        if (o->fds[mid] < fd)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < o->n && o->fds[lo] == fd;
+}
+
+static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, int kind, u32 pid,
+                           const struct open_fds *other) {
     long kept = 0;
     for (long at = 0; at < n;) {
         struct dirent_head h;
@@ -139,9 +158,10 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
         const char *name = (const char *)buf + at + name_at, *end;
         u64 number = kr_strtou(name, &end);
         int numeric = end != name && !*end;
-        int drop = kind == KR_DIR_EMPTY ? name[0] != '.'
-                   : kind == KR_DIR_FDS ? numeric && kr_fd_hidden(number)
-                                        : numeric && kr_is_kvm_thread(t, number);
+        int drop = kind == KR_DIR_EMPTY       ? name[0] != '.'
+                   : kind == KR_DIR_FDS       ? numeric && kr_fd_hidden(number)
+                   : kind == KR_DIR_FDS_OTHER ? numeric && !is_open(other, number)
+                                              : numeric && kr_is_kvm_thread(t, pid, number);
         if (!drop) {
             memmove(buf + kept, buf + at, h.reclen);
             kept += h.reclen;
@@ -151,24 +171,78 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
     return kept;
 }
 
+/* Where a listing of a directory that the kernel does not let us list stands: fd or fdinfo of another
+ * process, opened O_PATH (vmm/procfs.c). A few at a time; the oldest is forgotten and begins anew. */
+static struct {
+    int fd;
+    u32 pid, next; /* least number still to be shown */
+    u64 used;
+} cursors[8];
+static struct kr_lock cursor_lock;
+
+static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf, u32 room) {
+    static u64 clock;
+    u32 c = 0, i = 0, n = 0;
+    if (nr != __NR_getdents64)
+        return -EACCES;
+    kr_lock(&cursor_lock);
+    for (u32 k = 0; k < KR_COUNT(cursors); k++) {
+        if (cursors[k].used && cursors[k].fd == fd && cursors[k].pid == pid) {
+            c = k;
+            break;
+        }
+        if (cursors[k].used < cursors[c].used)
+            c = k;
+    }
+    if (!cursors[c].used || cursors[c].fd != fd || cursors[c].pid != pid)
+        cursors[c].fd = fd, cursors[c].pid = pid, cursors[c].next = 0;
+    cursors[c].used = ++clock;
+    while (i < o->n && o->fds[i] < cursors[c].next)
+        i++;
+    for (; i < o->n && n + 32 <= room; i++, n += 32) {
+        struct dirent_head h = {.ino = (u64)pid << 20 | o->fds[i], .off = o->fds[i] + 3, .reclen = 32};
+        memset(buf + n, 0, 32);
+        memcpy(buf + n, &h, sizeof h);
+        buf[n + 18] = 0; /* DT_UNKNOWN */
+        kr_snprintf((char *)buf + n + 19, 13, "%u", o->fds[i]);
+        cursors[c].next = o->fds[i] + 1;
+    }
+    if (!n)
+        cursors[c].used = 0; /* the end: the next listing is another */
+    kr_unlock(&cursor_lock);
+    return n;
+}
+
 static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
-    int kind = kr_dir_kind(t, (int)a[0]);
+    u32 pid = 0;
+    struct open_fds other = {NULL, 0, 0};
+    int kind = kr_dir_kind(t, (int)a[0], &pid);
     if (kind == KR_DIR_PLAIN)
         return kr_forward(nr, a);
+    if (kind == KR_DIR_FDS_OTHER) {
+        long r = kr_ask_fds(t, pid, &other.fds, &other.n, &other.size);
+        if (r < 0)
+            return r == -ESRCH ? -ENOENT : r;
+    }
     u32 room = KR_MIN((u32)a[2], DIRENT_ROOM);
     u8 *buf = kr_alloc(DIRENT_ROOM);
-    if (!buf)
-        return -ENOMEM;
-    long n;
-    do { /* until something is left to show, or the end */
+    long n = -ENOMEM;
+    while (buf) { /* until something is left to show, or the end */
         n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
+        if (n == -EBADF && kind == KR_DIR_FDS_OTHER) {
+            n = emulate(nr, (int)a[0], pid, &other, buf, room);
+            break;
+        }
         if (n <= 0)
             break;
-        n = filter_entries(t, buf, n, name_at, kind);
-    } while (n == 0);
+        n = filter_entries(t, buf, n, name_at, kind, pid, &other);
+        if (n)
+            break;
+    }
     if (n > 0 && kr_copy_out(a[1], buf, (size_t)n) < 0)
         n = -EFAULT;
-    kr_free(buf, DIRENT_ROOM);
+    kr_free(buf, buf ? DIRENT_ROOM : 0);
+    kr_free(other.fds, other.fds ? other.size : 0);
     return n;
 }
 
@@ -228,12 +302,62 @@ static long stat_again(struct kr_task *t, int dirfd, u64 ptr, u32 flags, long nr
     return n;
 }
 
+/* lstat of a descriptor of another process where the kernel lets nobody look: what procfs makes of it. mask:
+ * of statx, 0: struct stat. */
+static long lstat_other(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 mask) {
+    struct kr_proc_name pn;
+    union {
+        struct {
+            struct stat_head h;
+            u64 size, rest[11];
+        } st;
+        struct statx sx;
+    } u;
+    char *path, rel[64], like[32];
+    u32 how;
+    long n = get_path(ptr, &path);
+    if (n < 0)
+        return n;
+    n = kr_other_fd(t, dirfd, path, &pn, &how);
+    put_path(path);
+    if (n < 0)
+        return n == -ESRCH ? -EACCES : n;
+    kr_sys1(__NR_close, n);
+    kr_snprintf(like, sizeof like, "%lu/cwd", pn.pid);
+    int dir = kr_proc_handle(rel, sizeof rel, like);
+    memset(&u, 0, sizeof u);
+    if (mask)
+        n = kr_sys5(__NR_statx, (s64)dir, rel, AT_SYMLINK_NOFOLLOW, mask, &u.sx);
+    else
+        n = kr_sys4(__NR_newfstatat, (s64)dir, rel, &u.st, AT_SYMLINK_NOFOLLOW);
+    if (n < 0)
+        return n;
+    u32 acc = how & O_ACCMODE;
+    u32 mode = 0120000 | (how & O_PATH ? 0 : acc == O_RDONLY ? 0500 : acc == O_WRONLY ? 0300 : 0700);
+    if (mask) {
+        u.sx.stx_mode = (u16)mode;
+        u.sx.stx_size = 64;
+        u.sx.stx_ino ^= pn.n << 32;
+    } else {
+        u.st.h.mode = mode;
+        u.st.size = 64;
+        u.st.h.ino ^= pn.n << 32;
+    }
+    return kr_copy_out(buf, &u, mask ? sizeof u.sx : 144);
+}
+
 /* The kernel's answer goes straight to the payload; only when it describes what may be the monitor's is it
  * looked at again. */
 static long stat_checked(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 flags, long nr, const u64 a[6]) {
     long n = kr_forward(nr, a);
     struct stat_head h;
     u8 first;
+    if (n == -EACCES && nr == __NR_newfstatat && flags & AT_SYMLINK_NOFOLLOW)
+        return lstat_other(t, dirfd, ptr, buf, 0);
+    if (n == -EACCES && !(flags & AT_SYMLINK_NOFOLLOW)) { /* a link of another process (vmm/ask.h)? */
+        long again = stat_again(t, dirfd, ptr, flags, nr, a);
+        return again < 0 && again != -KR_ERESTART && again != -ENOENT ? n : again;
+    }
     if (n < 0 || kr_copy_in(&h, buf, sizeof h) < 0)
         return n;
     if (!is_ours(h.mode, dev_major(h.dev), dev_minor(h.dev), h.ino, dev_major(h.rdev), dev_minor(h.rdev)))
@@ -247,9 +371,32 @@ long sys_stat(struct kr_task *t, const u64 a[6]) {
     return stat_checked(t, AT_FDCWD, a[0], a[1], 0, __NR_stat, a);
 }
 
+/* Links of procfs have no attributes: ls(1) asks. */
+static long xattr_other(struct kr_task *t, u64 ptr, long n) {
+    struct kr_proc_name pn;
+    u32 how;
+    char *path;
+    if (n != -EACCES || get_path(ptr, &path) < 0)
+        return n;
+    long fd = kr_other_fd(t, AT_FDCWD, path, &pn, &how);
+    put_path(path);
+    if (fd < 0)
+        return fd == -KR_ERESTART ? fd : n;
+    kr_sys1(__NR_close, fd);
+    return -EOPNOTSUPP;
+}
+
+long sys_lgetxattr(struct kr_task *t, const u64 a[6]) {
+    return xattr_other(t, a[0], kr_forward(__NR_lgetxattr, a));
+}
+
+long sys_llistxattr(struct kr_task *t, const u64 a[6]) {
+    return xattr_other(t, a[0], kr_forward(__NR_llistxattr, a));
+}
+
 long sys_lstat(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return kr_forward(__NR_lstat, a);
+    long n = kr_forward(__NR_lstat, a);
+    return n == -EACCES ? lstat_other(t, AT_FDCWD, a[0], a[1], 0) : n;
 }
 
 long sys_fstat(struct kr_task *t, const u64 a[6]) {
@@ -265,6 +412,12 @@ long sys_statx(struct kr_task *t, const u64 a[6]) {
     long n = kr_forward(__NR_statx, a);
     struct statx sx;
     u8 first;
+    if (n == -EACCES && (u32)a[2] & AT_SYMLINK_NOFOLLOW && a[3])
+        return lstat_other(t, (int)a[0], a[1], a[4], (u32)a[3]);
+    if (n == -EACCES && !((u32)a[2] & AT_SYMLINK_NOFOLLOW)) {
+        long again = stat_again(t, (int)a[0], a[1], (u32)a[2], __NR_statx, a);
+        return again < 0 && again != -KR_ERESTART && again != -ENOENT ? n : again;
+    }
     if (n < 0 || kr_copy_in(&sx, a[4], offsetof(struct statx, stx_mnt_id)) < 0)
         return n;
     if (!is_ours(sx.stx_mode, sx.stx_dev_major, sx.stx_dev_minor, sx.stx_ino, sx.stx_rdev_major,

@@ -5,6 +5,8 @@
  */
 #include "table.h"
 #include "misc.h"
+#include "../vmm/ask.h"
+#include "../vmm/board.h"
 #include "../vmm/mm.h"
 #include "../vmm/jail.h"
 #include "../vmm/seccomp.h"
@@ -82,6 +84,8 @@ static const struct option options[] = {
 static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
         return -EINVAL;
+    t->proc->dump_uid = (u32)kr_sys0(__NR_geteuid);
+    t->proc->dump_gid = (u32)kr_sys0(__NR_getegid);
     if (v)
         __atomic_and_fetch(&t->proc->flags, ~KR_PROCF_UNDUMPABLE, __ATOMIC_RELAXED);
     else
@@ -128,13 +132,13 @@ static long own(struct kr_task *t, const u64 a[6]) {
     long r;
     switch ((u32)a[0]) {
     case PR_GET_DUMPABLE:
-        return !(__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE);
+        return kr_ask_dumpable(t);
     case PR_SET_DUMPABLE:
         return set_dumpable(t, a[1]);
     case PR_SET_NO_NEW_PRIVS:
         r = kr_forward(__NR_prctl, a); /* checks the arguments */
         if (r == 0)
-            kr_nnp_set(t);
+            kr_nnp_set(t), kr_board_update(t);
         return r;
     case PR_GET_NO_NEW_PRIVS:
         r = kr_forward(__NR_prctl, a);

@@ -29,6 +29,7 @@ const char *kr_syscall_name(u64 nr);
 /* Row attributes. */
 #define KR_CALL_THREAD 1 /* the result depends on which thread calls (tid, mask, credentials, ...) */
 #define KR_CALL_BLOCK 2  /* may block */
+#define KR_CALL_TIMED 4  /* has a timeout that counts from the call (vmm/ask.h) */
 
 /* Forwards with arguments already checked; the common tail of handlers. */
 #define kr_forward(nr, a) kr_call_intr((nr), (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5])

@@ -5,6 +5,7 @@
  */
 #include "path.h"
 #include "table.h"
+#include "../vmm/ask.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/seccomp.h"
 #include "../vmm/signal.h"
@@ -52,6 +53,7 @@
 #define THREAD KR_CALL_THREAD
 #define BLOCK KR_CALL_BLOCK
 #define BOTH (KR_CALL_THREAD | KR_CALL_BLOCK)
+#define TIMED KR_CALL_TIMED
 
 #define SERVICE_FWD KR_SVC_FORWARD
 #define SERVICE_OWN KR_SVC_OWN
@@ -200,6 +202,25 @@ static int filtered(struct kr_task *t, long *ret) {
     }
 }
 
+/* The rest of a write that another monitor's question cut short (vmm/ask.h); a signal of the payload's ends
+ * it. */
+static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
+    u64 buf = a[1], size = a[2];
+    while (t->asked && (u64)done < size) {
+        kr_ask_serve(t);
+        a[1] = buf + (u64)done;
+        a[2] = size - (u64)done;
+        long n = kr_forward(nr, a);
+        if (n <= 0 && n != -KR_ERESTART)
+            break;
+        if (n > 0)
+            done += n;
+        else if (t->sig_caught)
+            break;
+    }
+    return done;
+}
+
 static long serve(struct kr_task *t) {
     u64 nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
     long ret;
@@ -218,7 +239,14 @@ static long serve(struct kr_task *t) {
     ret = paths ? see_paths(t, row, a, paths) : 0;
     if (ret < 0)
         return ret;
-    return row->service == KR_SVC_FORWARD ? kr_forward((long)nr, a) : call_handler(nr, t, a);
+    t->was_asked = 0;
+    t->began = row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
+    if (t->resumed && t->waited && nr != __NR_futex) /* which checks its arguments itself */
+        kr_ask_adjust(t, nr, a);
+    ret = row->service == KR_SVC_FORWARD ? kr_forward((long)nr, a) : call_handler(nr, t, a);
+    if (t->was_asked && ret > 0 && (nr == __NR_write || nr == __NR_sendto))
+        return write_on(t, (long)nr, a, ret);
+    return ret;
 }
 
 long kr_syscall(struct kr_task *t) {

@@ -11,6 +11,8 @@
  * which lies at the same addresses.
  */
 #include "mm.h"
+#include "ask.h"
+#include "board.h"
 #include "fdtab.h"
 #include "hostsig.h"
 #include "process.h"
@@ -23,6 +25,7 @@
 #include "x86.h"
 #include "../sys/aio.h"
 #include "../sys/robust.h"
+#include "../sys/misc.h"
 #include <asm/signal.h>
 #include <linux/futex.h>
 #include <linux/mman.h>
@@ -77,11 +80,20 @@ static void clear_handlers(struct kr_task *t) {
     }
 }
 
+static void note_user_ns(struct kr_task *t, u64 flags) {
+    if (flags & CLONE_NEWUSER)
+        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
+}
+
 /* First code of a host thread or vfork child, on its new stack, all signals blocked. */
 static void child_start(struct kr_task *t) {
     t->tid = (u32)kr_sys0(__NR_gettid);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
+    if (t->is_vfork) {
+        note_user_ns(t, t->scratch[0]);
+        kr_board_enter(t);
+    }
     kr_host_mask(t->sigmask);
     kr_run(t);
 }
@@ -214,6 +226,8 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     t->tid = (u32)kr_sys0(__NR_gettid);
     t->proc->refs = 1;
     t->is_vfork = 0;
+    t->asked = t->resumed = 0;
+    kr_ask_after_fork();
     for (struct kr_task *o = mm->tasks, *next; o; o = next) {
         next = o->next;
         if (o != t && o->stack)
@@ -254,6 +268,8 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     kr_vcpu_set_xsave(vm, t->vcpu, xsave);
     if (ca->flags & CLONE_CLEAR_SIGHAND)
         clear_handlers(t);
+    note_user_ns(t, ca->flags);
+    kr_board_enter(t);
     t->regs_replaced = 1;
 }
 

@@ -5,6 +5,7 @@
  * are the kernel's own. What the new monitor must know travels in a boot block (abi/boot.h).
  */
 #include "exec.h"
+#include "ask.h"
 #include "elf.h"
 #include "fdtab.h"
 #include "main.h"
@@ -437,11 +438,9 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
     const struct {
         u16 tag;
         s32 fd;
-    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},
-               {KR_BOOT_FD_EXE, kr_boot.fd_exe},
-               {KR_BOOT_FD_PROC, kr_boot.fd_proc},
-               {KR_BOOT_FD_LOG, kr_boot.fd_log},
-               {KR_BOOT_FD_TARGET, target}};
+    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},     {KR_BOOT_FD_EXE, kr_boot.fd_exe},
+               {KR_BOOT_FD_PROC, kr_boot.fd_proc},   {KR_BOOT_FD_LOG, kr_boot.fd_log},
+               {KR_BOOT_FD_BOARD, kr_boot.fd_board}, {KR_BOOT_FD_TARGET, target}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
@@ -476,8 +475,10 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, finite, 0);
     }
     (void)t;
+    kr_ask_hold(1);
     long r =
         kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, (u64)empty, (u64)argv, (u64)envp, AT_EMPTY_PATH, 0);
+    kr_ask_hold(0);
     if (infinite)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     return r;

@@ -4,6 +4,7 @@
  * context gets a mask with everything blocked, so that no second one comes before the payload's frame is
  * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
  */
+#include "ask.h"
 #include "core.h"
 #include "mm.h"
 #include "signal.h"
@@ -44,6 +45,8 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     struct kr_ucontext *uc = context;
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
+    if (sig == SIGBUS && kr_ask_caught(t, si, uc))
+        return;
     if (sig == SIGSEGV || sig == SIGBUS) {
         if (is_fault(si, &uc->mc)) {
             if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||

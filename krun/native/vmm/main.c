@@ -10,6 +10,8 @@
  *
  * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
  */
+#include "ask.h"
+#include "board.h"
 #include "exec.h"
 #include "fdtab.h"
 #include "hook.h"
@@ -22,6 +24,7 @@
 #include "trace.h"
 #include "vdso.h"
 #include "../abi/boot.h"
+#include "../sys/misc.h"
 #include <linux/elf.h>
 #include <linux/fcntl.h>
 #include <linux/mman.h>
@@ -124,8 +127,8 @@ static void hide_all(void) {
         int cloexec;
     } fds[] = {{&kr_boot.fd_kvm, KR_FD_KEPT},         {&kr_boot.fd_exe, KR_FD_KEPT},
                {&kr_boot.fd_proc, KR_FD_KEPT},        {&kr_boot.fd_log, KR_FD_KEPT},
-               {&kr_boot.fd_sync, KR_FD_EXEC_DROPS},  {&kr_boot.fd_start, KR_FD_EXEC_DROPS},
-               {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
+               {&kr_boot.fd_board, KR_FD_KEPT},       {&kr_boot.fd_sync, KR_FD_EXEC_DROPS},
+               {&kr_boot.fd_start, KR_FD_EXEC_DROPS}, {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (*fds[i].fd >= 0)
             kr_fd_hide(*fds[i].fd, fds[i].cloexec, fds[i].fd);
@@ -228,9 +231,9 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
     if (block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0)
         kr_die("started without a boot block: this program is run by krun, not by hand");
-    first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
+    first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_PROCF_USERNS);
     first_proc.t0 = kr_boot.t0;
-    kr_trace_on = first_proc.flags;
+    kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
     set_comm(kr_boot.exe_path); /* early: others see it */
     kr_stage("monitor");
     if (kr_boot.has_rlimit_stack) {
@@ -241,6 +244,11 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     }
     hide_all();
     kr_signal_init(t);
+    kr_ask_clock();
+    kr_board_open(t);
+    kr_ask_ready(t, (kr_boot.flags & KR_BOOTF_FIRST) != 0);
+    first_proc.dump_uid = (u32)kr_sys0(__NR_geteuid);
+    first_proc.dump_gid = (u32)kr_sys0(__NR_getegid);
     size_t pos = 0;
     u32 len;
     const void *filter;
@@ -290,6 +298,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     r = kr_jail_install(t); /* or nothing of the image runs */
     if (r < 0)
         give_up(t, "jail", "installing the monitor's own seccomp filter", "krun-monitor", r);
+    kr_board_update(t); /* no_new_privs is known now */
     if (first) {
         kr_stage("run");
         say_ok(&kr_boot.fd_result, 'O');

@@ -10,6 +10,8 @@
  * that has content).
  */
 #include "procfs.h"
+#include "ask.h"
+#include "board.h"
 #include "fdtab.h"
 #include "mm.h"
 #include <linux/fcntl.h>
@@ -69,11 +71,25 @@ static const struct {
     {"fd", KR_PE_FD},
     {"fdinfo", KR_PE_FDINFO},
     {"map_files", KR_PE_MAP_FILES},
+    {"cwd", KR_PE_CWD},
+    {"root", KR_PE_ROOT},
     {"mem", KR_PE_REFUSED},
     {"pagemap", KR_PE_REFUSED},
     {"clear_refs", KR_PE_REFUSED},
     {"stack", KR_PE_REFUSED},
 };
+
+static const char *const namespaces[] = {
+    "cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"};
+
+const char *kr_proc_ns_name(u64 n) { return n < KR_COUNT(namespaces) ? namespaces[n] : NULL; }
+
+static int ns_of(const char *s, size_t n) {
+    for (size_t i = 0; i < KR_COUNT(namespaces); i++)
+        if (strlen(namespaces[i]) == n && memcmp(namespaces[i], s, n) == 0)
+            return (int)i;
+    return -1;
+}
 
 /* Whether [s, s+n) is a decimal number; its value in *v. */
 static int number(const char *s, size_t n, u64 *v) {
@@ -127,6 +143,7 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
         n = comp_len(rel);
     }
     enum kr_proc_entry e = entry_of(rel, n);
+    int in_ns = n == 2 && memcmp(rel, "ns", 2) == 0;
     const char *rest = next_comp(rel, n);
     if (!*rest) {
         out->entry = e;
@@ -135,7 +152,10 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
     n = comp_len(rest);
     if (*next_comp(rest, n))
         return; /* nothing lies so deep */
-    if (e == KR_PE_MAP_FILES)
+    if (in_ns && ns_of(rest, n) >= 0) {
+        out->entry = KR_PE_NS_N;
+        out->n = (u64)ns_of(rest, n);
+    } else if (e == KR_PE_MAP_FILES)
         out->entry = KR_PE_MAP_FILES_N;
     else if ((e == KR_PE_FD || e == KR_PE_FDINFO) && number(rest, n, &out->n))
         out->entry = e == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
@@ -144,7 +164,7 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
 int kr_proc_suspect(const char *name) {
     u64 v;
     size_t n = comp_len(name);
-    return entry_of(name, n) != KR_PE_OTHER || number(name, n, &v) ||
+    return entry_of(name, n) != KR_PE_OTHER || number(name, n, &v) || ns_of(name, n) >= 0 ||
            (n == 4 && memcmp(name, "task", 4) == 0);
 }
 
@@ -275,7 +295,7 @@ static void strip_deleted(char *s, long n) {
 static int understood(const char *base, const struct kr_proc_name *w) {
     enum kr_proc_entry e = entry_of(base, comp_len(base));
     return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_STAT &&
-                   e != KR_PE_FD && e != KR_PE_FDINFO
+                   e != KR_PE_FD && e != KR_PE_FDINFO && e != KR_PE_CWD && e != KR_PE_ROOT
                ? -EACCES
                : 0;
 }
@@ -350,6 +370,8 @@ enum verdict {
     V_ABSENT, /* -ENOENT */
     V_EXE,    /* the payload's program instead */
     V_VIEW,   /* our text instead */
+    V_LINK,   /* a magic link of another process, which knows where it leads */
+    V_TEXT,   /* a text of another process, of its own making */
 };
 
 static enum verdict judge(int fd, const struct statx *sx, struct kr_proc_name *w) {
@@ -371,17 +393,19 @@ static enum verdict judge(int fd, const struct statx *sx, struct kr_proc_name *w
     case KR_PE_MAP_FILES_N:
         return V_DENY; /* of whatever process: another one is a monitor, too */
     case KR_PE_FD_N:
+        return !is_own(w) ? V_LINK : kr_fd_hidden(w->n) ? V_ABSENT : V_PASS;
     case KR_PE_FDINFO_N:
-        return is_own(w) && kr_fd_hidden(w->n) ? V_ABSENT : V_PASS;
+        return !is_own(w) ? V_TEXT : kr_fd_hidden(w->n) ? V_ABSENT : V_PASS;
+    case KR_PE_CWD:
+    case KR_PE_ROOT:
+    case KR_PE_NS_N:
+        return is_own(w) ? V_PASS : V_LINK;
     case KR_PE_EXE:
-        return is_own(w) ? V_EXE : V_DENY;
-    case KR_PE_STATUS:
-    case KR_PE_STAT:
-    case KR_PE_AUXV: /* (own) the kernel's belong to root, for the monitor is not dumpable */
-    case KR_PE_ENVIRON:
-        return is_own(w) ? V_VIEW : V_PASS;
-    default:
+        return is_own(w) ? V_EXE : V_LINK;
+    case KR_PE_SYSCALL:
         return is_own(w) ? V_VIEW : V_DENY;
+    default: /* auxv and environ, too: the kernel's belong to root, for the monitor is not dumpable */
+        return is_own(w) ? V_VIEW : V_TEXT;
     }
 }
 
@@ -420,11 +444,45 @@ static long lowest(long fd, u64 flags) {
     return low;
 }
 
+/* A text of another process. -EACCES where it is not of this container's: its monitor is not asked, and what
+ * the kernel has to say of it only in part fit to be seen. `fd` is what the kernel gave, or -1; closed. */
+static long other_view(struct kr_task *t, const struct kr_proc_name *w, long fd) {
+    char rel[64];
+    long r;
+    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT) {
+        const char *name = w->entry == KR_PE_STATUS ? "status" : "stat";
+        if (w->tid)
+            kr_snprintf(rel, sizeof rel, "%lu/task/%lu/%s", w->pid, w->tid, name);
+        else
+            kr_snprintf(rel, sizeof rel, "%lu/%s", w->pid, name);
+        r = kr_procview_other(t, w->entry, (u32)w->pid, rel);
+    } else {
+        r = kr_ask_text(t, w);
+    }
+    int harmless = w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT || w->entry == KR_PE_AUXV ||
+                   w->entry == KR_PE_ENVIRON || w->entry == KR_PE_FDINFO_N;
+    if (r == -ESRCH && harmless && fd >= 0)
+        return fd;
+    close_fd(fd);
+    return r == -ESRCH ? -EACCES : r;
+}
+
 /* Our text for an open of `flags`. Takes the lowest number. */
 static long open_view(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
     if ((flags & O_ACCMODE) != O_RDONLY)
         return -EACCES;
     long fd = view(t, w);
+    if (fd >= 0 && !(flags & O_CLOEXEC))
+        kr_sys3(__NR_fcntl, fd, F_SETFD, 0);
+    return lowest(fd, flags);
+}
+
+static long open_other(struct kr_task *t, const struct kr_proc_name *w, long fd, u64 flags) {
+    if ((flags & O_ACCMODE) != O_RDONLY) { /* nothing of another process is written to */
+        close_fd(fd);
+        return -EACCES;
+    }
+    fd = other_view(t, w, fd);
     if (fd >= 0 && !(flags & O_CLOEXEC))
         kr_sys3(__NR_fcntl, fd, F_SETFD, 0);
     return lowest(fd, flags);
@@ -481,14 +539,24 @@ static long walk_splice(struct walk *w, const char *target, size_t n) {
 static long follow_magic(struct kr_task *t, struct walk *w, int link_fd, const struct statx *sx,
                          const char *name) {
     struct kr_proc_name pn;
-    switch (judge(link_fd, sx, &pn)) {
+    u32 mode;
+    enum verdict v = judge(link_fd, sx, &pn);
+    switch (v) {
     case V_ABSENT:
         return -ENOENT;
     case V_EXE:
         return reopen(t->proc->exe_fd, O_PATH | O_CLOEXEC);
+    case V_LINK: {
+        long fd = kr_ask_link(t, &pn, &mode);
+        if (fd != -ESRCH)
+            return fd;
+        if (pn.entry == KR_PE_EXE)
+            return -EACCES;
+        break;
+    }
     case V_PASS: {
-        u64 v;
-        if (pn.entry == KR_PE_OTHER && (number(name, strlen(name), &v) || strchr(name, '-')))
+        u64 n;
+        if (pn.entry == KR_PE_OTHER && (number(name, strlen(name), &n) || strchr(name, '-')))
             return -EACCES; /* looks like a descriptor or a mapping, in a place that we do not know */
         break;
     }
@@ -496,9 +564,9 @@ static long follow_magic(struct kr_task *t, struct walk *w, int link_fd, const s
         return -EACCES;
     }
     long fd = open_plain(w->at, name, O_PATH, 0);
-    if (fd < 0 || pn.entry != KR_PE_FD_N || is_own(&pn))
+    if (fd < 0 || v != V_LINK || pn.entry != KR_PE_FD_N)
         return fd;
-    /* A descriptor of another process of the container. Which of them are its monitor's is not known here,
+    /* A descriptor of a process that is not asked. Which of them are its monitor's is not known here,
      * but what they are is: KVM's, an executable of a monitor, and a procfs that is mounted nowhere. */
     struct statx tx, self;
     int bad = stat_fd((int)fd, &tx) < 0;
@@ -525,6 +593,53 @@ static long follow_magic(struct kr_task *t, struct walk *w, int link_fd, const s
         return -EACCES;
     }
     return fd;
+}
+
+/* Whether dirfd is fd or fdinfo of another process, and name a number: then *pn is the entry. */
+static int in_other_fds(int dirfd, const char *name, struct kr_proc_name *pn) {
+    struct statx sx;
+    u64 n;
+    if (!number(name, strlen(name), &n))
+        return 0;
+    long at = open_plain(dirfd, ".", O_PATH, 0), dir = at == -EACCES ? dirfd : at;
+    char *path = kr_alloc(PATH_ROOM);
+    int is = path && dir >= 0 && stat_fd((int)dir, &sx) == 0 && on_proc((int)dir, &sx) &&
+             rel_name((int)dir, &sx, path, pn) == 0 && (pn->entry == KR_PE_FD || pn->entry == KR_PE_FDINFO) &&
+             !is_own(pn);
+    kr_free(path, PATH_ROOM);
+    close_fd(at);
+    if (is) {
+        pn->entry = pn->entry == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
+        pn->n = n;
+    }
+    return is;
+}
+
+/* The same for a path: its last component, below what the rest of it leads to. */
+static int is_other_fd(int dirfd, const char *path, struct kr_proc_name *pn) {
+    const char *base = strrchr(path, '/');
+    size_t n = base ? (size_t)(base - path) : 0;
+    u64 v;
+    if (!number(base ? base + 1 : path, strlen(base ? base + 1 : path), &v) || n + 2 > PATH_ROOM)
+        return 0;
+    if (!base)
+        return in_other_fds(dirfd, path, pn);
+    char *dir = kr_alloc(PATH_ROOM);
+    if (!dir)
+        return 0;
+    memcpy(dir, path, n + 1);
+    dir[n + 1] = 0;
+    long fd = open_plain(dirfd, dir, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    int is = fd >= 0 && in_other_fds((int)fd, base + 1, pn);
+    close_fd(fd);
+    kr_free(dir, PATH_ROOM);
+    return is;
+}
+
+long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn, u32 *mode) {
+    if (!is_other_fd(dirfd, path, pn) || pn->entry != KR_PE_FD_N)
+        return -ESRCH;
+    return kr_ask_link(t, pn, mode);
 }
 
 /* Opens path O_PATH, by hand. follow: also a link in the last place. 0 with the result in w->at (owned), or
@@ -562,6 +677,18 @@ static long walk_path(struct kr_task *t, struct walk *w, int dirfd, const char *
         const char *after = next_comp(w->rest, n);
         int slash = w->rest[n] == '/', last = !*after;
         long fd = open_plain(w->at, name, O_PATH | O_NOFOLLOW, 0);
+        if (fd == -EACCES && last && !slash && follow) { /* a descriptor of another process? */
+            struct kr_proc_name pn;
+            u32 mode;
+            if (in_other_fds(w->at, name, &pn) && pn.entry == KR_PE_FD_N) {
+                long to = kr_ask_link(t, &pn, &mode);
+                if (to >= 0) {
+                    walk_to(w, to);
+                    return 0;
+                }
+                fd = to == -ESRCH ? -EACCES : to;
+            }
+        }
         if (fd < 0) {
             w->missing = fd == -ENOENT && last && !slash;
             return fd;
@@ -580,7 +707,7 @@ static long walk_path(struct kr_task *t, struct walk *w, int dirfd, const char *
             long magic = -1;
             if (on_proc((int)fd, &sx)) {
                 long to = open_plain(w->at, name, O_PATH, RESOLVE_NO_MAGICLINKS);
-                magic = to == -ELOOP;
+                magic = to == -ELOOP || to == -EACCES; /* of a process that may not be traced */
                 close_fd(to);
             }
             w->rest = (char *)after;
@@ -664,6 +791,11 @@ static long finish(struct kr_task *t, long at, u64 flags) {
     case V_VIEW:
         close_fd(at);
         return open_view(t, &what, flags);
+    case V_TEXT: {
+        long plain = reopen((int)at, flags);
+        close_fd(at);
+        return open_other(t, &what, plain, flags);
+    }
     default:
         close_fd(at);
         return -EACCES;
@@ -723,6 +855,52 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
     return ret;
 }
 
+/* fd or fdinfo of another process, which the kernel lets nobody open but root (they belong to it, for the
+ * monitor is not dumpable): `at`, opened O_PATH, stands for it where the process says that it may be listed,
+ * and sys/open.c lists it. */
+static long other_directory(struct kr_task *t, long at, u64 flags, const struct statx *sx) {
+    struct kr_proc_name pn;
+    u32 *fds, n;
+    size_t size;
+    char *path = kr_alloc(PATH_ROOM);
+    int is = path && on_proc((int)at, sx) && rel_name((int)at, sx, path, &pn) == 0 &&
+             (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && !is_own(&pn);
+    kr_free(path, PATH_ROOM);
+    long r = is ? kr_ask_fds(t, (u32)pn.pid, &fds, &n, &size) : -EACCES;
+    if (r < 0) {
+        close_fd(at);
+        return r == -ESRCH ? -EACCES : r;
+    }
+    kr_free(fds, size);
+    if (!(flags & O_CLOEXEC))
+        kr_sys3(__NR_fcntl, at, F_SETFD, 0);
+    return lowest(at, flags);
+}
+
+/* The kernel said EACCES. It does so for what only those may read who may trace a process, and no monitor may
+ * trace another. */
+static long refused(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+    struct statx sx;
+    struct kr_proc_name what;
+    const u64 strict = RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+    u64 resolve = asked->resolve | RESOLVE_NO_MAGICLINKS, flags = asked->flags;
+    if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL) || flags & __O_TMPFILE || !*path)
+        return -EACCES;
+    long at = open_plain(dirfd, path, O_PATH | (flags & O_NOFOLLOW), resolve);
+    if (at < 0) {
+        if (is_other_fd(dirfd, path, &what) && what.entry == KR_PE_FDINFO_N)
+            return open_other(t, &what, -1, flags);
+        return asked->resolve & (strict | RESOLVE_NO_XDEV) ? -EACCES : open_walk(t, dirfd, path, asked);
+    }
+    enum verdict v = flags & O_PATH ? V_DENY : inspect((int)at, &sx, &what);
+    if (v == V_PASS && (sx.stx_mode & 0170000) == 0040000 && (flags & O_ACCMODE) == O_RDONLY)
+        return other_directory(t, at, flags, &sx);
+    close_fd(at);
+    return v == V_TEXT   ? open_other(t, &what, -1, asked->flags)
+           : v == V_VIEW ? open_view(t, &what, asked->flags)
+                         : -EACCES;
+}
+
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     struct open_how how = *asked;
     u64 flags = how.flags;
@@ -736,6 +914,8 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
         (flags & (O_PATH | O_DIRECTORY | __O_TMPFILE)) || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
     if (direct || !kr_files_shared(t)) {
         fd = open_intr(dirfd, path, &how);
+        if (fd == -EACCES)
+            return refused(t, dirfd, path, asked);
         if (fd == -ELOOP && !(asked->resolve & strict))
             return asked->resolve & RESOLVE_NO_XDEV ? -EXDEV : open_walk(t, dirfd, path, asked);
         if (fd < 0 || direct)
@@ -751,6 +931,8 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
         case V_VIEW:
             close_fd(fd);
             return open_view(t, &what, flags);
+        case V_TEXT:
+            return open_other(t, &what, fd, flags);
         default:
             close_fd(fd);
             return -EACCES;
@@ -769,6 +951,8 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
             return at;
         return asked->resolve & strict ? -EAGAIN : open_walk(t, dirfd, path, asked);
     }
+    if (at == -EACCES)
+        return refused(t, dirfd, path, asked);
     if (at == -ELOOP && !(asked->resolve & strict))
         return asked->resolve & RESOLVE_NO_XDEV ? -EXDEV : open_walk(t, dirfd, path, asked);
     if (at < 0)
@@ -798,15 +982,33 @@ static long view_link(char *buf, long n, size_t size) {
     return n;
 }
 
+/* A link of another process, `n` being what the kernel said. */
+static long other_link(struct kr_task *t, const struct kr_proc_name *w, long n, char *buf, size_t size) {
+    char self[64];
+    u32 mode;
+    long fd = kr_ask_link(t, w, &mode);
+    if (fd == -ESRCH)
+        return w->entry == KR_PE_EXE ? -EACCES : n;
+    if (fd < 0)
+        return fd;
+    int dir = kr_proc_self_fd(self, sizeof self, (int)fd);
+    n = kr_sys4(__NR_readlinkat, dir, self, buf, size);
+    close_fd(fd);
+    return n;
+}
+
 long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size_t size) {
     if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
         return -EBADF;
     long n = kr_sys4(__NR_readlinkat, (s64)dirfd, path, buf, size);
-    if (n < 0)
+    if (n < 0 && n != -EACCES)
         return n;
     /* Between this look and the call above the path may have changed: what leaks then is a text. */
     struct statx sx;
     u64 how = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | (*path ? 0 : AT_EMPTY_PATH);
+    struct kr_proc_name pn;
+    if (n == -EACCES && is_other_fd(dirfd, path, &pn) && pn.entry == KR_PE_FD_N)
+        return other_link(t, &pn, n, buf, size);
     if (kr_sys5(__NR_statx, (s64)dirfd, path, how, STATX_TYPE | STATX_INO | STATX_MNT_ID, &sx) < 0 ||
         !maybe_proc(&sx))
         return n;
@@ -814,7 +1016,6 @@ long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size
     long link = mine ? open_plain(dirfd, path, O_PATH | O_NOFOLLOW, 0) : dirfd;
     if (link < 0)
         return n;
-    struct kr_proc_name pn;
     if (on_proc((int)link, &sx)) {
         switch (judge((int)link, &sx, &pn)) {
         case V_EXE: {
@@ -829,6 +1030,9 @@ long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size
         case V_DENY:
             n = -EACCES;
             break;
+        case V_LINK:
+            n = other_link(t, &pn, n, buf, size);
+            break;
         default:
             break;
         }
@@ -838,8 +1042,8 @@ long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size
     return view_link(buf, n, size);
 }
 
-int kr_dir_kind(struct kr_task *t, int fd) {
-    (void)t;
+int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
+    struct kr_board_entry e;
     struct statx sx;
     if (stat_fd(fd, &sx) < 0 || !maybe_proc(&sx) || !on_proc(fd, &sx))
         return KR_DIR_PLAIN;
@@ -851,30 +1055,74 @@ int kr_dir_kind(struct kr_task *t, int fd) {
     if (rel_name(fd, &sx, path, &pn) >= 0) {
         if (pn.entry == KR_PE_MAP_FILES)
             kind = KR_DIR_EMPTY;
-        else if ((pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && is_own(&pn))
-            kind = KR_DIR_FDS;
-        else if (pn.entry == KR_PE_TASK && is_own(&pn))
+        else if (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO)
+            kind = is_own(&pn)                             ? KR_DIR_FDS
+                   : kr_ask_board(t, (u32)pn.pid, &e) == 0 ? KR_DIR_FDS_OTHER
+                                                           : KR_DIR_PLAIN;
+        else if (pn.entry == KR_PE_TASK)
             kind = KR_DIR_TASKS;
+        *pid = is_own(&pn) ? 0 : (u32)pn.pid;
     }
     kr_free(path, PATH_ROOM);
     return kind;
 }
 
-int kr_is_kvm_thread(struct kr_task *t, u64 tid) {
-    char rel[64], path[64], comm[16];
-    int known = (long)tid == kr_sys0(__NR_getpid);
+#define PF_USER_WORKER 0x4000 /* made by the kernel in a process: field 9 of stat (Linux 6.4) */
+
+int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid) {
+    char rel[64];
+    size_t size, len;
+    int known = pid ? pid == tid : (long)tid == kr_sys0(__NR_getpid);
     kr_lock(&t->mm->lock);
-    for (struct kr_task *o = t->mm->tasks; o && !known; o = o->next)
+    for (struct kr_task *o = pid ? NULL : t->mm->tasks; o && !known; o = o->next)
         known = o->tid == tid;
     kr_unlock(&t->mm->lock);
     if (known)
         return 0;
-    kr_snprintf(rel, sizeof rel, "self/task/%lu/comm", tid);
-    int dir = kr_proc_handle(path, sizeof path, rel);
-    long fd = open_plain(dir, path, O_RDONLY, 0);
-    if (fd < 0)
-        return 0;
-    long n = kr_sys3(__NR_read, fd, comm, sizeof comm);
+    if (pid)
+        kr_snprintf(rel, sizeof rel, "%u/task/%lu/stat", pid, tid);
+    else
+        kr_snprintf(rel, sizeof rel, "self/task/%lu/stat", tid);
+    char *text = kr_proc_slurp(rel, &size, &len), *p = text ? strrchr(text, ')') : NULL;
+    int is = 0;
+    if (p && (p = strchr(text, '(')) && strncmp(p, "(kvm-", 5) == 0 && (p = strrchr(text, ')'))) {
+        for (int field = 2; p && field < 9; field++) {
+            p = strchr(p, ' ');
+            p = p ? p + 1 : NULL;
+        }
+        is = p && kr_strtou(p, NULL) & PF_USER_WORKER;
+    }
+    kr_free(text, text ? size : 0);
+    return is;
+}
+
+int kr_has_kvm_thread(struct kr_task *t) {
+    static int known; /* 1: no, 2: yes; the same whoever finds it */
+    char path[64], dents[4096];
+    u64 tids[128];
+    u32 n = 0;
+    int seen = __atomic_load_n(&known, __ATOMIC_RELAXED), none;
+    if (seen)
+        return seen - 1;
+    int dir = kr_proc_handle(path, sizeof path, "self/task");
+    kr_fd_hide_begin();
+    long fd = open_plain(dir, path, O_RDONLY | O_DIRECTORY, 0), got;
+    while (fd >= 0 && (got = kr_sys3(__NR_getdents64, fd, dents, sizeof dents)) > 0)
+        for (long at = 0; at < got;) {
+            u16 len;
+            const char *name = dents + at + 19, *end;
+            memcpy(&len, dents + at + 16, 2);
+            at += len;
+            u64 tid = kr_strtou(name, &end);
+            if (end != name && !*end && n < KR_COUNT(tids))
+                tids[n++] = tid;
+        }
     close_fd(fd);
-    return n > 4 && memcmp(comm, "kvm-", 4) == 0;
+    kr_fd_hide_end(-EBADF, 0, &none);
+    int is = 0;
+    for (u32 i = 0; i < n && !is; i++)
+        is = kr_is_kvm_thread(t, 0, tids[i]);
+    if (is || n < KR_COUNT(tids))
+        __atomic_store_n(&known, is + 1, __ATOMIC_RELAXED);
+    return is;
 }

@@ -36,18 +36,27 @@ long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 /* readlinkat(2): own exe, fd/N. buf is monitor memory. Length or -errno. */
 long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size_t size);
 
+/* For lstat(2): the object of a descriptor of another process that path names, O_PATH, as kr_ask_link
+ * (ask.h); -ESRCH: it names none. *pn: process and number; *mode: how it is open. */
+struct kr_proc_name;
+long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn, u32 *mode);
+
 /* What a getdents on fd must leave out. */
 enum kr_dir_kind {
     KR_DIR_PLAIN = 0,
-    KR_DIR_FDS = 1,   /* fd or fdinfo of this process: the hidden numbers */
-    KR_DIR_EMPTY = 2, /* map_files: everything */
-    KR_DIR_TASKS = 3, /* task of this process: threads that KVM made */
+    KR_DIR_FDS = 1,       /* fd or fdinfo of this process: the hidden numbers */
+    KR_DIR_EMPTY = 2,     /* map_files: everything */
+    KR_DIR_TASKS = 3,     /* task of a process: threads that KVM made */
+    KR_DIR_FDS_OTHER = 4, /* fd or fdinfo of another process: what it says is not open */
 };
-int kr_dir_kind(struct kr_task *t, int fd);
+/* *pid: the process that the directory is about. */
+int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);
 
-/* Whether a thread of this process is one that the kernel made for KVM (since Linux 6.13 it has a worker in
- * the process). */
-int kr_is_kvm_thread(struct kr_task *t, u64 tid);
+/* Whether a thread of this process (pid 0) or of another is one that the kernel made for KVM (since
+ * Linux 6.13 it has a worker in the process). */
+int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid);
+/* Whether a process with a VM has one (0 or 1); looked for once, in this one. */
+int kr_has_kvm_thread(struct kr_task *t);
 
 /* Whether others share the calling task's descriptor table: threads, or a process made with CLONE_VM |
  * CLONE_FILES. */
@@ -80,6 +89,9 @@ enum kr_proc_entry {
     KR_PE_FDINFO_N,
     KR_PE_MAP_FILES,
     KR_PE_MAP_FILES_N,
+    KR_PE_CWD,
+    KR_PE_ROOT,
+    KR_PE_NS_N,    /* ns/NAME */
     KR_PE_TASK,    /* the directory */
     KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: power over, or a view of, a process's memory */
 };
@@ -87,16 +99,28 @@ struct kr_proc_name {
     enum kr_proc_entry entry;
     u64 pid; /* the directory's number; 0: none */
     u64 tid; /* of task/TID, else 0 */
-    u64 n;   /* of fd/N, fdinfo/N */
+    u64 n;   /* of fd/N, fdinfo/N; index of ns/NAME */
 };
 /* rel: "12/maps", "12/task/13/fd/3"; no leading slash. */
 void kr_proc_parse(const char *rel, struct kr_proc_name *out);
 /* Whether a last path component can be one of the entries above (then its place has to be found out). */
 int kr_proc_suspect(const char *name);
 
+/* The name of n in KR_PE_NS_N, or NULL. */
+const char *kr_proc_ns_name(u64 n);
+
 /* Contents in the payload's view (vmm/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
  * names the entry below the monitor's procfs handle, e.g. "thread-self/maps". */
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
+
+/* The same of the calling process for another one that asks (vmm/ask.h): maps, smaps, smaps_rollup,
+ * numa_maps, auxv, environ, fdinfo/N. */
+long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
+/* status or stat of another process of the container, which everybody may read: the kernel's text rel, less
+ * what is the monitor's. -ESRCH: not a monitor. */
+long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel);
+/* A sealed memfd with n bytes, open for reading only, or -errno. */
+long kr_procview_publish(const void *data, size_t n, const char *name);
 
 /* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on
  * failure. *size is for kr_free. */

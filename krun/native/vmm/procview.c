@@ -10,6 +10,10 @@
  * State: none. Locks: mm->lock while the VMA array is copied, sig_lock for the signal lines of status.
  */
 #include "procfs.h"
+#include "ask.h"
+#include "board.h"
+#include "core.h"
+#include "fdtab.h"
 #include "jail.h"
 #include "mm.h"
 #include "seccomp.h"
@@ -288,7 +292,7 @@ static void make_status(struct text *o, const char *text, struct kr_proc *proc, 
 
 /* Of stat only the number of threads (field 20) is not the payload's. The name in field 2 may hold anything.
  */
-static void make_stat(struct text *o, const char *text, struct kr_proc *proc) {
+static void make_stat(struct text *o, const char *text, u32 threads) {
     const char *p = strrchr(text, ')'), *after;
     for (int field = 2; p && field < 20; field++) {
         p = strchr(p, ' ');
@@ -300,7 +304,7 @@ static void make_stat(struct text *o, const char *text, struct kr_proc *proc) {
     }
     kr_strtou(p, &after);
     add(o, text, (size_t)(p - text));
-    addf(o, "%u", __atomic_load_n(&proc->refs, __ATOMIC_RELAXED));
+    addf(o, "%u", threads);
     add(o, after, strlen(after));
 }
 
@@ -358,6 +362,97 @@ static long publish(const struct text *o, const char *name) {
     return ro;
 }
 
+long kr_procview_publish(const void *data, size_t n, const char *name) {
+    struct text o = {.buf = (char *)(u64)data, .len = n};
+    return publish(&o, name);
+}
+
+static u64 mask_of(const char *s) {
+    const char *end;
+    while (*s == ' ' || *s == '\t')
+        s++;
+    return hex(s, &end);
+}
+
+static void other_status(struct text *o, const char *text, const struct kr_board_entry *e, u32 workers) {
+    for (const char *s = text; *s;) {
+        const char *end = strchr(s, '\n');
+        if (!end)
+            break;
+        const char *colon = strchr(s, ':');
+        u64 n = colon ? kr_strtou(colon + 2, NULL) : 0;
+        if (begins(s, "Seccomp:"))
+            addf(o, "Seccomp:\t%u\n", e->flags >> KR_BOARDF_SECCOMP_SHIFT & 3);
+        else if (begins(s, "Seccomp_filters:"))
+            addf(o, "Seccomp_filters:\t%u\n", e->flags >> KR_BOARDF_FILTERS_SHIFT & 0xffff);
+        else if (begins(s, "NoNewPrivs:"))
+            addf(o, "NoNewPrivs:\t%u\n", e->flags & KR_BOARDF_NNP);
+        else if (begins(s, "Threads:"))
+            addf(o, "Threads:\t%lu\n", (unsigned long)(n > workers ? n - workers : n));
+        else if (begins(s, "SigIgn:"))
+            addf(o, "SigIgn:\t%016lx\n",
+                 (unsigned long)((mask_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->ignored & KR_CORE_SIGNALS)));
+        else if (begins(s, "SigCgt:"))
+            addf(o, "SigCgt:\t%016lx\n",
+                 (unsigned long)((mask_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->caught & KR_CORE_SIGNALS)));
+        else
+            add(o, s, (size_t)(end + 1 - s));
+        s = end + 1;
+    }
+}
+
+long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel) {
+    struct kr_board_entry e;
+    struct text o = {0};
+    size_t size, len;
+    if (kr_ask_board(t, pid, &e) < 0)
+        return -ESRCH;
+    char *kernel = kr_proc_slurp(rel, &size, &len);
+    if (!kernel)
+        return -ENOENT;
+    u32 workers = (u32)kr_has_kvm_thread(t);
+    if (entry == KR_PE_STATUS) {
+        other_status(&o, kernel, &e, workers);
+    } else {
+        u64 n = 0;
+        const char *p = strrchr(kernel, ')');
+        for (int field = 2; p && field < 20; field++) {
+            p = strchr(p, ' ');
+            p = p ? p + 1 : NULL;
+        }
+        if (p)
+            n = kr_strtou(p, NULL);
+        make_stat(&o, kernel, n > workers ? (u32)n - workers : (u32)n);
+    }
+    const char *base = strrchr(rel, '/');
+    long r = o.failed ? -ENOMEM : publish(&o, base + 1);
+    kr_free(kernel, size);
+    kr_free(o.buf, o.room);
+    return r;
+}
+
+long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n) {
+    static const struct {
+        enum kr_proc_entry entry;
+        const char *name;
+    } texts[] = {{KR_PE_MAPS, "maps"},           {KR_PE_SMAPS, "smaps"}, {KR_PE_SMAPS_ROLLUP, "smaps_rollup"},
+                 {KR_PE_NUMA_MAPS, "numa_maps"}, {KR_PE_AUXV, "auxv"},   {KR_PE_ENVIRON, "environ"},
+                 {KR_PE_FDINFO_N, "fdinfo"}};
+    char rel[64];
+    for (size_t i = 0; i < KR_COUNT(texts); i++) {
+        if (texts[i].entry != entry)
+            continue;
+        if (entry == KR_PE_FDINFO_N && kr_fd_hidden(n))
+            return -ENOENT;
+        if (entry == KR_PE_FDINFO_N)
+            kr_snprintf(rel, sizeof rel, "thread-self/fdinfo/%u", n);
+        else
+            kr_snprintf(rel, sizeof rel, "thread-self/%s", texts[i].name);
+        return kr_procview(t, entry, rel);
+    }
+    return -EACCES;
+}
+
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
     struct text o = {0};
     struct vmas m = {0};
@@ -384,7 +479,11 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
             break;
         }
         if (entry == KR_PE_STAT) {
-            make_stat(&o, kernel, t->proc);
+            make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED));
+            break;
+        }
+        if (entry == KR_PE_FDINFO_N) {
+            add(&o, kernel, len);
             break;
         }
         copy_vmas(t->mm, &m);

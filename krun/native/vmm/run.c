@@ -6,6 +6,7 @@
  * system call, in the exception stubs an exception, anywhere else an OUT is a forgery (#GP). This holds also
  * when a signal stops the guest between SYSCALL and the stub's OUT.
  */
+#include "ask.h"
 #include "mm.h"
 #include "process.h"
 #include "share.h"
@@ -65,6 +66,8 @@ static void system_call(struct kr_task *t) {
     if (parks)
         kr_share_release(t);
     long ret = kr_syscall(t);
+    if (ret != -KR_ERESTART)
+        t->resumed = 0;
     if (parks)
         kr_share_acquire(t);
     r = kr_regs(t); /* fork gives a new vCPU */
@@ -311,11 +314,16 @@ static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
     u32 moved = 0, unstarted = 0;
+    t->runs = 1;
+    if (t->ask_early)
+        t->asked = 1;
     for (;;) {
         if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
             kr_share_release(t);
             kr_share_acquire(t);
         }
+        if (t->asked)
+            kr_ask_serve(t);
         if (t->sig_caught || t->held)
             kr_signal_deliver(t);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;

@@ -8,6 +8,7 @@
  * where a task's filters change. They are evaluated without: nobody but the task itself can make it lose a
  * filter, for SECCOMP_FILTER_FLAG_TSYNC only ever puts newer ones in front of those it has.
  */
+#include "board.h"
 #include "seccomp.h"
 #include "jail.h"
 #include "mm.h"
@@ -495,6 +496,8 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
     long r = kr_copy_in(copy, prog.filter, size);
     if (r == 0)
         r = kr_seccomp_add(t, copy, prog.len, flags);
+    if (r >= 0)
+        kr_board_update(t);
     kr_free(copy, size);
     return r;
 }

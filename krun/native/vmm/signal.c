@@ -4,6 +4,8 @@
  * sigframe.c for the frame.
  */
 #include "signal.h"
+#include "ask.h"
+#include "board.h"
 #include "core.h"
 #include "hostsig.h"
 #include "sigframe.h"
@@ -73,8 +75,11 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
         struct kr_sigaction a = *act;
         a.mask &= ~UNCATCHABLE;
         r = host_action(sig, &a);
-        if (!r)
+        if (!r) {
             p->action[sig] = a;
+            if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* else the kernel says it of us, too */
+                kr_board_update(t);
+        }
     }
     kr_unlock(&p->sig_lock);
     return r;
@@ -146,6 +151,8 @@ void kr_signal_deliver(struct kr_task *t) {
         int sig = si.si_signo;
         struct kr_sigaction act = take_action(t->proc, sig);
         t->sig_caught = 0;
+        if (act.handler != (u64)SIG_IGN)
+            kr_ask_signal(t, act.flags);
         if (act.handler == (u64)SIG_IGN) {
             t->wait_mask.active = 0;
             kr_host_mask(t->sigmask);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Threads and processes from the host's side: creation of task objects, and every way out. */
 #include "mm.h"
+#include "board.h"
 #include "core.h"
 #include "hostsig.h"
 #include "process.h"
@@ -84,6 +85,8 @@ void kr_task_exit(struct kr_task *t, int code) {
 void kr_exit_group(struct kr_task *t, int code) {
     if (kr_trace_on && t && !t->is_vfork)
         kr_trace_summary();
+    if (t)
+        kr_board_leave(t);
     for (;;)
         kr_sys1(__NR_exit_group, code);
 }

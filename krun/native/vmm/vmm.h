@@ -57,6 +57,8 @@ struct kr_proc {
     int exe_fd;                              /* the program (hidden descriptor): /proc/self/exe */
     char *exe_path;                          /* its path as resolved at exec */
     u32 flags;                               /* KR_BOOTF_* */
+    u32 place;                               /* 1 + its entry on the board (board.h); 0: none */
+    u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
 };
 
@@ -84,7 +86,7 @@ struct kr_task {
     struct kr_task *self;    /* KR_TASK_SELF */
     volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
                                 handler on this thread */
-    u32 pad0;
+    volatile u32 asked;      /* beside it: another monitor asks (ask.h) */
     u64 pad1[3];
     u64 canary; /* KR_TASK_CANARY */
 
@@ -121,6 +123,17 @@ struct kr_task {
     u64 args[6];
     u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
 
+    /* What another monitor asks, and the call that it interrupted (ask.h). */
+    u32 ask_request, ask_n;
+    u32 runs;      /* kr_run has begun; before, a request is only noted: */
+    u32 ask_early;
+    u32 was_asked; /* during the call that is being served */
+    u32 resumed;   /* a call that had begun is to be executed again, at resume_rip */
+    u64 resume_rip;
+    u64 began;   /* kr_ticks() of a call with a timeout; 0: the call has none */
+    u64 waited;  /* ns, in earlier executions of a call that is executed again */
+    s64 left[2]; /* its timeout now */
+
     /* Host thread. */
     void *stack; /* base of the mapping; NULL for the first thread */
     size_t stack_size;
@@ -130,6 +143,7 @@ struct kr_task {
 
 _Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");
 _Static_assert(offsetof(struct kr_task, sig_caught) == KR_TASK_SIG_CAUGHT, "offsets.h");
+_Static_assert(offsetof(struct kr_task, asked) == KR_TASK_SIG_CAUGHT + 4, "syscall.S tests both");
 _Static_assert(offsetof(struct kr_task, canary) == KR_TASK_CANARY, "offsets.h");
 
 /* The calling thread's task. */
@@ -148,7 +162,7 @@ struct kr_boot {
     const char *exe_path;
     const char *state_json;
     size_t state_json_len;
-    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_log; /* -1: absent */
+    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_log, fd_board; /* -1: absent */
     u64 flags, rlimit_stack, t0, vm_type;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
@@ -167,6 +181,12 @@ void kr_die(const char *fmt, ...)
     __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
 void kr_log(const char *fmt, ...) __printf(1, 2); /* one line to FD_LOG, if any */
 u64 kr_now(void);                                 /* CLOCK_MONOTONIC, ns */
+/* A clock without a system call, of unknown rate. */
+static inline u64 kr_ticks(void) {
+    u32 lo, hi;
+    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+    return (u64)hi << 32 | lo;
+}
 
 /* A task with its canary and %fs self pointer; not yet in mm->tasks. NULL: no memory. */
 struct kr_task *kr_task_new(struct kr_proc *proc);
