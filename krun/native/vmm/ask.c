@@ -440,10 +440,12 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
         int dir = kr_proc_self_fd(rel, sizeof rel, t->proc->exe_fd);
         return open_path(dir, rel);
     }
-    case KR_PE_CWD:
-        return open_path(AT_FDCWD, ".");
-    case KR_PE_ROOT:
-        return open_path(AT_FDCWD, "/");
+    case KR_PE_CWD: /* not ".": that asks for the right to search it */
+    case KR_PE_ROOT: {
+        int dir =
+            kr_proc_handle(rel, sizeof rel, entry == KR_PE_CWD ? "thread-self/cwd" : "thread-self/root");
+        return open_path(dir, rel);
+    }
     case KR_PE_FD_N: {
         long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* never one of ours */
         if (copy < 0)

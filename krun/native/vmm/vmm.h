@@ -125,7 +125,7 @@ struct kr_task {
 
     /* What another monitor asks, and the call that it interrupted (ask.h). */
     u32 ask_request, ask_n;
-    u32 runs;      /* kr_run has begun; before, a request is only noted: */
+    u32 runs; /* kr_run has begun; before, a request is only noted: */
     u32 ask_early;
     u32 was_asked; /* during the call that is being served */
     u32 resumed;   /* a call that had begun is to be executed again, at resume_rip */
