@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * vmm/board.c: entering, finding, leaving, and a board on which every monitor of the container may write what
+ * it likes. Sources: board.c kr_alloc.c
+ */
+#include "harness.h"
+#include "vmm/board.h"
+#include "vmm/jail.h"
+#include "vmm/seccomp.h"
+#include <linux/memfd.h>
+#include <linux/mman.h>
+#include <linux/time.h>
+
+int kr_nnp_view(struct kr_task *t) { return (int)t->nnp; }
+int kr_seccomp_mode(struct kr_task *t) { return t->seccomp ? 2 : 0; }
+u32 kr_seccomp_count(struct kr_task *t) { return t->seccomp ? 3 : 0; }
+long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen);
+long kr_copy_raw(void *dst, const void *src, size_t n);
+long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen) {
+    if (kr_copy_raw(seen, p, 4) < 0)
+        return -EFAULT;
+    if (*seen == old)
+        *p = new_value;
+    return 0;
+}
+
+static struct kr_proc proc;
+static struct kr_task task;
+
+static int board(u64 magic, u64 cookie, long size) {
+    u64 head[2] = {magic, cookie};
+    int fd = (int)kr_sys2(__NR_memfd_create, "board", MFD_CLOEXEC);
+    kr_sys2(__NR_ftruncate, fd, size);
+    kr_sys4(__NR_pwrite64, fd, head, sizeof head, 0);
+    return fd;
+}
+
+static u64 boot_ns(void) {
+    u64 now[2];
+    kr_sys2(__NR_clock_gettime, CLOCK_BOOTTIME, now);
+    return now[0] * 1000000000ULL + now[1];
+}
+
+static void refuses_what_is_no_board(void) {
+    static const struct {
+        u64 magic, cookie;
+        long size;
+    } bad[] = {
+        {0, 1, KR_BOARD_SIZE}, {KR_BOARD_MAGIC, 0, KR_BOARD_SIZE}, {KR_BOARD_MAGIC + 1, 7, KR_BOARD_SIZE}};
+    struct kr_board_entry e;
+    for (u32 i = 0; i < KR_COUNT(bad); i++) {
+        kr_boot.fd_board = board(bad[i].magic, bad[i].cookie, bad[i].size);
+        kr_board_open(&task);
+        CHECK(kr_board_cookie() == 0);
+        CHECK(kr_board_find((u32)kr_sys0(__NR_getpid), 0, &e) == -ENOENT);
+        kr_sys1(__NR_close, kr_boot.fd_board);
+    }
+}
+
+static void enters_finds_leaves(void) {
+    u32 me = (u32)kr_sys0(__NR_getpid);
+    struct kr_board_entry e;
+    u64 before = boot_ns() / 10000000;
+    kr_boot.fd_board = board(KR_BOARD_MAGIC, 0x1122334455667788, KR_BOARD_SIZE);
+    kr_board_open(&task);
+    CHECK(kr_board_cookie() == 0x1122334455667788);
+    CHECK(proc.place != 0);
+    CHECK(kr_board_find(me, before, &e) == 0);
+    CHECK(e.pid == me);
+    CHECK(kr_board_find(me, boot_ns() / 10000000 + 100, &e) == -ENOENT); /* a later process of that number */
+    CHECK(kr_board_find(me + 1, before, &e) == -ENOENT);
+    proc.action[7].handler = 1;
+    proc.action[11].handler = 0x1000;
+    task.nnp = 1;
+    kr_board_update(&task);
+    CHECK(kr_board_find(me, before, &e) == 0);
+    CHECK(e.ignored == KR_SIGBIT(7) && e.caught == KR_SIGBIT(11) && e.flags & KR_BOARDF_NNP);
+    kr_board_leave(&task);
+    CHECK(kr_board_find(me, before, &e) == -ENOENT);
+    kr_board_enter(&task);
+    CHECK(kr_board_find(me, before, &e) == 0);
+}
+
+/* Whatever stands there: an answer is an entry of that pid, and nothing else happens. */
+static void survives_garbage(void) {
+    struct kr_board_entry e;
+    for (u32 round = 0; round < 20; round++) {
+        for (long at = 32; at < (long)KR_BOARD_SIZE; at += 4096) {
+            u64 junk[512];
+            for (u32 i = 0; i < KR_COUNT(junk); i++)
+                junk[i] = kr_test_random();
+            kr_sys4(__NR_pwrite64, kr_boot.fd_board, junk, sizeof junk, at);
+        }
+        for (u32 i = 0; i < 2000; i++) {
+            u32 pid = (u32)kr_test_random();
+            if (kr_board_find(pid, kr_test_random() >> 40, &e) == 0)
+                CHECK(e.pid == pid);
+        }
+        kr_board_enter(&task); /* no place, or one that it took from the dead */
+        kr_board_update(&task);
+        kr_board_leave(&task);
+        CHECK(proc.place == 0);
+    }
+}
+
+static void survives_a_cut(void) {
+    struct kr_board_entry e;
+    kr_sys2(__NR_ftruncate, kr_boot.fd_board, 4096);
+    for (u32 pid = 1; pid < 40000; pid += 37)
+        CHECK(kr_board_find(pid, 0, &e) == -ENOENT || e.pid == pid);
+    kr_board_enter(&task);
+    kr_board_update(&task);
+    kr_board_leave(&task);
+}
+
+void test_main(void) {
+    task.proc = &proc;
+    refuses_what_is_no_board();
+    enters_finds_leaves();
+    survives_garbage();
+    survives_a_cut();
+}
