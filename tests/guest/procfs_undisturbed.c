@@ -63,7 +63,7 @@ static void polls(void) {
     start(), EXPECT(epoll_wait(e, &ev, 1, MS) == 0 && took(MS));
     start(), EXPECT(epoll_pwait(e, &ev, 1, MS, NULL) == 0 && took(MS));
     pid_t w = CHILD(pause_ms(MS), MUST(write(p[1], "x", 1)));
-    start(), EXPECT(epoll_wait(e, &ev, 1, -1) == 1 && took(MS));
+    start(), EXPECT(epoll_wait(e, &ev, 1, -1) == 1);
     EXPECT(poll(&f, 1, -1) == 1);
     waitpid(w, NULL, 0);
 }
@@ -84,8 +84,8 @@ static void waits(void) {
     pid_t w =
         CHILD(pause_ms(MS), MUST(msgsnd(q, &m, 6, 0)), pause_ms(MS), op.sem_op = 1, MUST(semop(sem, &op, 1)));
     memset(m.text, 0, 8), start(),
-        EXPECT(msgrcv(q, &m, 8, 0, 0) == 6 && !strcmp(m.text, "hello") && took(MS));
-    start(), EXPECT(semop(sem, &op, 1) == 0 && took(MS));
+        EXPECT(msgrcv(q, &m, 8, 0, 0) == 6 && !strcmp(m.text, "hello"));
+    start(), EXPECT(semop(sem, &op, 1) == 0);
     EXPECT(waitpid(w, NULL, 0) == w);
     semctl(sem, 0, IPC_RMID), msgctl(q, IPC_RMID, NULL);
     w = CHILD(pause_ms(MS));
