@@ -74,6 +74,7 @@ def test_core_opens_in_gdb(tmp_path: Path, arguments: list[str], signal: int) ->
     assert "innermost (where=" in seen
     assert "spinner (arg=" in seen
     assert "in main (argc=" in seen
+    assert f"Program terminated with signal {'SIGSEGV' if signal == 11 else 'SIGABRT'}" in seen
     if signal == 11:
         assert "$1 = 11" in seen
 

@@ -369,7 +369,7 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
     file_note(&b);
     for (struct kr_task *o = all ? mm->tasks : NULL; o; o = o->next)
         if (o != t && !o->is_vfork && o->run)
-            thread_notes(&b, o, 0);
+            thread_notes(&b, o, sig); /* the kernel names it in each; debuggers take the last */
 
     u64 at = sizeof(struct elf64_hdr) + (mm->nvma + 1ULL) * sizeof(struct elf64_phdr);
     struct elf64_hdr eh = {.e_ident = {0x7f, 'E', 'L', 'F', 2, 1, 1},
