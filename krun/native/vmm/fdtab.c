@@ -4,9 +4,10 @@
  *
  * State: a table sorted by number. Lock: fdtab_lock (innermost but heap_lock). Any thread may call.
  *
- * Where they go: at and above the soft RLIMIT_NOFILE, where the payload gets no number by itself, as long as
- * that is not far up (the kernel copies a descriptor table up to its highest open number at every fork); else
- * a little below it.
+ * Where they go: above the soft RLIMIT_NOFILE, where the payload gets no number by itself, as long as that is
+ * not far up (the kernel copies a descriptor table up to its highest open number at every fork); else a
+ * little below it. Not right at the limit: there are those who raise it by a few to have numbers out of their
+ * own program's way (valgrind: by ten).
  *
  * A number is only forgotten while nobody has a private copy of the kernel's descriptor table (vfork
  * children): such a copy would still hold our file under the forgotten number, in the payload's reach. Until
@@ -19,6 +20,7 @@
 
 #define HIGHEST_BASE 4096u /* do not place above this by choice */
 #define ROOM_BELOW 64u     /* distance from the limit when we must stay below it */
+#define ROOM_ABOVE 64u     /* and otherwise */
 
 struct entry {
     int fd;
@@ -91,8 +93,8 @@ static void forget(struct entry *e) {
 }
 
 static u32 choose_base(const struct rlimit_pair *r) {
-    if (r->soft <= HIGHEST_BASE && r->hard >= r->soft + 2 * ROOM_BELOW)
-        return (u32)r->soft;
+    if (r->soft <= HIGHEST_BASE && r->hard >= r->soft + 2 * ROOM_ABOVE)
+        return (u32)r->soft + ROOM_ABOVE;
     u32 top = r->soft < HIGHEST_BASE ? (u32)r->soft : HIGHEST_BASE;
     return top > 2 * ROOM_BELOW ? top - ROOM_BELOW : top / 2;
 }
