@@ -66,6 +66,11 @@ def run(argv: "list[str]", t0: int = 0) -> int:
     except Exception as error:
         if log.debugging():
             raise
+        if isinstance(error, ImportError) and "_krun" in str(error):
+            log.error(
+                f"load krun.native._krun: {one_line(str(error))}; build it: ./dev setup, or pip install . anew"
+            )
+            return 1
         # A bug of ours must still be one line that an engine can show.
         log.error(f"internal error: {type(error).__name__}: {one_line(str(error))} (--debug shows where)")
         return 1

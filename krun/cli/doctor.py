@@ -153,7 +153,17 @@ def _kvm(_root: str) -> Iterator[Finding]:
         yield Finding("kvm", FAIL, f"{path}: {strerror(error.errno or 0)}", remedy)
         return
     try:
-        version = fcntl.ioctl(fd, _KVM_GET_API_VERSION, 0)
+        try:
+            version = fcntl.ioctl(fd, _KVM_GET_API_VERSION, 0)
+        except OSError as error:
+            text = f"{path}: is not KVM: {strerror(error.errno or 0)}"
+            yield Finding(
+                "kvm",
+                FAIL,
+                text,
+                "make the node anew: rm /dev/kvm; mknod /dev/kvm c 10 232; chmod 660 /dev/kvm",
+            )
+            return
         if version != _KVM_API_VERSION:
             yield Finding("kvm", FAIL, f"{path}: API version {version}", f"needs version {_KVM_API_VERSION}")
             return

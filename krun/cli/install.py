@@ -61,18 +61,21 @@ def _which() -> str:
 
 
 class Engine:
-    """How one engine is told of a runtime: its file, the new text for it, and what makes it read the file."""
+    """How one engine is told of a runtime: its file, the new text for it, and what makes it read the file, after install and
+    after uninstall."""
 
     def __init__(
         self,
         file: Callable[[], str],
         text: Callable[[str, str | None, bool], str],
         hint: str,
+        farewell: str,
         ours: bool,
     ) -> None:
         self.file = file
         self.text = text
         self.hint = hint
+        self.farewell = farewell
         self.ours = ours  # the whole file is ours: no copy of it is kept
 
 
@@ -103,7 +106,8 @@ def _change(engine: Engine, opts: Any, path: str | None, default: bool) -> int:
         _write(file, new, file)
     else:
         os.unlink(file)  # it held nothing but ours
-    sys.stdout.write(f"{file}: {'registered ' + path if path else 'krun removed'}\n{engine.hint}\n")
+    sys.stdout.write(f"{file}: {'registered ' + path if path else 'krun removed'}\n")
+    sys.stdout.write(f"{engine.hint if path else engine.farewell}\n")
     return 0
 
 
@@ -317,24 +321,31 @@ def crio_text(old: str, path: str | None, default: bool) -> str:
 
 ENGINES = {
     "podman": Engine(
-        _podman_file, podman_text, "podman reads it at once: podman --runtime krun run ...", ours=True
+        _podman_file,
+        podman_text,
+        "podman reads it at once: podman --runtime krun run ...",
+        "podman reads it at once; containers made with it can no longer be started by that name",
+        ours=True,
     ),
     "docker": Engine(
         lambda: "/etc/docker/daemon.json",
         docker_text,
         "tell dockerd: kill -HUP $(cat /run/docker.pid), then: docker run --runtime krun ...",
+        "restart dockerd: told by SIGHUP it keeps the runtimes that it knows",
         ours=False,
     ),
     "containerd": Engine(
         lambda: "/etc/containerd/config.toml",
         containerd_text,
         "restart containerd; Kubernetes: docs/kubernetes/runtimeclass.yaml",
+        "restart containerd; remove the RuntimeClass",
         ours=False,
     ),
     "crio": Engine(
         lambda: "/etc/crio/crio.conf.d/50-krun.conf",
         crio_text,
         "restart crio; Kubernetes: docs/kubernetes/runtimeclass.yaml",
+        "restart crio; remove the RuntimeClass",
         ours=True,
     ),
 }

@@ -168,7 +168,31 @@ class SetOomScore(Step):
         return f"oom_score_adj {self.value}"
 
     def execute(self, ctx: Context) -> None:
-        write_proc(ctx, "self/oom_score_adj", str(self.value), "set oom_score_adj")
+        # Once in a user namespace our files in /proc are the host root's, and a value cannot be lowered: done already then.
+        fd = openat2(ctx.proc, "self/oom_score_adj", os.O_RDONLY, RESOLVE_BENEATH, name="self/oom_score_adj")
+        try:
+            found = os.read(fd, 16)
+        finally:
+            os.close(fd)
+        if int(found) != self.value:
+            write_proc(ctx, "self/oom_score_adj", str(self.value), "set oom_score_adj")
+
+
+def set_oom_score_early(pid: "int | str", value: "int | None") -> None:
+    """Sets the oom_score_adj of a process that is about to lose the right to it, because it gets other ids.
+
+    Arguments: pid, or "self"; value, None for none. Raises SysError.
+    """
+    if value is None:
+        return
+    try:
+        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, str(value).encode())
+        finally:
+            os.close(fd)
+    except OSError as e:
+        raise SysError("set oom_score_adj", str(value), e.errno or 0) from None
 
 
 def write_proc(ctx: Context, path: str, text: str, op: str) -> None:

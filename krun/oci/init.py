@@ -10,7 +10,7 @@ import os
 from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
 from krun.kvm import boot, probe
-from krun.oci import hooks, sync
+from krun.oci import cred, hooks, sync
 from krun.oci.namespaces import FLAGS
 from krun.oci.rootfs import enter_cwd, enter_root
 from krun.sysio import (
@@ -90,6 +90,8 @@ def _parent(child: Child) -> None:
     prctl(PR_SET_PDEATHSIG, SIGKILL)
     lib.kr_sigactions_default()
     lib.kr_sigmask_clear()
+    if "user" in child.join_fds or (child.join_all and child.join_all[1] & FLAGS["user"]):
+        cred.set_oom_score_early("self", ctx.process.oom_score_adj)
     if child.map_ids:
         _ask(child, sync.MAPS)
         become_root(ctx)

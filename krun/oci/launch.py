@@ -466,6 +466,8 @@ class _CreateTalk(Conversation):
 
     def on_maps(self) -> None:
         spec = self.container.spec
+        if spec.process:
+            cred.set_oom_score_early(self.launched.pid, spec.process.oom_score_adj)
         write_id_maps(self.launched.pid, spec.uid_maps, spec.gid_maps)
 
     def on_cgroup(self) -> None:

@@ -20,10 +20,24 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 
 
-def command(argv: list[str], *, input: str | None = None, timeout: float = 120) -> Result:
+def command(
+    argv: list[str],
+    *,
+    input: str | None = None,
+    timeout: float = 120,
+    environment: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Result:
     stdin: Any = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
     done = subprocess.run(
-        argv, capture_output=True, text=True, errors="replace", env=ENVIRONMENT, timeout=timeout, **stdin
+        argv,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment or ENVIRONMENT,
+        timeout=timeout,
+        cwd=cwd,
+        **stdin,
     )
     return Result(argv, done.returncode, done.stdout, done.stderr)
 
@@ -71,37 +85,33 @@ class Daemon:
 class Podman:
     """podman with its own storage; the runtime by absolute path."""
 
+    kind = "podman"
+    INFRA = "localhost/infra:test"
+
     def __init__(self, work: Path, manager: str = "cgroupfs") -> None:
         self.work = work
         self.manager = manager
         find("podman")
         (work / "containers.conf").write_text(
             f'[engine]\nevents_logger = "file"\ncgroup_manager = "{manager}"\n'
+            # What holds a pod: the engine's own is built from a package that may not be there.
+            f'infra_image = "{self.INFRA}"\n'
             f'tmp_dir = "{work}/tmp"\nstatic_dir = "{work}/static"\nvolume_path = "{work}/volumes"\n'
+            # For containers that take no --ulimit: those that hold pods, and those of play kube.
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
         )
         (work / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n')
         (work / "registries.conf").write_text(
             'unqualified-search-registries = []\nshort-name-mode = "disabled"\n'
         )
-
-    def call(self, runtime: str, *args: str, input: str | None = None, timeout: float = 120) -> Result:
-        argv = [
-            "podman",
-            "--root",
-            f"{self.work}/root",
-            "--runroot",
-            f"{self.work}/run",
-            "--tmpdir",
-            f"{self.work}/tmp",
-        ]
-        argv += ["--cgroup-manager", self.manager, "--runtime", str(find(runtime)), *args]
-        ENVIRONMENT["CONTAINERS_CONF"] = f"{self.work}/containers.conf"
-        ENVIRONMENT["CONTAINERS_REGISTRIES_CONF"] = f"{self.work}/registries.conf"
-        return command(argv, input=input, timeout=timeout)
+        self.environment = {
+            **ENVIRONMENT,
+            "CONTAINERS_CONF": f"{work}/containers.conf",
+            "CONTAINERS_REGISTRIES_CONF": f"{work}/registries.conf",
+        }
 
     def argv(self, runtime: str, *args: str) -> list[str]:
-        argv = [
-            "podman",
+        folders = [
             "--root",
             f"{self.work}/root",
             "--runroot",
@@ -109,24 +119,48 @@ class Podman:
             "--tmpdir",
             f"{self.work}/tmp",
         ]
-        return [*argv, "--cgroup-manager", self.manager, "--runtime", str(find(runtime)), *args]
+        return ["podman", *folders, "--cgroup-manager", self.manager, "--runtime", str(find(runtime)), *args]
+
+    def run_options(self, runtime: str) -> list[str]:
+        """What `run` and `create` need besides."""
+        return []
+
+    def call(self, runtime: str, *args: str, input: str | None = None, timeout: float = 120) -> Result:
+        return command(self.argv(runtime, *args), input=input, timeout=timeout, environment=self.environment)
 
     def load(self, root: Path, image: str) -> None:
         tar = tar_of(root, self.work / "image.tar")
         self.call("runc", "import", "--change", "CMD=/bin/sh", str(tar), image).ok()
+        entry = 'ENTRYPOINT ["/bin/sleep", "100000"]'
+        self.call("runc", "import", "--change", entry, str(tar), self.INFRA).ok()
         tar.unlink()
 
     def close(self) -> None:
+        self.call("runc", "pod", "rm", "--all", "--force")
         self.call("runc", "rm", "--all", "--force", "--time", "0")
         subprocess.run(["umount", "-l", f"{self.work}/root/overlay"], stderr=subprocess.DEVNULL, check=False)
 
 
 class Docker:
-    """A private dockerd (with the containerd that it starts), both runtimes registered by absolute path."""
+    """A private dockerd (with the containerd that it starts), both runtimes registered by absolute path.
 
-    def __init__(self, work: Path) -> None:
+    settings: more of daemon.json, or other values than those here; before: shell commands that the daemon begins with, in
+    mount and network namespaces of its own.
+    """
+
+    kind = "docker"
+
+    def __init__(self, work: Path, settings: dict[str, Any] | None = None, before: str = "") -> None:
         self.work = work
+        self.before = before
+        # A remapped root must be able to pass.
+        work.chmod(0o711)
         self.socket = work / "docker.sock"
+        self.environment = {
+            **ENVIRONMENT,
+            "DOCKER_HOST": f"unix://{self.socket}",
+            "DOCKER_CONFIG": f"{work}/client",
+        }
         find("dockerd")
         config = {
             "data-root": f"{work}/data",
@@ -139,28 +173,47 @@ class Docker:
             "ip-masq": False,
             "ip-forward": False,
             "exec-opts": ["native.cgroupdriver=cgroupfs"],
-            "runtimes": {"krun": {"path": str(find("krun"))}} if "krun" in runtimes() else {},
+            **(settings or {}),
         }
         (work / "daemon.json").write_text(json.dumps(config))
-        argv = ["dockerd", "--config-file", f"{work}/daemon.json"]
-        self.daemon = Daemon(argv, work / "dockerd.log", ENVIRONMENT)
-        self.daemon.until(lambda: self.call("info").status == 0, "dockerd")
+        if "krun" in runtimes():
+            # As an administrator does it.
+            words = ["install", "docker", "--file", f"{work}/daemon.json", "--path", str(find("krun"))]
+            command([str(find("krun")), *words]).ok()
+        self.start()
 
-    def argv(self, *args: str) -> list[str]:
+    def start(self) -> None:
+        self.daemon = Daemon(self.daemon_argv(), self.work / "dockerd.log", ENVIRONMENT)
+        self.daemon.until(lambda: self.call("runc", "info").status == 0, "dockerd")
+
+    def daemon_argv(self) -> list[str]:
+        argv = ["dockerd", "--config-file", f"{self.work}/daemon.json"]
+        if not self.before:
+            return argv
+        return ["unshare", "--mount", "--net", "sh", "-c", f'set -e; {self.before}; exec "$@"', "sh", *argv]
+
+    def argv(self, runtime: str, *args: str) -> list[str]:
         return ["docker", "--host", f"unix://{self.socket}", *args]
 
-    def call(self, *args: str, input: str | None = None, timeout: float = 120) -> Result:
-        return command(self.argv(*args), input=input, timeout=timeout)
+    def run_options(self, runtime: str) -> list[str]:
+        """What `run` and `create` need besides."""
+        return ["--runtime", runtime]
+
+    def call(self, runtime: str, *args: str, input: str | None = None, timeout: float = 120) -> Result:
+        return command(self.argv(runtime, *args), input=input, timeout=timeout, environment=self.environment)
 
     def load(self, root: Path, image: str) -> None:
         tar = tar_of(root, self.work / "image.tar")
-        self.call("import", "--change", 'CMD ["/bin/sh"]', str(tar), image).ok()
+        self.call("runc", "import", "--change", 'CMD ["/bin/sh"]', str(tar), image).ok()
         tar.unlink()
 
     def close(self) -> None:
-        for id in self.call("ps", "-aq").out.split():
-            self.call("rm", "--force", id)
+        for id in self.call("runc", "ps", "-aq").out.split():
+            self.call("runc", "rm", "--force", id)
         self.daemon.stop()
+
+
+ENGINES: dict[str, Any] = {"podman": Podman, "docker": Docker}
 
 
 class Containerd:

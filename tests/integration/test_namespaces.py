@@ -1,5 +1,6 @@
 """linux.namespaces: new ones, others by path, and user namespaces."""
 
+import json
 import os
 import subprocess
 
@@ -94,6 +95,18 @@ def user_bundle(bundle):
             path.chmod(path.stat().st_mode | 0o011)
         path = path.parent
     return bundle
+
+
+def test_oom_score_in_a_user_namespace(runtime, user_bundle):
+    """dockerd --userns-remap gives one; root in there has no right to the files of its process in /proc. exec as well."""
+    user_bundle.process["oomScoreAdj"] = 321
+    container = runtime.start(user_bundle.args("sleep", "1000"))
+    assert open(f"/proc/{container.pid}/oom_score_adj").read() == "321\n"
+    # The same value, as dockerd's exec has it (runc takes the container's, whatever the process says).
+    process = {**user_bundle.process, "args": ["cat", "/proc/self/oom_score_adj"]}
+    file = user_bundle.path / "process.json"
+    file.write_text(json.dumps(process))
+    assert container.call("exec", options=("--process", str(file))).ok().out == "321\n"
 
 
 def test_user_namespace(runtime, user_bundle):

@@ -306,7 +306,7 @@ static void without_worker(struct kr_task *t, u32 tries) {
     }
     if (tries == 1)
         kr_log("KVM's worker thread: no room for it (pids limit of the cgroup, or RLIMIT_NPROC); waiting");
-    struct timespec pause = {0, (tries < 20 ? tries : 20) * 1000000L};
+    struct __kernel_timespec pause = {0, (tries < 20 ? tries : 20) * 1000000L};
     kr_call_intr(__NR_nanosleep, (u64)&pause, 0, 0, 0, 0, 0);
 }
 
