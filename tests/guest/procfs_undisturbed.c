@@ -83,8 +83,7 @@ static void waits(void) {
     } m = {1, "hello"};
     pid_t w =
         CHILD(pause_ms(MS), MUST(msgsnd(q, &m, 6, 0)), pause_ms(MS), op.sem_op = 1, MUST(semop(sem, &op, 1)));
-    memset(m.text, 0, 8), start(),
-        EXPECT(msgrcv(q, &m, 8, 0, 0) == 6 && !strcmp(m.text, "hello"));
+    memset(m.text, 0, 8), start(), EXPECT(msgrcv(q, &m, 8, 0, 0) == 6 && !strcmp(m.text, "hello"));
     start(), EXPECT(semop(sem, &op, 1) == 0);
     EXPECT(waitpid(w, NULL, 0) == w);
     semctl(sem, 0, IPC_RMID), msgctl(q, IPC_RMID, NULL);
