@@ -205,7 +205,7 @@ HARMLESS = {
         lsetxattr lremovexattr
     """,
     "only tells": """
-        access faccessat faccessat2 statfs getxattr lgetxattr listxattr llistxattr listxattrat
+        access faccessat faccessat2 statfs getxattr listxattr listxattrat
         inotify_add_watch fanotify_mark file_getattr
     """,
     "the kernel refuses mounts of no mount namespace, and devices that are none of a disk": """
