@@ -136,8 +136,12 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     c->stack_size = STACK_SIZE + GUARD;
     if (kr_vcpu_get_xsave(vm, t->vcpu, xsave) < 0)
         goto fail;
+    int copies = !(ca->flags & CLONE_FILES);
     kr_lock(&t->mm->lock);
+    c->vcpu_limit = t->vcpu_limit;
     c->vcpu = kr_vcpu_get(vm, c);
+    if (copies && !c->vcpu_limit)
+        c->vcpu_limit = vm->next_vcpu;
     r = 0;
     if (c->vcpu)
         c->run = c->vcpu->run;
@@ -173,7 +177,6 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     host->tls = (u64)c;
 
     /* A child with a descriptor table of its own keeps our files under today's numbers (fdtab.h). */
-    int copies = !(ca->flags & CLONE_FILES);
     if (copies)
         kr_fd_copy_begin();
     else if (!thread)
@@ -228,6 +231,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     t->is_vfork = 0;
     t->asked = t->resumed = 0;
     kr_ask_after_fork();
+    t->vcpu_limit = 0;
     for (struct kr_task *o = mm->tasks, *next; o; o = next) {
         next = o->next;
         if (o != t && o->stack)

@@ -325,14 +325,18 @@ static int reuse_is_cheap(void) {
 }
 
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
-    struct kr_vcpu *v = vm->free_vcpus;
-    if (v && (reuse_is_cheap() || vm->scarce || vm->next_vcpu >= SPARE_VCPUS)) {
-        vm->free_vcpus = v->free_next;
+    u32 limit = owner->vcpu_limit;
+    struct kr_vcpu **at = &vm->free_vcpus, *v;
+    while ((v = *at) && limit && v->idx >= limit)
+        at = &v->free_next;
+    if (v && (reuse_is_cheap() || vm->scarce || limit || vm->next_vcpu >= SPARE_VCPUS)) {
+        *at = v->free_next;
         v->owner = owner;
         first_state(vm, v);
         return v;
     }
-    if (vm->next_vcpu >= vm->max_vcpus)
+    /* One that is made in a copy of the descriptor table would be in no other. */
+    if (vm->next_vcpu >= vm->max_vcpus || limit)
         vm->scarce = 1;
     if (vm->scarce || !(v = kr_alloc(sizeof *v)))
         return NULL;

@@ -63,9 +63,9 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
 const void *kr_vm_cpuid(u32 *size);
 void kr_vm_set_cpuid(const void *data, u32 size);
 
-/* A vCPU that belongs to nobody: a parked one, else a new one. NULL when KVM gives no more. Its registers are
- * in boot state (user segments, zero general registers); the FPU of a parked one is left as it was: callers
- * load theirs. */
+/* A vCPU that belongs to nobody: a parked one, else a new one (not for an owner with a vcpu_limit, who gets
+ * one below it). NULL when KVM gives no more. Its registers are in boot state (user segments, zero general
+ * registers); the FPU of a parked one is left as it was: callers load theirs. */
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
 

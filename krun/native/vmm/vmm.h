@@ -97,6 +97,7 @@ struct kr_task {
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
+    u32 vcpu_limit;         /* its descriptor table is a copy, which holds the vCPUs below this; 0: all */
     struct kr_window window;
 
     /* Filters of the OCI profile and of the payload itself, as Linux has them: of the thread (seccomp.h).
