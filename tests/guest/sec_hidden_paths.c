@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
     int soft = lim.rlim_cur > 4096 ? 4096 : (int)lim.rlim_cur;
     for (int n = 5; n < 12; n++)
         number(n);
-    for (int n = soft - 66; n < soft + 14; n++)
+    for (int n = soft - 66; n < soft + 80; n++)
         number(n);
     for (int i = 0; i < N; i++) {
         char text[200] = "";

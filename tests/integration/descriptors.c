@@ -1,4 +1,5 @@
-// What docs/limits.md says of descriptors that the monitor shares with threads, and of threads of a vfork child.
+// What docs/limits.md says of descriptors that the monitor shares with threads, and of threads of a vfork
+// child.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +29,8 @@ static void copies(const char *who, int limit) {
         else
             other++;
     }
-    printf("%s: %s, %s, other %d\n", who, busy ? "some busy" : "none busy", taken > limit - 100 ? "most taken" : "FEW TAKEN",
-           other);
+    printf("%s: %s, %s, other %d\n", who, busy ? "some busy" : "none busy",
+           taken > limit - 100 ? "most taken" : "FEW TAKEN", other);
 }
 
 static int thread_main(void *a) {
@@ -45,12 +46,14 @@ int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     pid_t p = vfork();
     if (!p) {
-        int r = clone(thread_main, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL);
+        int r = clone(thread_main, stack + sizeof stack,
+                      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL);
         _exit(r < 0 ? errno : 0);
     }
     int status;
     waitpid(p, &status, 0);
-    printf("thread of a vfork child: %s\n", strerrorname_np(WEXITSTATUS(status)) ? strerrorname_np(WEXITSTATUS(status)) : "0");
+    printf("thread of a vfork child: %s\n",
+           strerrorname_np(WEXITSTATUS(status)) ? strerrorname_np(WEXITSTATUS(status)) : "0");
     copies("alone", limit);
     pthread_t t;
     if (pthread_create(&t, NULL, idle, NULL))
