@@ -379,10 +379,11 @@ FIELDS: "dict[str, Row]" = {
     "/linux/resources/blockIO/weight": ("u16", None, None, SERVED, _CG, ""),
     "/linux/resources/blockIO/leafWeight": ("u16", None, None, SERVED, _CG, ""),
     "/linux/resources/blockIO/weightDevice": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/throttleReadBpsDevice": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/throttleWriteBpsDevice": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/throttleReadIOPSDevice": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/throttleWriteIOPSDevice": ("array", [], None, SERVED, _CG, ""),
+    "/linux/resources/blockIO/weightDevice/*": ("object", None, None, SERVED, _CG, ""),
+    "/linux/resources/blockIO/weightDevice/*/major": ("int", None, None, SERVED, _CG, ""),
+    "/linux/resources/blockIO/weightDevice/*/minor": ("int", None, None, SERVED, _CG, ""),
+    "/linux/resources/blockIO/weightDevice/*/weight": ("u16", None, None, SERVED, _CG, ""),
+    "/linux/resources/blockIO/weightDevice/*/leafWeight": ("u16", None, None, SERVED, _CG, ""),
     "/linux/resources/hugepageLimits": ("array", [], None, SERVED, _CG, ""),
     "/linux/resources/hugepageLimits/*": ("object", None, None, SERVED, _CG, ""),
     "/linux/resources/hugepageLimits/*/pageSize": ("string", "", None, SERVED, _CG, ""),
@@ -390,6 +391,9 @@ FIELDS: "dict[str, Row]" = {
     "/linux/resources/network": ("object", {}, None, SERVED, _CG, ""),
     "/linux/resources/network/classID": ("u32", None, None, SERVED, _CG, ""),
     "/linux/resources/network/priorities": ("array", [], None, SERVED, _CG, ""),
+    "/linux/resources/network/priorities/*": ("object", None, None, SERVED, _CG, ""),
+    "/linux/resources/network/priorities/*/name": ("string", None, no_nul, SERVED, _CG, ""),
+    "/linux/resources/network/priorities/*/priority": ("u32", None, None, SERVED, _CG, ""),
     "/linux/resources/rdma": ("map", {}, None, SERVED, _CG, ""),
     "/linux/resources/rdma/*": ("object", None, None, SERVED, _CG, ""),
     "/linux/resources/rdma/*/hcaHandles": ("u32", None, None, SERVED, _CG, ""),
@@ -494,3 +498,27 @@ for _kind in ("prestart", "createRuntime", "createContainer", "startContainer", 
     FIELDS[f"/hooks/{_kind}/*/args"] = ("strings", [], no_nul_all, SERVED, "hooks.run", "")
     FIELDS[f"/hooks/{_kind}/*/env"] = ("strings", None, no_nul_all, SERVED, "hooks.run", "")
     FIELDS[f"/hooks/{_kind}/*/timeout"] = ("int", None, positive, SERVED, "hooks.run", "in seconds")
+
+for _kind in ("ReadBps", "WriteBps", "ReadIOPS", "WriteIOPS"):
+    _at = f"/linux/resources/blockIO/throttle{_kind}Device"
+    FIELDS[_at] = ("array", [], None, SERVED, _CG, "")
+    FIELDS[f"{_at}/*"] = ("object", None, None, SERVED, _CG, "")
+    FIELDS[f"{_at}/*/major"] = ("int", None, None, SERVED, _CG, "")
+    FIELDS[f"{_at}/*/minor"] = ("int", None, None, SERVED, _CG, "")
+    FIELDS[f"{_at}/*/rate"] = ("uint", None, None, SERVED, _CG, "")
+
+# Members that an object must have where it is given at all; what has no row here may be absent, or is checked with its
+# neighbours (spec.CHECKS).
+REQUIRED: "dict[str, tuple[str, ...]]" = {
+    "/process/ioPriority": ("class",),
+    "/linux/devices/*": ("type", "path"),
+    "/linux/personality": ("domain",),
+    "/linux/resources/blockIO/weightDevice/*": ("major", "minor"),
+    "/linux/resources/hugepageLimits/*": ("pageSize", "limit"),
+    "/linux/resources/network/priorities/*": ("name", "priority"),
+}
+for _key in list(FIELDS):
+    if _key.startswith("/hooks/") and _key.endswith("/*"):
+        REQUIRED[_key] = ("path",)
+    elif "/throttle" in _key and _key.endswith("/*"):
+        REQUIRED[_key] = ("major", "minor", "rate")

@@ -23,6 +23,16 @@ _ENOSYS = 38
 _AT = "/linux/seccomp"
 
 
+# config-linux.md, "architectures": a profile may name any of them; a payload's calls are all of x86-64.
+ARCHITECTURES = frozenset(
+    "SCMP_ARCH_" + name
+    for name in (
+        "X86 X86_64 X32 ARM AARCH64 MIPS MIPS64 MIPS64N32 MIPSEL MIPSEL64 MIPSEL64N32 PPC PPC64 PPC64LE S390 S390X "
+        "PARISC PARISC64 RISCV64 LOONGARCH64 M68K SH SHEB"
+    ).split()
+)
+
+
 def compile_filter(profile: "dict[str, Any] | None", root: str) -> bytes:
     """Returns the filter as struct sock_filter[], from the cache if it is there.
 
@@ -97,6 +107,9 @@ def check(profile: "dict[str, Any]") -> None:
     for index, flag in enumerate(profile.get("flags") or ()):
         if flag not in SECCOMP_FLAGS:
             raise ConfigError(f"{_AT}/flags/{index}", f'unknown seccomp flag "{flag}"')
+    for index, name in enumerate(profile.get("architectures") or ()):
+        if name not in ARCHITECTURES:
+            raise ConfigError(f"{_AT}/architectures/{index}", f'unknown architecture "{name}"')
     if profile.get("listenerMetadata") and not profile.get("listenerPath"):
         raise ConfigError(f"{_AT}/listenerMetadata", "seccomp.listenerMetadata is set without listenerPath")
     if profile["defaultAction"] == "SCMP_ACT_NOTIFY":

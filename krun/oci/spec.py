@@ -8,7 +8,7 @@ import os
 
 from krun.errors import ConfigError, KrunError, SysError
 from krun.jsonio import loads
-from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, SCHED_FLAGS, TYPES
+from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, REQUIRED, SCHED_FLAGS, TYPES
 from krun.sysio import ENOENT, read_file
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ class Process:
         self.apparmor: str = get("apparmorProfile") or ""
         self.selinux: str = get("selinuxLabel") or ""
         self.oom_score_adj: int | None = get("oomScoreAdj")
-        self.scheduler = Scheduler(get("scheduler")) if get("scheduler") else None  # type: ignore[arg-type]
+        self.scheduler = Scheduler(get("scheduler")) if get("scheduler") is not None else None  # type: ignore[arg-type]
         self.io_priority = (io.get("class") or "", io.get("priority") or 0) if io else None
         self.cpu_initial: str = affinity.get("initial") or ""
         self.cpu_final: str = affinity.get("final") or ""
@@ -186,6 +186,9 @@ def _walk(value: "Any", pattern: str, pointer: str) -> None:
             if type(item) is not str:
                 raise ConfigError(f"{pointer}/{index}", f"want a string, have {_words_of(item)}")
     elif kind == "object":
+        for key in REQUIRED.get(pattern, ()):
+            if value.get(key) in (None, ""):
+                raise ConfigError(f"{pointer}/{key}", "is missing")
         for key, item in value.items():
             below = f"{pattern}/{key}"
             if below in FIELDS:

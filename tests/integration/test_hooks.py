@@ -129,3 +129,12 @@ def test_missing_hook(runtime, bundle):
     done = container.create()
     assert done.status == 1 and "/no/such/hook" in done.err, done
     assert container.left() == []
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+@pytest.mark.parametrize("kind", ["prestart", "startContainer", "poststop"])
+def test_a_hook_without_path(runtime, bundle, kind):
+    """An error of create, before anything is made; a poststop hook was found out at delete once."""
+    bundle.config["hooks"] = {kind: [{"args": ["x"]}]}
+    done = runtime.run(bundle)
+    assert done.status == 1 and f"/hooks/{kind}/0/path: is missing" in done.err, done

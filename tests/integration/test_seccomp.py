@@ -55,3 +55,27 @@ def test_unknown_action(runtime, bundle, text):
     bundle.linux["seccomp"] = profile(text)
     done = runtime.run(bundle)
     assert done.status == 1 and text in done.err, done
+
+
+def test_an_architecture_that_is_none(runtime, bundle):
+    bundle.linux["seccomp"] = {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_NOSUCH"],
+        "syscalls": [{"names": ["swapon"], "action": "SCMP_ACT_ERRNO"}],
+    }
+    done = runtime.run(bundle)
+    assert done.status == 1 and "SCMP_ARCH_NOSUCH" in done.err, done
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_listener(runtime, bundle):
+    """Ignored without SCMP_ACT_NOTIFY (config-linux.md; runc 1.1 the same), refused with it."""
+    seccomp = bundle.linux["seccomp"] = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/run/no/such"}
+    assert runtime.run(bundle).ok()
+    seccomp["syscalls"] = [{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}]
+    done = runtime.run(bundle)
+    assert done.status == 1 and "SCMP_ACT_NOTIFY is not served by krun" in done.err
+    del seccomp["syscalls"], seccomp["listenerPath"]
+    seccomp["listenerMetadata"] = "x"
+    done = runtime.run(bundle)
+    assert done.status == 1 and "listenerMetadata is set without listenerPath" in done.err
