@@ -36,6 +36,11 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
     namespaces.inherit_own_mounts(config.namespaces)
+    if config.intel_rdt is not None:
+        # Cost: hardly any container has a class of service.
+        from krun.oci import resctrl
+
+        resctrl.check(config.intel_rdt)
     if os.environ.get("NOTIFY_SOCKET"):
         # Cost: socket and its enums; only service managers set the variable.
         from krun.oci import notify

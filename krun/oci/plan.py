@@ -65,12 +65,6 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     if spec.seccomp and spec.seccomp.get("defaultAction"):
         check_seccomp(spec.seccomp)
 
-    if spec.intel_rdt is not None:
-        # Cost: hardly any container has a class of service.
-        from krun.oci import resctrl
-
-        resctrl.check(spec.intel_rdt)
-
     if new_keyring:
         stages["session"].append(cred.JoinKeyring(f"_ses.{id}", process.selinux))
     stages["proc"].append(rootfs.OpenProc())
