@@ -40,7 +40,10 @@ static struct timespec ts = {0, MS * 1000000};
 static void sleeps(void) {
     start(), EXPECT(nanosleep(&ts, NULL) == 0 && took(MS));
     start(), EXPECT(clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL) == 0 && took(MS));
-    struct timespec until;
+    struct timespec both = ts, until;
+    start(), EXPECT(nanosleep(&both, &both) == 0 && took(MS));
+    both = ts, start(), EXPECT(clock_nanosleep(CLOCK_REALTIME, 0, &both, &both) == 0 && took(MS));
+    start(), EXPECT(sleep(1) == 0 && took(1000));
     clock_gettime(CLOCK_MONOTONIC, &until), until.tv_sec += 1;
     start(), EXPECT(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == 0 && took(1000));
 }

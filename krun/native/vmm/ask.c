@@ -707,10 +707,12 @@ void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) {
         }
         return;
     case __NR_nanosleep:
+        if (a[1] == a[0]) /* the kernel has written there what remains */
+            return;
         i = 0;
         break;
     case __NR_clock_nanosleep:
-        if (a[1] & 1 /* TIMER_ABSTIME */)
+        if (a[1] & 1 /* TIMER_ABSTIME */ || a[3] == a[2])
             return;
         i = 2;
         break;
