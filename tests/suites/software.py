@@ -627,29 +627,6 @@ mkdir -p /tmp/v; cd /tmp/v; printf '#include <stdlib.h>\n#include <stdio.h>\nint
     timeout=180,
 )
 case(
-    "go-server",
-    "wrk apache2-utils",
-    r"""
-export PATH=/usr/local/go/bin:$PATH HOME=/tmp GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off CGO_ENABLED=0; mkdir -p /tmp/g; cd /tmp/g; printf 'module k\ngo 1.20\n' >go.mod; cat >main.go <<'E'
-package main
-import ("context"; "fmt"; "io"; "net"; "net/http"; "os"; "os/signal"; "sync/atomic"; "syscall"; "time")
-func main() {
-    var n int64
-    mux := http.NewServeMux()
-    mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { atomic.AddInt64(&n, 1); fmt.Fprintf(w, "hello %s\n", r.URL.Path) })
-    mux.HandleFunc("/sleep", func(w http.ResponseWriter, r *http.Request) { select { case <-time.After(50 * time.Millisecond): case <-r.Context().Done(): }; io.WriteString(w, "slept") })
-    mux.HandleFunc("/panic", func(w http.ResponseWriter, r *http.Request) { var p *int; *p = 1 })
-    mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
-    l, _ := net.Listen("tcp", "127.0.0.1:8082"); s := &http.Server{Handler: mux}; go s.Serve(l)
-    c := make(chan os.Signal, 1); signal.Notify(c, syscall.SIGTERM); fmt.Println("up"); <-c
-    ctx, stop := context.WithTimeout(context.Background(), 5*time.Second); defer stop(); fmt.Println("shutdown", s.Shutdown(ctx), atomic.LoadInt64(&n) > 2000)
-}
-E
-go build -o srv .; ./srv 2>err >out & p=$!; until_ok grep -qs up out; ab -q -k -n 2000 -c 16 http://127.0.0.1:8082/x 2>&1 | grep -E 'Complete|Failed|Non-2xx'; ab -q -n 100 -c 50 http://127.0.0.1:8082/sleep 2>&1 | grep -E 'Complete|Failed'; wrk -t2 -c32 -d2 http://127.0.0.1:8082/ | grep -cE 'Requests/sec'; exec 3<>/dev/tcp/127.0.0.1/8082; printf 'GET /panic HTTP/1.0\r\n\r\n' >&3; wc -c <&3; head -c 200000 /dev/zero >body; ab -q -n 20 -c 4 -p body http://127.0.0.1:8082/echo 2>&1 | grep -E 'Complete|Document Length'; kill $(pgrep -x srv); wait $p; echo "status $?"; cat out; grep -c 'nil pointer dereference' err
-""",
-    timeout=500,
-)
-case(
     "java-gcs",
     "openjdk-17-jdk-headless",
     r"""
