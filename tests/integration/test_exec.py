@@ -41,6 +41,20 @@ def test_it_is_in_the_containers_cgroup(running):
     assert Path(f"/proc/{pid}/cgroup").read_text() == container
 
 
+def test_exec_sees_the_containers_processes_and_they_see_it(running, observe):
+    """exe, cwd, descriptors and maps of the other side, as the kernel shows them to those who may trace it."""
+    look = "readlink /proc/1/exe /proc/1/cwd /proc/1/root; ls /proc/1/fd | wc -l; grep -c stack /proc/1/maps"
+    observe(running.exec("sh", "-c", look).ok().out.split()[1:])
+    running.exec_detached("sleep", "1000")
+    find = (
+        "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in 'sleep 1000 ') readlink $p/cwd;"
+        " cmp -s $p/exe /proc/self/exe && echo same; ls $p/fd | wc -l;; esac; done"
+    )
+    seen = running.exec("sh", "-c", find).ok().out
+    assert "same" in seen
+    observe(seen)
+
+
 def test_detach(running):
     """The reported pid is the exec's own host process: reparented, it ends with the program's status."""
     pid = running.exec_detached("sh", "-c", "sleep 0.1; exit 5")
