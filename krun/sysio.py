@@ -5,6 +5,7 @@ of `guard` where a path makes a better message. Nothing here imports more than o
 """
 
 import os
+import select
 
 from krun.errors import SysError
 from krun.native import _krun
@@ -354,7 +355,10 @@ def setns(fd: int, nstype: int, name: str = "") -> None:
 
 def pidfd_open(pid: int) -> int:
     """pidfd_open(2), close-on-exec by its nature."""
-    return check(lib.kr_pidfd_open(pid, 0), "pidfd_open", str(pid))
+    try:
+        return os.pidfd_open(pid)
+    except OSError as e:
+        raise SysError("pidfd_open", str(pid), e.errno or 0) from None
 
 
 def pidfd_send_signal(pidfd: int, signo: int) -> None:
@@ -444,15 +448,15 @@ def recv_fd(sock: int, limit: int = 4096) -> "tuple[bytes, int]":
 
 
 def poll(fds: "Sequence[int]", timeout_ms: int = -1) -> "list[bool]":
-    """Waits for input or hang-up on any of at most 16 descriptors. Returns one flag each; all False on
-    timeout.
+    """Waits for input or hang-up on any of these descriptors; negative ones are never ready (poll(2)). Returns one flag each;
+    all False on timeout.
     """
-    ready = ffi.new("int[]", len(fds))
-    while True:
-        result = lib.kr_poll(ffi.new("int[]", list(fds)), len(fds), timeout_ms, ready)
-        if result != -EINTR:
-            check(result, "poll")
-            return [bool(ready[i]) for i in range(len(fds))]
+    wanted = select.poll()
+    for fd in fds:
+        if fd >= 0:
+            wanted.register(fd, select.POLLIN)
+    ready = {fd for fd, _ in wanted.poll(timeout_ms)}
+    return [fd in ready for fd in fds]
 
 
 def signalfd_all() -> int:

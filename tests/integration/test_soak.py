@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.runtime import ROOT, SLOW, cgroup_directories, find, wait_for
+from helpers.runtime import ROOT, SLOW, Runtime, cgroup_directories, find, wait_for
 
+RUNTIMES = os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(",")
 FULL = os.environ.get("KRUN_SOAK") == "1"
 REPORT = ROOT / "build" / "soak.json"
 
@@ -28,7 +29,8 @@ class Fleet:
     """Containers of one bundle, called directly: the helpers' own work would be measured too."""
 
     def __init__(self, runtime, bundle):
-        self.name = f"soak{os.getpid()}"
+        self.runtime = runtime.name
+        self.name = f"soak{os.getpid()}{runtime.name}"
         self.bundle = bundle.write()
         self.work = runtime.work
         self.root = runtime.root
@@ -132,28 +134,33 @@ def record(name, runtime, figures):
     print(name, runtime, json.dumps(figures))
 
 
-def test_cycles(runtime, bundle, full):
-    """create, start, wait, delete, again and again."""
-    fleet = Fleet(runtime, bundle.args("true"))
-    times = {"create": [], "start": [], "delete": [], "sum": []}
-    memory, descriptors = 0, []
+def test_cycles(tmp_path, make_bundle, as_root, full):
+    """create, start, wait, delete, again and again; the runtimes take turns, so that a busy moment of the machine meets both."""
+    fleets = []
+    for name in RUNTIMES:
+        work = tmp_path / name
+        work.mkdir()
+        fleets.append(Fleet(Runtime(name, work), make_bundle().args("true")))
+    times = [{"create": [], "start": [], "delete": [], "sum": []} for _ in fleets]
+    memory, descriptors = [0] * len(fleets), [[]] * len(fleets)
     for number in range(500 if full else 10):
-        id = f"{fleet.name}-{number}"
-        one = [fleet.timed(fleet.create(id))]
-        if number == 0:
-            descriptors = files(fleet.pid(id), id)
-        last = files(fleet.pid(id), id)
-        one.append(fleet.timed(fleet.spawn("start", id)))
-        assert collect(fleet.pid(id)) == 0
-        one.append(fleet.timed(fleet.spawn("delete", id)))
-        for verb, seconds in zip(times, [*one, sum(one)], strict=True):
-            times[verb].append(seconds)
-        if number == 4:
-            memory = kernel_memory()
-    fleet.nothing_is_left()
-    assert last == descriptors
-    figures = {verb: summary(seconds) for verb, seconds in times.items()}
-    record("cycles", runtime.name, {**figures, "kernel KiB": kernel_memory() - memory})
+        for index, fleet in enumerate(fleets):
+            id = f"{fleet.name}-{number}"
+            before = kernel_memory()
+            one = [fleet.timed(fleet.create(id))]
+            now = files(fleet.pid(id), id)
+            descriptors[index] = descriptors[index] or now
+            assert now == descriptors[index]
+            one.append(fleet.timed(fleet.spawn("start", id)))
+            assert collect(fleet.pid(id)) == 0
+            one.append(fleet.timed(fleet.spawn("delete", id)))
+            for verb, seconds in zip(times[index], [*one, sum(one)], strict=True):
+                times[index][verb].append(seconds)
+            memory[index] += kernel_memory() - before if number >= 5 else 0
+    for index, fleet in enumerate(fleets):
+        fleet.nothing_is_left()
+        figures = {verb: summary(seconds) for verb, seconds in times[index].items()}
+        record("cycles", fleet.runtime, {**figures, "kernel KiB": memory[index]})
 
 
 def test_many_at_once(runtime, bundle, full):

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors: ranges, sockets that carry descriptors, pidfds, waiting, signals as descriptors, exec by
+/* Descriptors: ranges, sockets that carry descriptors, pidfds, signals as descriptors, exec by
  * descriptor. */
 #include "host.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-#define KR_POLL_MAX 16
 
 int kr_close_range(unsigned int first, unsigned int last, unsigned int flags) {
     return (int)KR_CALL(SYS_close_range, first, last, flags);
@@ -90,29 +87,12 @@ int kr_recv_fd(int sock, char *payload, size_t len, int *fd) {
     return (int)r;
 }
 
-int kr_pidfd_open(int pid, unsigned int flags) { return (int)KR_CALL(SYS_pidfd_open, pid, flags); }
-
 int kr_pidfd_send_signal(int pidfd, int signo) {
     return (int)KR_CALL(SYS_pidfd_send_signal, pidfd, signo, NULL, 0);
 }
 
 int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags) {
     return (int)KR_CALL(SYS_execveat, fd, path, argv, envp, flags);
-}
-
-/* Waits until one of `count` descriptors is readable or hung up; ready[i] is 1 for each that is. */
-int kr_poll(const int *fds, int count, int timeout_ms, int *ready) {
-    struct pollfd set[KR_POLL_MAX];
-    long r;
-
-    if (count < 0 || count > KR_POLL_MAX)
-        return -EINVAL;
-    for (int i = 0; i < count; i++)
-        set[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    r = KR_CALL(SYS_poll, set, count, timeout_ms);
-    for (int i = 0; i < count; i++)
-        ready[i] = r > 0 && set[i].revents != 0;
-    return (int)r;
 }
 
 /* Blocks every signal of the calling thread and returns a non-blocking descriptor that reads them
