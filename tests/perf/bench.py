@@ -55,6 +55,7 @@ class Series:
             "median_ms": ordered[len(ordered) // 2],
             "p99_ms": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))],
             "cpu_ms": sorted(self.cpu)[len(self.cpu) // 2] if self.cpu else 0.0,
+            "cpu_min_ms": min(self.cpu, default=0.0),
         }
 
 
@@ -244,16 +245,18 @@ def ratio(speeds: dict[str, float]) -> str:
 
 def report(data: dict[str, Any]) -> str:
     names = list(data["runtimes"])
-    parts = [f"{data['machine']}; {data['date']}; milliseconds, median (min, p99), CPU in brackets"]
+    parts = [f"{data['machine']}; {data['date']}; milliseconds, median (min, p99) [CPU median, min]"]
     rows = []
     for quantity in data["lifecycle"].get(names[0], {}):
         row = [quantity]
         for name in names:
             s = data["lifecycle"][name][quantity]
-            row.append(f"{s['median_ms']:.1f} ({s['min_ms']:.1f}, {s['p99_ms']:.1f}) [{s['cpu_ms']:.1f}]")
-        rows.append(row)
+            wall = f"{s['median_ms']:.1f} ({s['min_ms']:.1f}, {s['p99_ms']:.1f})"
+            row.append(f"{wall} [{s['cpu_ms']:.1f}, {s['cpu_min_ms']:.1f}]")
+        cpu = {name: data["lifecycle"][name][quantity]["cpu_min_ms"] for name in names}
+        rows.append([*row, f"{cpu['krun'] / cpu['runc']:.2f}" if {"krun", "runc"} <= set(cpu) else "-"])
     if rows:
-        parts.append(table(["", *names], rows))
+        parts.append(table(["", *names, "krun / runc, CPU min"], rows))
     if data.get("stages"):
         rows = [[name, f"{at:.3f}"] for name, at in data["stages"].items()]
         parts.append(
