@@ -116,6 +116,11 @@ def settled(pid, id):
     return files(pid, id)
 
 
+def has(pid, id, wanted):
+    """Ready is told before the socket that tells it is closed: a moment, as long as the machine likes."""
+    wait_for(lambda: files(pid, id) == wanted, f"{id} has other descriptors than the first: {wanted}")
+
+
 def collect(pid):
     """The exit code of a container's init: it is our child, for we are a subreaper."""
     found = [0, 0]
@@ -164,12 +169,8 @@ def test_cycles(tmp_path, make_bundle, as_root, full):
             id = f"{fleet.name}-{number}"
             before = kernel_memory()
             one = [fleet.timed(fleet.create(id))]
-            # Ready is told before the socket that tells it is closed: a moment, as long as the machine likes.
-            wanted = descriptors[index] = descriptors[index] or settled(fleet.pid(id), id)
-            wait_for(
-                lambda: files(fleet.pid(id), id) == wanted,
-                f"{id} has other descriptors than the first: {wanted}",
-            )
+            descriptors[index] = descriptors[index] or settled(fleet.pid(id), id)
+            has(fleet.pid(id), id, descriptors[index])
             one.append(fleet.timed(fleet.spawn("start", id)))
             assert collect(fleet.pid(id)) == 0
             one.append(fleet.timed(fleet.spawn("delete", id)))
