@@ -181,15 +181,31 @@ def test_podman(call, runtime, home):
     policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n')
     must("chown", "-R", f"{USER}:", str(home / "home"))
-    podman = f"podman --runtime {find(runtime)}"
+    podman, uid = f"podman --runtime {find(runtime)}", os.stat(home).st_uid
     script = f"""export CONTAINERS_STORAGE_CONF={storage} CONTAINERS_CONF={conf}
     {podman} import {home}/image.tar localhost/box:test >/dev/null
     {podman} run --rm --network none localhost/box:test sh -c 'id -u; echo hello; exit 3'; echo run $?
+    {podman} run --rm --network none --userns keep-id localhost/box:test sh -c 'test $(id -u) = {uid} && id -g | grep -c .'; echo keep $?
+    {podman} run --rm --network none --userns keep-id --tmpfs /t --read-only -v {home}/home:/own:ro --cap-drop ALL localhost/box:test sh -c 'stat -c %u /own; touch /x 2>&1 | grep -c Read-only; touch /t/x' | sed s/{uid}/me/; echo options $?
     {podman} run -d --name c --network none localhost/box:test sleep 1000 >/dev/null; echo detached $?
     {podman} exec c sh -c 'id -u; exit 4'; echo exec $?
     {podman} stop --time 1 c >/dev/null; echo stop $?
     {podman} rm --force --time 0 c >/dev/null; echo rm $?"""
     done = call("sh", "-c", script, timeout=240)
-    expected = ["0", "hello", "run 3", "detached 0", "0", "exec 4", "stop 0", "rm 0"]
+    expected = [
+        "0",
+        "hello",
+        "run 3",
+        "1",
+        "keep 0",
+        "me",
+        "1",
+        "options 0",
+        "detached 0",
+        "0",
+        "exec 4",
+        "stop 0",
+        "rm 0",
+    ]
     print(done.stderr)
     assert done.stdout.splitlines() == expected, done
