@@ -4,6 +4,7 @@ crictl is built by `./dev test-suites cri`, which also runs critest (tests/suite
 """
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ import time
 import pytest
 from helpers.cri import BUSYBOX, TOOLS, Cri
 from helpers.engines import ENVIRONMENT, Session, remove, runtimes, short_directory
-from helpers.runtime import cgroup_file, wait_for
+from helpers.runtime import cgroup_directories, cgroup_file, wait_for
 
 pytestmark = [
     pytest.mark.engine,
@@ -32,6 +33,9 @@ def engine(as_root):
         if engine is not None:
             engine.close()
         remove(work)
+        # The pods' cgroups are the caller's to remove, as they are kubelet's.
+        for directory in sorted(cgroup_directories("kt-cri-"), reverse=True):
+            os.rmdir(directory)
 
 
 #: Values of the interface's NamespaceMode.
