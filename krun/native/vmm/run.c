@@ -19,6 +19,7 @@
 #include "../sys/table.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
+#include <linux/time_types.h>
 #include <linux/sched.h>
 #include <linux/sched/types.h>
 
