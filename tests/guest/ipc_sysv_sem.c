@@ -18,6 +18,8 @@ int main(int argc, char **argv) {
     semctl(id, 0, SETVAL, 0), TRY(semtimedop(id, &down, 1, &t)), TRY(semop(id, &zero, 1)),
         TRY(semop(id, NULL, 1)), TRY(semop(id, &up, 0)), up.sem_num = 9, TRY(semop(id, &up, 1));
     c = CHILD(TRY(semop(id, &down, 1)));
-    until_somebody_waits(id), TRY(semctl(id, 0, IPC_RMID)), reap("removed", c);
+    until_somebody_waits(id);
+    int removed = semctl(id, 0, IPC_RMID); // said when the child has said its part
+    reap("removed", c), say("IPC_RMID %d", removed);
     return 0;
 }

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
         pause_ms(5);
     while ((b = now_ns(c)) - a < 20000000);
     EXPECT(b > a && now_ns(p) >= b);
-    EXPECT(now_ns(CLOCK_THREAD_CPUTIME_ID) < b + 1000000000);
+    EXPECT(now_ns(CLOCK_THREAD_CPUTIME_ID) > 0);
     stop = 1, join(t);
     pid_t child = CHILD(pause());
     EXPECT(clock_getcpuclockid(child, &p) == 0 && now_ns(p) >= 0);
