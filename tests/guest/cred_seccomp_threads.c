@@ -45,8 +45,9 @@ static void *other(void *a) {
                                                : install(SYS_getsid, SECCOMP_RET_ALLOW, 0) == 0
                                                    ? "ok"
                                                    : errno_name(errno));
-    pthread_barrier_wait(&b); // 3: main tries TSYNC, we cannot follow if we have one of our own
-    pthread_barrier_wait(&b); // 4
+    pthread_barrier_wait(&b); // 3: our lines are out
+    pthread_barrier_wait(&b); // 4: main tries TSYNC, we cannot follow if we have one of our own
+    pthread_barrier_wait(&b); // 5
     return NULL;
 }
 static void *follows(void *a) {
@@ -81,6 +82,7 @@ static void one_for_itself(void) {
     TRY(install(SYS_getppid, SECCOMP_RET_ERRNO | ENOTEMPTY, 0));
     show("main", getpid()), show("other", other_tid);
     say("main: getppid %s", answer(SYS_getppid));
+    pthread_barrier_wait(&b);
     pthread_barrier_wait(&b);
     say("made later: getppid %s", (const char *)join(thread(inherits, NULL)));
     reap("forked", CHILD(say("forked: getppid %s", answer(SYS_getppid))));

@@ -53,8 +53,9 @@ int main(void) {
         pthread_join(t[i], &result);
         bad += (long)result;
     }
+    while (!ticks) // the whole may take less than one of the timer's periods
+        pause_ms(1);
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
     EXPECT(bad == 0);
-    EXPECT(ticks > 0);
     return wrong;
 }

@@ -46,12 +46,12 @@ PROTOTYPES = {
         set_mempolicy_home_node
     """,
     "0": """
-        access pipe uname getcwd mkdir rmdir unlink sysinfo times mknod
+        pipe uname getcwd mkdir rmdir unlink sysinfo times mknod
          umount2 swapoff sethostname setdomainname time mq_unlink pipe2
         getrandom memfd_create fsopen futex_wake
     """,
     "1": """
-        faccessat faccessat2 read write pread64 pwrite64 getitimer connect bind semop msgsnd msgrcv getrlimit
+        read write pread64 pwrite64 getitimer connect bind semop msgsnd msgrcv getrlimit
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
         sched_rr_get_interval setrlimit flistxattr fremovexattr timer_gettime
         clock_gettime clock_getres epoll_wait set_mempolicy inotify_add_watch mkdirat mknodat
@@ -205,7 +205,7 @@ HARMLESS = {
         lsetxattr lremovexattr
     """,
     "only tells": """
-        access faccessat faccessat2 statfs getxattr listxattr listxattrat
+        statfs getxattr listxattr listxattrat
         inotify_add_watch fanotify_mark file_getattr
     """,
     "the kernel refuses mounts of no mount namespace, and devices that are none of a disk": """

@@ -16,6 +16,7 @@
 #include <linux/resource.h>
 #include <linux/stat.h>
 
+#define NR_FACCESSAT2 439
 #define PATH_ROOM 4096u
 #define FASYNC_FLAG 020000u
 
@@ -303,7 +304,7 @@ static long stat_again(struct kr_task *t, int dirfd, u64 ptr, u32 flags, long nr
 }
 
 /* lstat of a descriptor of another process where the kernel lets nobody look: what procfs makes of it. mask:
- * of statx, 0: struct stat. */
+ * of statx, 0: struct stat. -ESRCH if it is none. */
 static long lstat_other(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 mask) {
     struct kr_proc_name pn;
     union {
@@ -321,7 +322,7 @@ static long lstat_other(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 mask
     n = kr_other_fd(t, dirfd, path, &pn, &how);
     put_path(path);
     if (n < 0)
-        return n == -ESRCH ? -EACCES : n;
+        return n;
     kr_sys1(__NR_close, n);
     kr_snprintf(like, sizeof like, "%lu/cwd", pn.pid);
     int dir = kr_proc_handle(rel, sizeof rel, like);
@@ -346,18 +347,25 @@ static long lstat_other(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 mask
     return kr_copy_out(buf, &u, mask ? sizeof u.sx : 144);
 }
 
+/* What to do about the kernel's EACCES: the path may lead over a link of another process (vmm/ask.h). */
+static long stat_refused(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 flags, long nr, const u64 a[6]) {
+    if (flags & AT_SYMLINK_NOFOLLOW) {
+        long n = lstat_other(t, dirfd, ptr, buf, nr == __NR_statx ? (u32)a[3] | STATX_TYPE : 0);
+        if (n != -ESRCH)
+            return n;
+    }
+    long again = stat_again(t, dirfd, ptr, flags, nr, a);
+    return again < 0 && again != -KR_ERESTART && again != -ENOENT ? -EACCES : again;
+}
+
 /* The kernel's answer goes straight to the payload; only when it describes what may be the monitor's is it
  * looked at again. */
 static long stat_checked(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 flags, long nr, const u64 a[6]) {
     long n = kr_forward(nr, a);
     struct stat_head h;
     u8 first;
-    if (n == -EACCES && nr == __NR_newfstatat && flags & AT_SYMLINK_NOFOLLOW)
-        return lstat_other(t, dirfd, ptr, buf, 0);
-    if (n == -EACCES && !(flags & AT_SYMLINK_NOFOLLOW)) { /* a link of another process (vmm/ask.h)? */
-        long again = stat_again(t, dirfd, ptr, flags, nr, a);
-        return again < 0 && again != -KR_ERESTART && again != -ENOENT ? n : again;
-    }
+    if (n == -EACCES)
+        return stat_refused(t, dirfd, ptr, buf, flags, nr, a);
     if (n < 0 || kr_copy_in(&h, buf, sizeof h) < 0)
         return n;
     if (!is_ours(h.mode, dev_major(h.dev), dev_minor(h.dev), h.ino, dev_major(h.rdev), dev_minor(h.rdev)))
@@ -369,6 +377,35 @@ static long stat_checked(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u32 fla
 
 long sys_stat(struct kr_task *t, const u64 a[6]) {
     return stat_checked(t, AT_FDCWD, a[0], a[1], 0, __NR_stat, a);
+}
+
+/* access(2) and relatives: the kernel's answer, and where it is EACCES that of what the path leads to over a
+ * link of another process. */
+static long access_checked(struct kr_task *t, int dirfd, u64 ptr, u64 mode, u32 flags, long nr,
+                           const u64 a[6]) {
+    char *path;
+    long n = kr_forward(nr, a), fd;
+    if (n != -EACCES || flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EACCESS) || get_path(ptr, &path) < 0)
+        return n;
+    fd = *path ? kr_open_path(t, dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
+    put_path(path);
+    if (fd < 0)
+        return fd == -KR_ERESTART || fd == -ENOENT ? fd : n;
+    n = kr_sys4(NR_FACCESSAT2, fd, "", mode, AT_EMPTY_PATH | (flags & AT_EACCESS));
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+long sys_access(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, AT_FDCWD, a[0], a[1], 0, __NR_access, a);
+}
+
+long sys_faccessat(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, (int)a[0], a[1], a[2], 0, __NR_faccessat, a);
+}
+
+long sys_faccessat2(struct kr_task *t, const u64 a[6]) {
+    return access_checked(t, (int)a[0], a[1], a[2], (u32)a[3], NR_FACCESSAT2, a);
 }
 
 /* Links of procfs have no attributes: ls(1) asks. */
@@ -396,7 +433,7 @@ long sys_llistxattr(struct kr_task *t, const u64 a[6]) {
 
 long sys_lstat(struct kr_task *t, const u64 a[6]) {
     long n = kr_forward(__NR_lstat, a);
-    return n == -EACCES ? lstat_other(t, AT_FDCWD, a[0], a[1], 0) : n;
+    return n == -EACCES ? stat_refused(t, AT_FDCWD, a[0], a[1], AT_SYMLINK_NOFOLLOW, __NR_lstat, a) : n;
 }
 
 long sys_fstat(struct kr_task *t, const u64 a[6]) {
@@ -412,12 +449,8 @@ long sys_statx(struct kr_task *t, const u64 a[6]) {
     long n = kr_forward(__NR_statx, a);
     struct statx sx;
     u8 first;
-    if (n == -EACCES && (u32)a[2] & AT_SYMLINK_NOFOLLOW && a[3])
-        return lstat_other(t, (int)a[0], a[1], a[4], (u32)a[3]);
-    if (n == -EACCES && !((u32)a[2] & AT_SYMLINK_NOFOLLOW)) {
-        long again = stat_again(t, (int)a[0], a[1], (u32)a[2], __NR_statx, a);
-        return again < 0 && again != -KR_ERESTART && again != -ENOENT ? n : again;
-    }
+    if (n == -EACCES)
+        return stat_refused(t, (int)a[0], a[1], a[4], (u32)a[2], __NR_statx, a);
     if (n < 0 || kr_copy_in(&sx, a[4], offsetof(struct statx, stx_mnt_id)) < 0)
         return n;
     if (!is_ours(sx.stx_mode, sx.stx_dev_major, sx.stx_dev_minor, sx.stx_ino, sx.stx_rdev_major,

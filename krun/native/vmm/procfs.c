@@ -896,9 +896,11 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     if (v == V_PASS && (sx.stx_mode & 0170000) == 0040000 && (flags & O_ACCMODE) == O_RDONLY)
         return other_directory(t, at, flags, &sx);
     close_fd(at);
-    return v == V_TEXT   ? open_other(t, &what, -1, asked->flags)
-           : v == V_VIEW ? open_view(t, &what, asked->flags)
-                         : -EACCES;
+    if (v == V_TEXT)
+        return open_other(t, &what, -1, flags);
+    /* Of our own only what the kernel gave to root, as the monitor is not dumpable: what all may read was
+     * refused by a security module (a landlock domain). */
+    return v == V_VIEW && !(sx.stx_mode & 0004) ? open_view(t, &what, flags) : -EACCES;
 }
 
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
