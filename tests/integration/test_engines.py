@@ -111,7 +111,7 @@ MANY = """id; id -G; pwd; umask; hostname; cat /etc/hostname; grep other /etc/ho
     df -k /dev/shm | tail -n 1 | tr -s ' ' | cut -d' ' -f2; ulimit -c; ulimit -f; dd if=/dev/zero of=/tmp/big bs=4k count=5; stat -c %s /tmp/big"""
 PLAIN = f"""{STATUS}; id; pwd; env | sort | grep -v HOSTNAME; ls /; stat -c '%n %A %u %g %t:%T' /dev/*; umask
     cat /proc/kcore 2>&1 | wc -c; ls /proc/acpi /sys/firmware 2>&1; cat /proc/keys /proc/timer_list 2>&1 | wc -c; echo x >/proc/sys/vm/swappiness
-    mknod /tmp/d b 8 0 && cat /tmp/d; unshare -U true; chown 1 /tmp && ls -ld /tmp"""
+    mknod /tmp/d b 8 0 && cat /tmp/d; unshare -U true; chown 1 /tmp && stat -c '%A %u %n' /tmp"""
 IDS = ("--uidmap", "0:100000:5000", "--gidmap", "0:100000:5000")
 
 OPTIONS = (

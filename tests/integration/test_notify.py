@@ -60,7 +60,8 @@ def test_create_and_start(runtime, ready_bundle, manager, user):
     assert manager.messages == []
     container.call("start").ok()
     told(runtime, manager, container.pid)
-    assert container.out().splitlines() == ["/run/notify/notify.sock", "sent 15", "sent 7"]
+    words = ["/run/notify/notify.sock", "sent 15", "sent 7"]  # it speaks after it has sent
+    wait_for(lambda: container.out().splitlines() == words, f"only {container.out()}")
 
 
 def test_run_detached(runtime, ready_bundle, manager):
@@ -112,7 +113,7 @@ def test_a_barrier_of_the_payload(runtime, ready_bundle, manager):
     """sd_notify_barrier(3) before READY: read means answered."""
     container = runtime.create(ready_bundle.args("/sender", "barrier", "READY=1", "sleep"))
     container.call("start").ok()
-    assert container.out().splitlines()[1:] == ["barrier 0", "sent 7"]
+    wait_for(lambda: container.out().splitlines()[1:] == ["barrier 0", "sent 7"], f"only {container.out()}")
     assert manager.messages[0] == b"READY=1"
 
 
