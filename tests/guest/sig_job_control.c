@@ -10,8 +10,8 @@ int main(int argc, char **argv) {
              setsid();
              int t = MUST(open(name, O_RDWR)); // becomes the controlling terminal
              EXPECT(tcgetpgrp(t) == getpid() && tcgetsid(t) == getpid());
-             int go[2];
-             pipe(go);
+             int go[2], done[2];
+             pipe(go), pipe(done);
              pid_t c = CHILD({
                  char x;
                  setpgid(0, 0);
@@ -19,6 +19,7 @@ int main(int argc, char **argv) {
                  read(t, &x, 1);
                  say("child read %c", x);
                  read(t, &x, 1); // the newline
+                 write(done[1], "", 1);
                  for (;;)
                      pause();
              });
@@ -28,7 +29,8 @@ int main(int argc, char **argv) {
              TRY(tcsetpgrp(t, c));
              kill(-c, SIGCONT);
              write(m, "q\n", 2);
-             pause_ms(100);
+             char x;
+             read(done[0], &x, 1);
              write(m, "\032", 1);
              waitpid(c, &s, WUNTRACED), say_status("^Z", s);
              kill(-c, SIGCONT);

@@ -7,7 +7,8 @@
 static volatile int hits, value, code;
 static volatile pid_t where;
 static void h(int s, siginfo_t *i, void *c) {
-    hits++, value = i->si_value.sival_int, code = i->si_code, where = syscall(SYS_gettid);
+    value = i->si_value.sival_int, code = i->si_code, where = syscall(SYS_gettid);
+    hits++; // last: the other thread looks at the rest when it sees this
 }
 static volatile int stop;
 static volatile pid_t tid;
