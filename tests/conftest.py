@@ -28,8 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # As conmon and the containerd shim: the init of a created container becomes a child of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Under nohup programs would inherit an ignored SIGHUP, and terminals that hang up are tested.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # nohup ignores SIGHUP, a shell's `&` SIGINT and SIGQUIT: programs would inherit that, and terminals are tested.
+    for number, usual in (
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGINT, signal.default_int_handler),
+    ):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
