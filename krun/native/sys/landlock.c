@@ -4,13 +4,15 @@
  * renames, binds and signals are host calls that it makes itself, so the domain that it enters binds them as
  * it would bind the program's own. Three things are not as natively, and are mended here:
  *
- *   execve     The payload's program is only read by its monitor, so the right to execute would never be
- * asked for. kr_may_execute() (vmm/exec.c) asks the kernel by AT_EXECVE_CHECK, which Linux has since 6.14;
- * where it has not, a domain's promise would be untrue and landlock is refused as by a kernel without it. our
- * files  The monitor reads its own procfs and executes its own file later on, inside the domain. Each domain
- *              gets a rule for exactly these two. Neither is in the payload's reach by a path; a procfs that
- * is (the container has no instance of its own) gets none: there the payload's own rules say what may be
- * read. who may    no_new_privs is what the payload has of it, not the monitor's.
+ * - execve: the payload's program is only read by its monitor, so the right to execute would never be asked
+ * for. kr_may_execute() (vmm/exec.c) asks the kernel by AT_EXECVE_CHECK, which Linux has since 6.14; where
+ * it has not, a domain's promise would be untrue and landlock is refused as by a kernel without it.
+ *
+ * - Our files: the monitor reads its own procfs and executes its own file later on, inside the domain. Each
+ * domain gets a rule for exactly these two. Neither is in the payload's reach by a path; a procfs that is
+ * (the container has no instance of its own) gets none: there the payload's own rules say what may be read.
+ *
+ * - Who may: no_new_privs is what the payload has of it, not the monitor's.
  *
  * State: whether the kernel has AT_EXECVE_CHECK, found once. No locks.
  */
