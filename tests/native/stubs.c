@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "vmm/ask.h"
 #include "vmm/board.h"
+#include "vmm/fdtab.h"
 #include "vmm/mm.h"
 #include "vmm/main.h"
 #include "sys/misc.h"
@@ -35,6 +36,10 @@ __attribute__((weak)) long kr_call_alone(struct kr_task *t, long nr, const u64 a
 __attribute__((weak)) long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
     (void)t, (void)cwd;
     return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+__attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
+    (void)t;
+    return fn(arg);
 }
 /* Nobody else is here to be asked. */
 __attribute__((weak)) long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {

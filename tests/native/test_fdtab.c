@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/fdtab.c: hidden descriptors stay hidden, stay open, and get out of the way. Sources: fdtab.c kr_alloc.c
+ * vmm/fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
+ * Sources: fdtab.c kr_alloc.c
  */
 #include "harness.h"
 #include "vmm/fdtab.h"
@@ -7,100 +8,187 @@
 #include <linux/fcntl.h>
 #include <linux/resource.h>
 
+#define CLOEXEC 02000000 /* O_CLOEXEC */
+
+static struct kr_task *task;
+static u32 base;
+#define SLOT0 (base + KR_FD_FIXED)
+#define BEHIND (SLOT0 + KR_FD_SLOTS)
+
 static int open_null(void) { return (int)kr_sys3(__NR_open, "/dev/null", O_RDONLY, 0); }
 static int is_open(int fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) >= 0; }
+static int flags_of(int fd) { return (int)kr_sys3(__NR_fcntl, fd, F_GETFD, 0); }
 static void limits(u64 soft, u64 hard) {
     u64 lim[2] = {soft, hard};
     CHECK_EQ(kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, lim, 0), 0);
 }
-
-static void above_soft_limit(void) {
-    int h, h2;
-    limits(1024, 4096);
-    int fd = open_null();
-    CHECK(kr_fd_hide(fd, 1, &h) >= 1024);
-    CHECK(!is_open(fd));
-    CHECK(is_open(h));
-    CHECK_EQ(kr_sys3(__NR_fcntl, h, F_GETFD, 0), FD_CLOEXEC);
-    CHECK(kr_fd_hidden((u64)h));
-    CHECK(kr_fd_hidden(0xffffffff00000000ULL | (u64)h)); /* the kernel looks at 32 bits */
-    CHECK(!kr_fd_hidden((u64)fd));
-    CHECK(!kr_fd_hidden((u64)h + 1));
-    CHECK(!kr_fd_hidden((u64)(s64)-100));
+static u64 soft_limit(void) {
     u64 lim[2];
     kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, lim);
-    CHECK_EQ(lim[0], 1024); /* came back */
+    return lim[0];
+}
+static u64 inode(int fd) {
+    u64 st[18];
+    CHECK_EQ(kr_sys2(__NR_fstat, fd, st), 0);
+    return st[1];
+}
+static void others(int share) { task->proc->flags = share ? KR_PROCF_SHARED_FILES : 0; }
+
+/* The first monitor: whatever it was given stands at fixed numbers; the others and the slots are occupied. */
+static void fixed(void) {
+    int a = open_null(), b = open_null(), was = a, number;
+    int *const fd[KR_FD_FIXED] = {[KR_FD_AT_KVM] = &a, [KR_FD_AT_BOARD] = &b};
+    limits(1024, 4096);
+    CHECK(!kr_fd_hidden(0) && !kr_fd_hidden(3));
+    CHECK_EQ(kr_fd_fix(fd, &number), 0);
+    base = kr_fd_base();
+    CHECK_EQ(base, 1088);
+    CHECK_EQ(soft_limit(), 1024); /* came back */
+    CHECK_EQ(a, (int)base + KR_FD_AT_KVM);
+    CHECK_EQ(b, (int)base + KR_FD_AT_BOARD);
+    CHECK(!is_open(was));
+    for (u32 i = base; i < BEHIND; i++) {
+        CHECK(is_open((int)i) && kr_fd_hidden(i));
+        CHECK_EQ(flags_of((int)i), 0); /* for the next monitor */
+    }
+    CHECK(!kr_fd_hidden(base - 1) && !kr_fd_hidden(BEHIND));
+    CHECK(kr_fd_hidden(0xffffffff00000000ULL | base)); /* the kernel looks at 32 bits */
+    CHECK(!kr_fd_hidden((u64)(s64)-100));
+    CHECK_EQ(kr_fd_fix(fd, &number), -EBUSY); /* somebody is there */
+    CHECK_EQ(number, (int)base);
+    u64 place = kr_fd_place();
+    /* A monitor that execve started: one slot was in use and is closed, one holds the program. */
+    kr_sys1(__NR_close, SLOT0 + 3);
+    limits(4096, 4096);
+    int fd0 = open_null();
+    kr_sys3(__NR_dup3, fd0, SLOT0 + 4, 0);
+    limits(1024, 4096);
+    CHECK_EQ(kr_fd_fixed_again(0, -1), -EINVAL);
+    CHECK_EQ(kr_fd_fixed_again(base | 25ULL << 32, -1), -EINVAL);
+    CHECK_EQ(kr_fd_fixed_again(place, (int)SLOT0 + 4), 0);
+    CHECK_EQ(inode((int)SLOT0 + 3), inode((int)SLOT0));
+    CHECK(inode((int)SLOT0 + 4) != inode((int)SLOT0));
+    kr_slot_free((int)SLOT0 + 4);
+    CHECK_EQ(inode((int)SLOT0 + 4), inode((int)SLOT0));
+    kr_sys1(__NR_close, fd0);
+}
+
+static void slots(void) {
+    others(0);
+    int fd = open_null();
+    CHECK_EQ(kr_slot_put(task, fd), fd); /* nobody else is there */
+    int two = kr_slot_dup(task, (u64)fd);
+    CHECK(two >= 0 && two != fd && !kr_fd_hidden((u64)two));
+    kr_slot_free(two);
+    CHECK(!is_open(two) && is_open(fd));
+    others(1);
+    u64 spare = inode((int)SLOT0), mine = inode(fd);
+    two = kr_slot_dup(task, (u64)fd);
+    CHECK_EQ(two, (int)SLOT0);
+    int s = kr_slot_put(task, fd);
+    CHECK_EQ(s, (int)SLOT0 + 1);
+    CHECK(!is_open(fd));
+    CHECK(inode(two) == mine && inode(s) == mine && flags_of(s) == FD_CLOEXEC);
+    CHECK_EQ(soft_limit(), 1024);
+    kr_slot_free(two);
+    kr_slot_free(s);
+    CHECK(inode(two) == spare && inode(s) == spare && flags_of(s) == 0);
+    CHECK_EQ(kr_slot_dup(task, base), -EBADF);
+    CHECK_EQ(kr_slot_dup(task, 900), -EBADF);
+    CHECK_EQ(kr_slot_put(task, -ENOENT), -ENOENT);
+    int all[KR_FD_SLOTS];
+    for (u32 i = 0; i < KR_FD_SLOTS; i++) {
+        all[i] = kr_slot_put(task, open_null());
+        CHECK_EQ(all[i], (int)(SLOT0 + i));
+    }
     fd = open_null();
-    CHECK(kr_fd_hide(fd, 0, &h2) > h);
-    CHECK_EQ(kr_sys3(__NR_fcntl, h2, F_GETFD, 0), 0);
+    task->sig_caught = 1; /* none is free: a signal ends the wait */
+    CHECK_EQ(kr_slot_put(task, fd), -KR_ERESTART);
+    CHECK(!is_open(fd));
+    task->sig_caught = 0;
+    kr_fd_before_fork(); /* a fork child gives back what others were using */
+    kr_fd_after_fork();
+    for (u32 i = 0; i < KR_FD_SLOTS; i++)
+        CHECK_EQ(inode(all[i]), spare);
+    s = kr_slot_put(task, open_null());
+    CHECK_EQ(s, (int)SLOT0);
+    kr_slot_free(s);
+    others(0);
+}
+
+static void dynamic(void) {
+    int h, h2;
+    int fd = open_null();
+    CHECK(kr_fd_hide(fd, KR_FD_EXEC_DROPS, &h) >= (int)BEHIND);
+    CHECK(!is_open(fd));
+    CHECK(is_open(h));
+    CHECK_EQ(flags_of(h), FD_CLOEXEC);
+    CHECK(kr_fd_hidden((u64)h));
+    CHECK(!kr_fd_hidden((u64)fd));
+    CHECK(!kr_fd_hidden((u64)h + 1));
+    CHECK_EQ(soft_limit(), 1024);
+    fd = open_null();
+    CHECK(kr_fd_hide(fd, KR_FD_EXEC_DROPS, &h2) > h);
     int list[8];
     CHECK_EQ(kr_fd_list(list, 8), 2);
     CHECK_EQ(list[0], h);
     CHECK_EQ(list[1], h2);
-
-    /* A monitor that an execve started finds its descriptors where they were. */
-    int again = h2, h3;
+    fd = open_null();
+    CHECK_EQ(kr_fd_dup((u64)h, F_DUPFD, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup(base, F_DUPFD, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup_onto((u64)fd, (u64)h, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup_onto((u64)fd, base + 2, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup_onto((u64)fd, SLOT0, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup_onto((u64)h, 20, 0), -EBADF);
+    CHECK_EQ(kr_fd_dup_onto((u64)fd, 20, CLOEXEC), 20);
+    CHECK_EQ(flags_of(20), FD_CLOEXEC);
+    kr_sys1(__NR_close, 20);
+    int s = (others(1), kr_slot_put(task, fd)), h3; /* the program comes in a slot */
+    CHECK(kr_fd_hide(s, KR_FD_EXEC_DROPS, &h3) > h2);
+    CHECK_EQ(inode(s), inode((int)SLOT0 + 1));
+    others(0);
+    kr_fd_drop(&h);
     kr_fd_drop(&h2);
     CHECK_EQ(h2, -1);
-    fd = open_null();
-    limits(4096, 4096);
-    CHECK_EQ(kr_sys3(__NR_dup3, fd, again, 0), again);
-    limits(1024, 4096);
-    CHECK_EQ(kr_fd_hide(again, 1, &h3), again);
-    CHECK(is_open(again));
-
-    int was = h;
-    CHECK_EQ(kr_fd_evict(h), 0);
-    CHECK(h != was && is_open(h) && !is_open(was) && kr_fd_hidden((u64)h) && !kr_fd_hidden((u64)was));
-    kr_fd_drop(&h);
     kr_fd_drop(&h3);
-    kr_sys1(__NR_close, fd);
     CHECK_EQ(kr_fd_list(list, 8), 0);
 }
 
-static void below_hard_limit(void) {
-    int h[100], n = 0;
-    limits(256, 256);
-    for (int i = 0; i < 100; i++) {
-        int fd = open_null();
-        CHECK(kr_fd_hide(fd, 1, &h[i]) >= 0);
-        CHECK(h[i] >= 96);
-        n += is_open(h[i]);
-    }
-    CHECK_EQ(n, 100);
-    for (int i = 0; i < 100; i++)
-        kr_fd_drop(&h[i]);
-}
-
 static void close_ranges(void) {
-    int h[3], mine[40];
-    limits(256, 256);
+    int h[3], mine[8];
+    limits(4096, 4096);
     for (int i = 0; i < 3; i++)
-        kr_fd_hide(open_null(), 1, &h[i]);
-    for (int i = 0; i < 40; i++)
-        mine[i] = (int)kr_sys3(__NR_fcntl, 0, F_DUPFD, h[0] - 10 + i);
+        kr_fd_hide(open_null(), KR_FD_EXEC_DROPS, &h[i]);
+    for (int i = 0; i < 8; i++)
+        mine[i] = (int)kr_sys3(__NR_fcntl, 0, F_DUPFD, i < 4 ? (int)base - 4 : h[0] - 1);
+    CHECK(mine[3] == (int)base - 1 && mine[4] == h[2] + 1);
+    CHECK_EQ(kr_fd_close_range(base + 1, BEHIND - 1, 0), 0);
+    CHECK_EQ(kr_fd_close_range(base + 1, base + 2, CLOSE_RANGE_CLOEXEC), 0);
+    CHECK_EQ(kr_fd_close_range(base - 2, SLOT0, CLOSE_RANGE_CLOEXEC), 0);
+    CHECK_EQ(flags_of(mine[1]), 0);
+    CHECK_EQ(flags_of(mine[3]), FD_CLOEXEC);
+    CHECK_EQ(kr_fd_close_range(SLOT0, (u64)mine[5], 0), 0);
+    CHECK(is_open(mine[3]) && !is_open(mine[4]) && !is_open(mine[5]) && is_open(mine[6]));
     CHECK_EQ(kr_fd_close_range(3, ~0ULL, 0), 0);
-    for (int i = 0; i < 3; i++)
-        CHECK(is_open(h[i]));
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 8; i++)
         CHECK(!is_open(mine[i]));
-    CHECK_EQ(kr_fd_close_range((u64)h[0], (u64)h[2], CLOSE_RANGE_CLOEXEC), 0);
+    for (u32 i = base; i < BEHIND; i++)
+        CHECK(is_open((int)i) && flags_of((int)i) == 0);
     CHECK_EQ(kr_fd_close_range(7, 5, 0), -EINVAL);
     CHECK_EQ(kr_fd_close_range(3, 5, 64), -EINVAL);
     for (int i = 0; i < 3; i++) {
         CHECK(is_open(h[i]));
         kr_fd_drop(&h[i]);
     }
+    limits(1024, 4096);
 }
 
-/* While a vfork child has a copy of the table, numbers are neither moved nor forgotten. */
+/* While a vfork child has a copy of the table, numbers are not forgotten. */
 static void copies(void) {
     int h;
-    limits(1024, 4096);
-    kr_fd_hide(open_null(), 1, &h);
+    kr_fd_hide(open_null(), KR_FD_EXEC_DROPS, &h);
     int n = h;
     kr_fd_copy_begin();
-    CHECK_EQ(kr_fd_evict(h), -EBUSY);
     kr_fd_drop(&h);
     CHECK_EQ(h, -1);
     CHECK(kr_fd_hidden((u64)n));
@@ -112,7 +200,7 @@ static void copies(void) {
 static void fork_child(void) {
     int gone, kept;
     kr_fd_hide(open_null(), KR_FD_FORK_DROPS, &gone);
-    kr_fd_hide(open_null(), 0, &kept);
+    kr_fd_hide(open_null(), KR_FD_EXEC_DROPS, &kept);
     int n = gone;
     kr_fd_before_fork();
     kr_fd_after_fork();
@@ -123,10 +211,32 @@ static void fork_child(void) {
     kr_fd_drop(&kept);
 }
 
+/* Limits below the numbers: dynamic ones go where there is room. */
+static void below_hard_limit(void) {
+    int h[100], n = 0;
+    limits(256, 256);
+    for (int i = 0; i < 100; i++) {
+        int fd = open_null();
+        CHECK(kr_fd_hide(fd, KR_FD_EXEC_DROPS, &h[i]) >= 0);
+        n += is_open(h[i]);
+    }
+    CHECK_EQ(n, 100);
+    for (int i = 0; i < 100; i++)
+        kr_fd_drop(&h[i]);
+    others(1);
+    int fd = open_null();
+    CHECK_EQ(kr_slot_put(task, fd), -EMFILE);
+    CHECK(!is_open(fd));
+    others(0);
+}
+
 void test_main(void) {
-    above_soft_limit();
+    task = kr_test_task();
+    fixed();
+    slots();
+    dynamic();
     copies();
     fork_child();
-    below_hard_limit(); /* lowers the hard limit for good */
     close_ranges();
+    below_hard_limit(); /* lowers the hard limit for good */
 }

@@ -63,6 +63,8 @@ enum kr_boot_tag {
     KR_BOOT_T0 = 34, /* CLOCK_MONOTONIC ns when krun began, for stage times; 0: unknown */
     KR_BOOT_VM_TYPE =
         35, /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
+    KR_BOOT_FD_PLACE =
+        36, /* where the monitor's fixed descriptors and slots are (vmm/fdtab.h); internal to the monitor */
 };
 
 #define KR_BOOTF_TRACE 1u /* strace-like trace to FD_LOG */

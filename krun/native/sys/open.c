@@ -559,41 +559,14 @@ long sys_dup(struct kr_task *t, const u64 a[6]) {
     return kr_fd_dup(a[0], F_DUPFD, 0);
 }
 
-/* While others share the table, ours stay where they are: a number that was just read to be used (the
- * executable for an execve, the procfs handle) must not become a file of the payload's. */
-static long make_way(struct kr_task *t, u64 to) {
-    u64 limit[2] = {~0ULL, ~0ULL};
-    if (!kr_fd_hidden(to))
-        return 0;
-    if (kr_files_shared(t))
-        return -EBUSY;
-    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, limit);
-    return (u32)to < limit[0] ? kr_fd_evict((int)to) : -EBADF;
-}
-
-/* The number a[0] may become one of ours for a moment (a vCPU that is being made) between the check and the
- * call: what is put in place is therefore a copy taken by kr_fd_dup, where others share the table. */
+/* While others share the table, check and call are one step: a number that is not hidden may become a vCPU's
+ * in between. */
 static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
-    if (kr_fd_hidden(a[0]))
+    if (kr_fd_hidden(a[0]) || kr_fd_hidden(a[1]))
         return -EBADF;
-    long n = make_way(t, a[1]);
-    if (n < 0)
-        return n;
     if (!kr_files_shared(t))
         return kr_call_intr(nr, a[0], a[1], a[2], 0, 0, 0);
-    u64 flags = nr == __NR_dup3 ? (u32)a[2] : 0;
-    long copy = kr_fd_dup(a[0], F_DUPFD_CLOEXEC, 0);
-    if (copy == -EMFILE)
-        return kr_fd_dup_onto(a[0], a[1], flags);
-    if (copy < 0)
-        return copy;
-    if ((u32)copy == (u32)a[1]) {
-        kr_sys3(__NR_fcntl, copy, F_SETFD, flags ? FD_CLOEXEC : 0);
-        return copy;
-    }
-    n = kr_call_intr(__NR_dup3, (u64)copy, a[1], flags, 0, 0, 0);
-    kr_sys1(__NR_close, copy);
-    return n;
+    return kr_fd_dup_onto(a[0], a[1], nr == __NR_dup3 ? (u32)a[2] : 0);
 }
 
 long sys_dup2(struct kr_task *t, const u64 a[6]) {

@@ -90,6 +90,7 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     u64_record(b, KR_BOOT_FLAGS, &b->flags);
     u64_record(b, KR_BOOT_T0, &b->t0);
     u64_record(b, KR_BOOT_VM_TYPE, &b->vm_type);
+    u64_record(b, KR_BOOT_FD_PLACE, &b->fd_place);
     b->has_rlimit_stack = u64_record(b, KR_BOOT_RLIMIT_STACK, &b->rlimit_stack);
     return b->fd_kvm < 0 ? -EINVAL : 0;
 }

@@ -31,16 +31,16 @@
 #include <linux/mman.h>
 #include <linux/sched.h>
 
-#define STACK_SIZE (64u << 10)
-#define GUARD KR_PAGE
+#define STACK_SIZE KR_STACK_SIZE
+#define GUARD KR_STACK_GUARD
 #ifndef CLONE_CLEAR_SIGHAND
 #define CLONE_CLEAR_SIGHAND 0x100000000ULL
 #endif
 #define SET_TID_MAX 32
 
-/* clone3 whose child runs fn(arg) on its new stack; the parent gets the child's id. */
-long kr_clone3_call(struct kr_clone_args *ca, size_t size, void (*fn)(struct kr_task *), struct kr_task *arg);
 __asm__(".text\n"
+        ".globl kr_clone3_call\n"
+        ".hidden kr_clone3_call\n"
         "kr_clone3_call:\n"
         "    mov %rdx, %r8\n"
         "    mov %rcx, %r9\n"
@@ -98,7 +98,7 @@ static void child_start(struct kr_task *t) {
     kr_run(t);
 }
 
-static void *new_stack(void) {
+void *kr_stack_new(void) {
     long p = kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, (u64)-1, 0);
     if (p < 0)
@@ -131,7 +131,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     struct kr_task *c = proc ? kr_task_new(proc) : NULL;
     u8 *xsave = kr_task_xsave(t);
     long r = -ENOMEM;
-    if (!c || !xsave || !(c->stack = new_stack()))
+    if (!c || !xsave || !(c->stack = kr_stack_new()))
         goto fail;
     c->stack_size = STACK_SIZE + GUARD;
     if (kr_vcpu_get_xsave(vm, t->vcpu, xsave) < 0)
@@ -318,48 +318,6 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     kr_unlock(&t->mm->lock);
     if (!t->sig_caught)
         kr_host_mask(old);
-    return r;
-}
-
-struct errand {
-    int cwd;
-    u32 tid; /* cleared and woken by the kernel when the thread is gone */
-    long nr, ret;
-    const u64 *a;
-};
-
-static void run_errand(struct kr_task *arg) {
-    struct errand *e = (struct errand *)arg;
-    e->ret = kr_sys1(__NR_fchdir, e->cwd);
-    if (e->ret == 0)
-        e->ret = kr_sys6(e->nr, e->a[0], e->a[1], e->a[2], e->a[3], e->a[4], e->a[5]);
-    for (;;)
-        kr_sys1(__NR_exit, 0);
-}
-
-long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
-    struct errand e = {.cwd = cwd, .nr = nr, .a = a};
-    void *stack = new_stack();
-    if (!stack)
-        return -ENOMEM;
-    struct kr_clone_args ca = {.flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-                                        CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
-                                        CLONE_CHILD_CLEARTID,
-                               .child_tid = (u64)&e.tid,
-                               .parent_tid = (u64)&e.tid,
-                               .stack = (u64)stack + GUARD,
-                               .stack_size = STACK_SIZE,
-                               .tls = (u64)t};
-    kr_sigset old = kr_host_mask(~0ULL); /* signals are for threads of the payload's */
-    long r = kr_clone3_call(&ca, sizeof ca, run_errand, (struct kr_task *)&e);
-    if (r > 0) {
-        for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
-            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* not PRIVATE: as the kernel wakes */
-        r = e.ret;
-    }
-    if (!t->sig_caught)
-        kr_host_mask(old);
-    kr_sys2(__NR_munmap, stack, STACK_SIZE + GUARD);
     return r;
 }
 

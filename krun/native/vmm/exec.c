@@ -444,10 +444,11 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
-    u64 lim[2], type = t->mm->vm.entry;
+    u64 lim[2], type = t->mm->vm.entry, place = kr_fd_place();
     flags = (flags & ~(u64)KR_BOOTF_NNP) | (t->nnp ? KR_BOOTF_NNP : 0);
     emit(&b, KR_BOOT_FLAGS, &flags, 8);
     emit(&b, KR_BOOT_VM_TYPE, &type, 8);
+    emit(&b, KR_BOOT_FD_PLACE, &place, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     if (lim[0] == ~0ULL)
         emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The monitor's own descriptors among the payload's.
+ * The monitor's own descriptors among the payload's: the fixed numbers, the slots, and a table of the dynamic
+ * ones.
  *
- * State: a table sorted by number. Lock: fdtab_lock (innermost but heap_lock). Any thread may call.
+ * State: base and nslots (constant after start); busy, the slots in use (atomic); the table sorted by number,
+ * under fdtab_lock (innermost but heap_lock). Any thread may call.
  *
  * Where they go: above the soft RLIMIT_NOFILE, where the payload gets no number by itself, as long as that is
  * not far up (the kernel copies a descriptor table up to its highest open number at every fork); else a
  * little below it. Not right at the limit: there are those who raise it by a few to have numbers out of their
  * own program's way (valgrind: by ten).
  *
- * A number is only forgotten while nobody has a private copy of the kernel's descriptor table (vfork
+ * A dynamic number is only forgotten while nobody has a private copy of the kernel's descriptor table (vfork
  * children): such a copy would still hold our file under the forgotten number, in the payload's reach. Until
  * then it is a ghost: ours, without a holder.
  */
@@ -18,13 +20,14 @@
 #include <linux/resource.h>
 #include <linux/close_range.h>
 
+#define O_CLOEXEC_ 02000000
 #define HIGHEST_BASE 4096u /* do not place above this by choice */
 #define ROOM_BELOW 64u     /* distance from the limit when we must stay below it */
 #define ROOM_ABOVE 64u     /* and otherwise */
 
 struct entry {
     int fd;
-    int cloexec;
+    int kind;
     int *holder; /* NULL: a ghost */
 };
 
@@ -35,6 +38,19 @@ static u32 copies; /* private copies of the descriptor table that live */
 /* Every hidden number lies in [lowest, highest]. While a number is being made (before it is known) the range
  * is everything, so that readers wait for the lock. */
 static u32 lowest = ~0u, highest;
+
+static u32 base, nslots, span; /* span: fixed numbers and slots; 0 before they are there */
+static u32 busy;               /* bit i: slot i is in use; atomic, and the word to wait on */
+static u32 waiting;
+
+#define SPARE (base + KR_FD_AT_SPARE)
+#define SLOT(i) (base + KR_FD_FIXED + (i))
+_Static_assert(KR_FD_SLOTS <= 32, "a word of bits");
+
+/* Fixed numbers and slots: constants, so the answer cannot change. */
+static int in_block(u32 fd) { return fd - base < span; }
+
+static int in_slots(u32 fd) { return fd - SLOT(0) < nslots; }
 
 struct rlimit_pair {
     u64 soft, hard;
@@ -68,6 +84,8 @@ static struct entry *find(u32 fd) {
     return i < count && (u32)tab[i].fd == fd ? &tab[i] : NULL;
 }
 
+static int hidden(u32 fd) { return in_block(fd) || find(fd); }
+
 static int make_room(void) {
     if (count < room)
         return 0;
@@ -80,16 +98,28 @@ static int make_room(void) {
     return 0;
 }
 
-static void insert(int fd, int cloexec, int *holder) {
+static void insert(int fd, int kind, int *holder) {
     u32 i = bound((u32)fd);
     memmove(&tab[i + 1], &tab[i], (count - i) * sizeof *tab);
-    tab[i] = (struct entry){fd, cloexec, holder};
+    tab[i] = (struct entry){fd, kind, holder};
     count++;
 }
 
 static void forget(struct entry *e) {
     memmove(e, e + 1, (size_t)(&tab[count] - (e + 1)) * sizeof *tab);
     count--;
+}
+
+/* ---- Limits ---- */
+
+static void get_limit(struct rlimit_pair *r) {
+    *r = (struct rlimit_pair){1024, 1024};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, r);
+}
+
+static void set_limit(u64 soft, u64 hard) {
+    struct rlimit_pair r = {soft, hard};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, &r, 0);
 }
 
 static u32 choose_base(const struct rlimit_pair *r) {
@@ -99,27 +129,179 @@ static u32 choose_base(const struct rlimit_pair *r) {
     return top > 2 * ROOM_BELOW ? top - ROOM_BELOW : top / 2;
 }
 
-/* A duplicate of fd at a number that suits us. */
-static long dup_high(int fd, int cloexec) {
-    int cmd = cloexec ? F_DUPFD_CLOEXEC : F_DUPFD;
-    struct rlimit_pair r = {1024, 1024};
-    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, &r);
-    u32 base = choose_base(&r);
-    long n;
-    if (base >= r.soft) {
-        /* The kernel gives no number at or above the soft limit: raise it for a moment. */
-        struct rlimit_pair up = {r.hard, r.hard};
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, &up, 0);
-        n = kr_sys3(__NR_fcntl, fd, cmd, base);
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, &r, 0);
-    } else {
-        n = kr_sys3(__NR_fcntl, fd, cmd, base);
-    }
-    if (n < 0) /* no number up there: as high as there is one */
-        n = kr_sys3(__NR_fcntl, fd, cmd, base / 2);
-    if (n < 0)
-        n = kr_sys3(__NR_fcntl, fd, cmd, 3);
+/* A call that makes a descriptor at or above the soft limit: the kernel gives no such number (EMFILE, or
+ * EBADF or EINVAL for one that was asked for), so the limit goes up for the moment. fdtab_lock is held, or
+ * this is the only thread. */
+static long beyond_limit(long nr, u64 fd, u64 a, u64 b, u64 number) {
+    struct rlimit_pair r;
+    long n = kr_sys3(nr, fd, a, b);
+    if (n != -EMFILE && n != -EBADF && n != -EINVAL)
+        return n;
+    get_limit(&r);
+    if (number < r.soft || r.soft == r.hard)
+        return n;
+    set_limit(r.hard, r.hard);
+    n = kr_sys3(nr, fd, a, b);
+    set_limit(r.soft, r.hard);
     return n;
+}
+
+/* ---- Fixed numbers and slots ---- */
+
+u32 kr_fd_base(void) { return base; }
+
+u64 kr_fd_place(void) { return base | (u64)nslots << 32; }
+
+/* Where nobody had a number yet. */
+static int occupy(int from, u32 number) {
+    long n = kr_sys3(__NR_fcntl, from, F_DUPFD, number);
+    if (n < 0)
+        return (int)n;
+    if ((u32)n == number)
+        return 0;
+    kr_sys1(__NR_close, n);
+    return -EBUSY;
+}
+
+int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
+    struct rlimit_pair r;
+    get_limit(&r);
+    u32 at = choose_base(&r);
+    u64 top = KR_MAX(r.soft, KR_MIN(r.hard, at + 2ULL * ROOM_ABOVE));
+    u64 left = top > at + KR_FD_FIXED ? top - at - KR_FD_FIXED : 0; /* half of what is left is for vCPUs */
+    u32 n = (u32)KR_MIN(left / 2, (u64)KR_FD_SLOTS);
+    long spare = kr_sys2(__NR_eventfd2, 0, 0);
+    int e = spare < 0 ? (int)spare : !n ? -EMFILE : 0;
+    *number = (int)at;
+    if (top > r.soft)
+        set_limit(r.hard, r.hard);
+    for (u32 i = 0; !e && i < KR_FD_FIXED + n; i++) {
+        int *from = i < KR_FD_FIXED ? fd[i] : NULL;
+        *number = (int)(at + i);
+        e = occupy(from && *from >= 0 ? *from : (int)spare, at + i);
+        if (!e && from && *from >= 0) {
+            kr_sys1(__NR_close, *from);
+            *from = (int)(at + i);
+        }
+    }
+    if (top > r.soft)
+        set_limit(r.soft, r.hard);
+    if (spare >= 0)
+        kr_sys1(__NR_close, spare);
+    base = at;
+    nslots = n;
+    span = KR_FD_FIXED + n;
+    return e;
+}
+
+static long fill(u32 i) { return beyond_limit(__NR_dup3, SPARE, SLOT(i), 0, SLOT(i)); }
+
+int kr_fd_fixed_again(u64 place, int target) {
+    struct {
+        s32 fd;
+        u16 events, revents;
+    } p[KR_FD_SLOTS];
+    base = (u32)place;
+    nslots = (u32)(place >> 32);
+    if (nslots > KR_FD_SLOTS || !nslots || base > (1u << 30))
+        return -EINVAL;
+    span = KR_FD_FIXED + nslots;
+    for (u32 i = 0; i < nslots; i++) {
+        p[i].fd = (s32)SLOT(i);
+        p[i].events = p[i].revents = 0;
+    }
+    long r = kr_sys3(__NR_poll, p, nslots, 0); /* EINVAL: RLIMIT_NOFILE is lower than that */
+    for (u32 i = 0; i < nslots && r; i++)
+        if (r < 0 || p[i].revents)
+            if ((int)SLOT(i) != target)
+                fill(i);
+    if (in_slots((u32)target))
+        busy = 1u << ((u32)target - SLOT(0));
+    return 0;
+}
+
+/* Index of a slot that is the caller's from now on, or -KR_ERESTART. */
+static long take_slot(struct kr_task *t) {
+    u32 all = nslots == 32 ? ~0u : (1u << nslots) - 1;
+    u32 b = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+    for (;;) {
+        u32 left = all & ~b;
+        if (!left) {
+            __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+            if (!t->sig_caught)
+                kr_sys4(__NR_futex, &busy, FUTEX_WAIT_PRIVATE, b, 0);
+            __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+            if (t->sig_caught)
+                return -KR_ERESTART;
+            b = __atomic_load_n(&busy, __ATOMIC_SEQ_CST);
+            continue;
+        }
+        u32 i = (u32)__builtin_ctz(left);
+        if (__atomic_compare_exchange_n(&busy, &b, b | 1u << i, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            return i;
+    }
+}
+
+static void give_slot(u32 i) {
+    __atomic_and_fetch(&busy, ~(1u << i), __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
+        kr_sys3(__NR_futex, &busy, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static int into_slot(struct kr_task *t, u64 fd) {
+    long i = take_slot(t);
+    if (i < 0)
+        return (int)i;
+    kr_lock(&fdtab_lock);
+    long n = -EBADF;
+    if (!hidden((u32)fd)) {
+        n = beyond_limit(__NR_dup3, (u32)fd, SLOT((u32)i), O_CLOEXEC_, SLOT((u32)i));
+        if (n == -EBADF && kr_sys3(__NR_fcntl, (u32)fd, F_GETFD, 0) >= 0)
+            n = -EMFILE; /* the slot lies beyond the hard limit */
+    }
+    kr_unlock(&fdtab_lock);
+    if (n < 0)
+        give_slot((u32)i);
+    return (int)n;
+}
+
+int kr_slot_put(struct kr_task *t, int fd) {
+    if (fd < 0 || !kr_files_shared(t))
+        return fd;
+    int n = into_slot(t, (u32)fd);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+int kr_slot_dup(struct kr_task *t, u64 fd) {
+    return kr_files_shared(t) ? into_slot(t, fd) : (int)kr_fd_dup(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+void kr_slot_free(int fd) {
+    if (fd < 0)
+        return;
+    if (!in_slots((u32)fd)) {
+        kr_sys1(__NR_close, fd);
+        return;
+    }
+    u32 i = (u32)fd - SLOT(0);
+    kr_lock(&fdtab_lock);
+    fill(i);
+    kr_unlock(&fdtab_lock);
+    give_slot(i);
+}
+
+/* ---- Dynamic numbers ---- */
+
+/* A duplicate of fd at a number that suits us: behind the slots, or as high as the limit of today has one. */
+static long dup_high(int fd) {
+    struct rlimit_pair r;
+    long n = beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, SLOT(nslots), ~0ULL);
+    if (n >= 0)
+        return n;
+    get_limit(&r);
+    n = beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, choose_base(&r), ~0ULL);
+    return n < 0 ? beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, 3, ~0ULL) : n;
 }
 
 void kr_fd_hide_begin(void) {
@@ -127,53 +309,40 @@ void kr_fd_hide_begin(void) {
     open_range();
 }
 
-int kr_fd_hide_end(int fd, int cloexec, int *holder) {
+int kr_fd_hide_end(int fd, int kind, int *holder) {
     long n = fd;
     *holder = -1;
-    if (fd < 0) {
-        set_range();
-        kr_unlock(&fdtab_lock);
-        return fd;
-    }
-    if (make_room() < 0) {
-        n = -ENOMEM;
-    } else {
-        /* After an execve our numbers are up there already. */
-        struct rlimit_pair r = {1024, 1024};
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, &r);
-        if ((u32)fd >= choose_base(&r) && !find((u32)fd)) {
-            n = kr_sys3(__NR_fcntl, fd, F_SETFD, cloexec ? FD_CLOEXEC : 0);
-            n = n < 0 ? n : fd;
-        } else {
-            n = dup_high(fd, cloexec);
+    if (fd >= 0) {
+        n = make_room() < 0 ? -ENOMEM : dup_high(fd);
+        if (n >= 0) {
+            insert((int)n, kind, holder);
+            *holder = (int)n;
         }
+        if (!in_slots((u32)fd))
+            kr_sys1(__NR_close, fd);
     }
-    if (n >= 0) {
-        insert((int)n, cloexec, holder);
-        *holder = (int)n;
-    }
-    if (n != fd)
-        kr_sys1(__NR_close, fd);
     set_range();
     kr_unlock(&fdtab_lock);
+    if (fd >= 0 && in_slots((u32)fd))
+        kr_slot_free(fd);
     return (int)n;
 }
 
-int kr_fd_hide(int fd, int cloexec, int *holder) {
+int kr_fd_hide(int fd, int kind, int *holder) {
     kr_fd_hide_begin();
-    return kr_fd_hide_end(fd < 0 ? -EBADF : fd, cloexec, holder);
+    return kr_fd_hide_end(fd < 0 ? -EBADF : fd, kind, holder);
 }
 
 long kr_fd_dup(u64 fd, int cmd, u64 least) {
     kr_lock(&fdtab_lock);
-    long n = find((u32)fd) ? -EBADF : kr_sys3(__NR_fcntl, (u32)fd, cmd, least);
+    long n = hidden((u32)fd) ? -EBADF : kr_sys3(__NR_fcntl, (u32)fd, cmd, least);
     kr_unlock(&fdtab_lock);
     return n;
 }
 
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {
     kr_lock(&fdtab_lock);
-    long n = find((u32)fd) ? -EBADF : find((u32)to) ? -EBUSY : kr_sys3(__NR_dup3, (u32)fd, (u32)to, flags);
+    long n = hidden((u32)fd) || hidden((u32)to) ? -EBADF : kr_sys3(__NR_dup3, (u32)fd, (u32)to, flags);
     kr_unlock(&fdtab_lock);
     return n;
 }
@@ -194,6 +363,8 @@ void kr_fd_drop(int *holder) {
 
 int kr_fd_hidden(u64 arg) {
     u32 fd = (u32)arg; /* as the kernel reads it */
+    if (in_block(fd))
+        return 1;
     if (fd < __atomic_load_n(&lowest, __ATOMIC_ACQUIRE) || fd > __atomic_load_n(&highest, __ATOMIC_ACQUIRE))
         return 0;
     kr_lock(&fdtab_lock);
@@ -202,33 +373,19 @@ int kr_fd_hidden(u64 arg) {
     return is;
 }
 
-int kr_fd_evict(int fd) {
-    int ret = 0;
-    if (!kr_fd_hidden((u32)fd))
+/* close_range(2) around the dynamic numbers; fdtab_lock is held. */
+static long close_between(u64 first, u64 last, u64 flags) {
+    u64 at = first;
+    long ret = 0;
+    if (first > last)
         return 0;
-    kr_lock(&fdtab_lock);
-    open_range();
-    struct entry *e = find((u32)fd);
-    if (!e) {
-        ret = 0;
-    } else if (copies) {
-        ret = -EBUSY; /* what dup2(2) gives when it meets an open() in flight */
-    } else {
-        struct entry was = *e;
-        long n = dup_high(fd, was.cloexec);
-        if (n < 0) {
-            ret = (int)n;
-        } else {
-            forget(e);
-            insert((int)n, was.cloexec, was.holder);
-            if (was.holder)
-                __atomic_store_n(was.holder, (int)n, __ATOMIC_RELEASE);
-            /* Closed here, not by the payload's dup2, which may fail and would leave our file to it. */
-            kr_sys1(__NR_close, fd);
-        }
+    for (u32 i = bound((u32)first); i < count && (u32)tab[i].fd <= last && ret == 0; i++) {
+        if ((u32)tab[i].fd > at)
+            ret = kr_sys3(__NR_close_range, at, (u32)tab[i].fd - 1, flags);
+        at = (u64)(u32)tab[i].fd + 1;
     }
-    set_range();
-    kr_unlock(&fdtab_lock);
+    if (ret == 0 && at <= last)
+        ret = kr_sys3(__NR_close_range, at, last, flags);
     return ret;
 }
 
@@ -236,18 +393,11 @@ long kr_fd_close_range(u64 first64, u64 last64, u64 flags) {
     u32 first = (u32)first64, last = (u32)last64;
     if ((u32)flags & ~(u32)(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) || first > last)
         return -EINVAL;
-    if (!count || first > highest || last < lowest)
-        return kr_sys3(__NR_close_range, first, last, flags);
-    long ret = 0;
+    u64 end = SLOT(nslots); /* behind the block */
     kr_lock(&fdtab_lock);
-    u64 at = first;
-    for (u32 i = bound(first); i < count && (u32)tab[i].fd <= last && ret == 0; i++) {
-        if ((u32)tab[i].fd > at)
-            ret = kr_sys3(__NR_close_range, at, (u32)tab[i].fd - 1, flags);
-        at = (u64)(u32)tab[i].fd + 1;
-    }
-    if (ret == 0 && at <= last)
-        ret = kr_sys3(__NR_close_range, at, last, flags);
+    long ret = first < base ? close_between(first, KR_MIN(last, base - 1), flags) : 0;
+    if (ret == 0 && last >= end)
+        ret = close_between(KR_MAX(first, end), last, flags);
     kr_unlock(&fdtab_lock);
     return ret;
 }
@@ -289,7 +439,7 @@ void kr_fd_after_fork(void) {
     copies = 0;
     u32 kept = 0;
     for (u32 i = 0; i < count; i++) {
-        if (tab[i].holder && tab[i].cloexec != KR_FD_FORK_DROPS) {
+        if (tab[i].holder && tab[i].kind != KR_FD_FORK_DROPS) {
             tab[kept++] = tab[i];
             continue;
         }
@@ -299,4 +449,9 @@ void kr_fd_after_fork(void) {
     }
     count = kept;
     set_range();
+    /* What other threads of the parent were judging. */
+    for (u32 i = 0; i < nslots && busy; i++)
+        if (busy >> i & 1)
+            fill(i);
+    busy = waiting = 0;
 }

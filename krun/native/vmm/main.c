@@ -121,17 +121,34 @@ static void set_comm(const char *path) {
     kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
 }
 
-static void hide_all(void) {
-    const struct {
-        int *fd;
-        int cloexec;
-    } fds[] = {{&kr_boot.fd_kvm, KR_FD_KEPT},         {&kr_boot.fd_exe, KR_FD_KEPT},
-               {&kr_boot.fd_proc, KR_FD_KEPT},        {&kr_boot.fd_log, KR_FD_KEPT},
-               {&kr_boot.fd_board, KR_FD_KEPT},       {&kr_boot.fd_sync, KR_FD_EXEC_DROPS},
-               {&kr_boot.fd_start, KR_FD_EXEC_DROPS}, {&kr_boot.fd_result, KR_FD_EXEC_DROPS}};
-    for (u32 i = 0; i < KR_COUNT(fds); i++)
-        if (*fds[i].fd >= 0)
-            kr_fd_hide(*fds[i].fd, fds[i].cloexec, fds[i].fd);
+static void hide_all(struct kr_task *t) {
+    int *const fixed[KR_FD_FIXED] = {[KR_FD_AT_KVM] = &kr_boot.fd_kvm,
+                                     [KR_FD_AT_EXE] = &kr_boot.fd_exe,
+                                     [KR_FD_AT_PROC] = &kr_boot.fd_proc,
+                                     [KR_FD_AT_LOG] = &kr_boot.fd_log,
+                                     [KR_FD_AT_BOARD] = &kr_boot.fd_board};
+    int *const passing[] = {&kr_boot.fd_sync, &kr_boot.fd_start, &kr_boot.fd_result};
+    if (!(kr_boot.flags & KR_BOOTF_FIRST)) {
+        int ok = kr_fd_fixed_again(kr_boot.fd_place, kr_boot.fd_target) == 0;
+        for (u32 i = 0; i < KR_FD_FIXED; i++)
+            ok &= !fixed[i] || *fixed[i] == -1 || (u32)*fixed[i] == kr_fd_base() + i;
+        if (!ok)
+            kr_die("the boot block's descriptors are not where they belong");
+        return;
+    }
+    int number;
+    int r = kr_fd_fix(fixed, &number);
+    if (r < 0) {
+        char what[96];
+        kr_snprintf(what, sizeof what,
+                    r == -EBUSY ? "descriptor %d is krun's own: pass lower numbers to the program"
+                                : "descriptor %d: raise the limit of open files (RLIMIT_NOFILE)",
+                    number);
+        give_up(t, "descriptors", "F_DUPFD", what, r);
+    }
+    for (u32 i = 0; i < KR_COUNT(passing); i++)
+        if (*passing[i] >= 0)
+            kr_fd_hide(*passing[i], KR_FD_EXEC_DROPS, passing[i]);
 }
 
 static void make_vm(struct kr_task *t) {
@@ -242,7 +259,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
         lim[0] = KR_MIN(kr_boot.rlimit_stack, lim[1]);
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     }
-    hide_all();
+    hide_all(t);
     kr_signal_init(t);
     kr_ask_clock();
     kr_board_open(t);

@@ -20,10 +20,17 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
  * block. The call's result; -EINVAL if there are other tasks. */
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]);
 
+/* A host stack: KR_STACK_SIZE bytes behind a guard of KR_STACK_GUARD. Its lowest address, or NULL. */
+#define KR_STACK_SIZE (64u << 10)
+#define KR_STACK_GUARD KR_PAGE
+void *kr_stack_new(void);
+/* clone3 whose child runs fn(arg) on its new stack; the parent gets the child's id. */
+long kr_clone3_call(struct kr_clone_args *ca, size_t size, void (*fn)(struct kr_task *), struct kr_task *arg);
+
 /* Executes a host call whose relative paths start at directory `cwd` (a descriptor): on a short-lived host
- * thread that shares all with t but the working directory. For calls that take paths and no directory, when
- * the path must be the monitor's own (/proc/thread-self/fd/N below its procfs handle). The call's result;
- * -EAGAIN, -ENOMEM: no thread. */
+ * thread that shares all with t but the working directory and the descriptor table. For calls that take paths
+ * and no directory, when the path must be the monitor's own (/proc/thread-self/fd/N below its procfs handle).
+ * The call's result; -EAGAIN, -ENOMEM: no thread. */
 long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]);
 
 /* Gives back what a task owns but its stack and itself (mm->lock held). */

@@ -21,7 +21,7 @@
 #ifndef KR_PROCFS_H
 #define KR_PROCFS_H
 
-#include "vmm.h"
+#include "fdtab.h"
 
 struct open_how;
 
@@ -57,18 +57,6 @@ int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);
 int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid);
 /* Whether a process with a VM has one (0 or 1); looked for once, in this one. */
 int kr_has_kvm_thread(struct kr_task *t);
-
-/* Whether others share the calling task's descriptor table: threads, or a process made with CLONE_VM |
- * CLONE_FILES. */
-#define KR_PROCF_SHARED_FILES 0x40000000u /* in proc->flags; for good */
-static inline int kr_files_shared(struct kr_task *t) {
-    return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1 ||
-           __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES;
-}
-static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
-    __atomic_fetch_or(&a->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
-    __atomic_fetch_or(&b->flags, KR_PROCF_SHARED_FILES, __ATOMIC_RELAXED);
-}
 
 /* An entry below the root of a procfs, taken apart. Pure; tests/native. */
 enum kr_proc_entry {

@@ -314,7 +314,7 @@ static void without_worker(struct kr_task *t, u32 tries) {
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
-    u32 moved = 0, unstarted = 0;
+    u32 unstarted = 0;
     t->runs = 1;
     if (t->ask_early)
         t->asked = 1;
@@ -348,12 +348,8 @@ void kr_run(struct kr_task *t) {
                 host_fault(t);
             continue;
         }
-        if (r == -EBADF || r == -ENOTTY)
-            if (++moved < 16) /* kr_fd_evict moved the descriptor between its load and the call */
-                continue;
         if (r < 0)
             kr_die("KVM_RUN: errno %ld", -r);
-        moved = 0;
         kr_vdso_tick(t->mm);
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO:
