@@ -1,0 +1,295 @@
+"""The attacks: one row a program (NAME.c), how each is run, and what counts as won.
+
+A new attack is a file and a row.  By hand:
+
+    .venv/bin/python tests/attacks/attacks.py [--tree DIR] [--seconds S] [NAME...]
+
+runs rows in containers of `krun run`'s kind and prints a line for each; --tree names another built checkout of krun (the one
+before a mend, where the attack has to win).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path]
+
+from helpers.bundle import Bundle  # noqa: E402
+from helpers.runtime import Container, Runtime  # noqa: E402
+
+from attacks import profile  # noqa: E402
+from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
+
+BUILD = ROOT / "build" / "attacks"
+CFLAGS = "-std=gnu11 -O1 -g -static -pthread -Wall -Wextra -Wno-unused-result -Wno-clobbered".split()
+WON = 42
+
+#: Docker's and podman's default set (podman's lacks MKNOD and NET_RAW).
+CAPABILITIES = [
+    f"CAP_{name}"
+    for name in (
+        "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT"
+        " KILL AUDIT_WRITE"
+    ).split()
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """Who attacks."""
+
+    name: str
+    uid: int
+    capabilities: tuple[str, ...]
+
+
+ROOT_USER = User("root", 0, tuple(CAPABILITIES))
+USER = User("user", 1000, ())
+BOTH = (ROOT_USER, USER)
+
+#: Changes the bundle before it is written.
+Prepare = Callable[[Bundle], None]
+#: Goes on beside the attack, in a thread, until the event is set.
+Beside = Callable[["Run", threading.Event], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Attack:
+    """A row of the table."""
+
+    name: str
+    users: tuple[User, ...] = BOTH
+    #: Seconds in `./dev test`; `./dev fuzz` gives more.
+    seconds: float = 5
+    args: tuple[str, ...] = ()
+    prepare: tuple[Prepare, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    #: Also under podman and docker, with the engine's defaults.
+    engines: bool = False
+
+
+# ---- ingredients
+
+
+def limit(name: str, soft: int, hard: int) -> Prepare:
+    """A resource limit, as --ulimit."""
+
+    def prepare(bundle: Bundle) -> None:
+        limits = [row for row in bundle.process.get("rlimits", ()) if row["type"] != name]
+        bundle.process["rlimits"] = [*limits, {"type": name, "soft": soft, "hard": hard}]
+
+    return prepare
+
+
+def host_pid_namespace(bundle: Bundle) -> None:
+    """As --pid=host: krun's own processes are in sight."""
+    bundle.namespaces(drop=("pid",))
+
+
+def exec_true(run: Run, end: threading.Event) -> None:
+    """`krun exec` of something harmless, again and again."""
+    while not end.is_set():
+        run.container.exec("/bin/true", options=("--user", "0:0"))
+
+
+def create_beside(run: Run, end: threading.Event) -> None:
+    """A second container that is created into the pid namespace of the first, and deleted, again and again."""
+    number = 0
+    while not end.is_set():
+        bundle = Bundle(run.work / f"beside{number}", root=run.bundle.rootfs)
+        bundle.namespace_path("pid", f"/proc/{run.container.pid}/ns/pid")
+        second = run.runtime.new(bundle.args("/bin/true"))
+        run.ids.append(second.id)
+        second.create()
+        second.call("delete", "--force")
+        second.reap()
+        number += 1
+
+
+# ---- the table
+
+ATTACKS = (
+    Attack("control_peace", seconds=2, engines=True),
+    Attack("fd_symlink_stat", engines=True),
+    Attack("elf_segment_beyond", engines=True),
+)
+
+
+# ---- building
+
+
+def build(attacks: tuple[Attack, ...] = ATTACKS) -> None:
+    """Compiles what is out of date; raises with the compiler's words."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+
+    def compile_one(name: str) -> str:
+        source, binary = HERE / f"{name}.c", BUILD / name
+        newest = max(p.stat().st_mtime for p in (source, *HERE.glob("*.h")))
+        if binary.exists() and binary.stat().st_mtime >= newest:
+            return ""
+        # A test that runs at the same time executes the whole file or the one before.
+        fresh = BUILD / f".{name}.{os.getpid()}"
+        done = subprocess.run(
+            ["gcc", *CFLAGS, "-o", fresh, source], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            fresh.rename(binary)
+        return done.stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        said = "".join(pool.map(compile_one, sorted({a.name for a in attacks})))
+    if said:
+        raise RuntimeError(f"attacks do not build without a word:\n{said}")
+
+
+# ---- running
+
+
+@dataclasses.dataclass
+class Run:
+    """One attack by one user in a container made by hand."""
+
+    attack: Attack
+    user: User
+    seconds: float
+    work: Path
+    runtime: Runtime
+    bundle: Bundle
+    container: Container
+    #: The ids of all containers that belong to it: what the watcher looks at.
+    ids: list[str]
+
+
+def make_bundle(attack: Attack, user: User, seconds: float, work: Path, canaries: Path) -> Bundle:
+    bundle = Bundle(work / "bundle")
+    shutil.copy2(BUILD / attack.name, bundle.rootfs / "attack")
+    bundle.args("/attack", *attack.args)
+    process = bundle.process
+    process["env"] = ["PATH=/bin", "HOME=/tmp", *environment(seconds, canaries)]
+    process["user"] = {"uid": user.uid, "gid": user.uid}
+    process["noNewPrivileges"] = True
+    for name in process["capabilities"]:
+        held = name in ("bounding", "effective", "permitted")
+        process["capabilities"][name] = list(user.capabilities) if held else []
+    bundle.linux["seccomp"] = profile.default(list(user.capabilities))
+    bundle.linux["resources"].update({"pids": {"limit": 400}, "memory": {"limit": 512 << 20}})
+    for prepare in attack.prepare:
+        prepare(bundle)
+    return bundle
+
+
+def environment(seconds: float, canaries: Path) -> list[str]:
+    return [f"ATTACK_SECONDS={seconds:g}", f"ATTACK_CANARIES={canaries}"]
+
+
+def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Path = ROOT) -> list[str]:
+    """Runs the attack; returns how it won, an empty list if it did not."""
+    seconds = seconds or attack.seconds
+    work.mkdir(parents=True, exist_ok=True)
+    runtime, monitor, canaries = Runtime("krun", work), Monitor(tree), Canaries()
+    runtime.path = tree / "build" / "bin" / "krun"
+    try:
+        bundle = make_bundle(attack, user, seconds, work, canaries.path)
+        container = runtime.create(bundle)
+        this = Run(attack, user, seconds, work, runtime, bundle, container, [container.id])
+        watcher = Watcher(monitor, this.ids)
+        watcher.start()
+        try:
+            with beside(this):
+                container.call("start").ok()
+                try:
+                    status = container.wait(seconds + 60)
+                except AssertionError as e:
+                    status, hang = -1, [str(e)]
+                else:
+                    hang = []
+        finally:
+            seen = watcher.stop()
+        said = container.out()
+        won = hang + seen + verdict(status, said) + canaries.problems(said)
+        if not monitor.unchanged():
+            won.append("the monitor's file is not what it was")
+        if not watcher.samples:
+            won.append("the watcher has seen no process: it proves nothing")
+        return won
+    finally:
+        runtime.clean()
+        canaries.remove()
+
+
+def verdict(status: int, said: str) -> list[str]:
+    """What the program itself said, and how it ended."""
+    won = [line for line in said.splitlines() if "WON: " in line or "fatal" in line or "broken: " in line]
+    if status == WON and not won:
+        won.append(f"exit status {status} without a word")
+    elif status != 0 and not won:
+        won.append(f"exit status {status}: neither won nor lost: {said[-500:]!r}")
+    return won
+
+
+@contextmanager
+def beside(run: Run) -> Iterator[None]:
+    """The row's ingredients, each in a thread, while the container runs."""
+    end = threading.Event()
+    failed: list[BaseException] = []
+
+    def guarded(what: Beside) -> None:
+        try:
+            what(run, end)
+        except BaseException as e:  # is raised by the caller, below
+            if not end.is_set() and run.container.status is None:
+                failed.append(e)
+
+    threads = [threading.Thread(target=guarded, args=(b,), daemon=True) for b in run.attack.beside]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Run attacks by hand; the status is the number that won.")
+    parser.add_argument("--tree", type=Path, default=ROOT, help="a built checkout of krun")
+    parser.add_argument("--seconds", type=float, default=0, help="instead of the rows' own")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args(argv)
+    chosen = tuple(a for a in ATTACKS if not options.names or a.name in options.names)
+    build(chosen)
+    work, count = Path(f"/tmp/krun-attacks-{os.getpid()}"), 0
+    try:
+        for n, (attack, user) in enumerate((a, u) for a in chosen for u in a.users):
+            begun = time.monotonic()
+            won = run(attack, user, work / str(n), seconds=options.seconds, tree=options.tree.resolve())
+            words = "; ".join(won[:4]) or "lost"
+            print(f"{attack.name} {user.name} {time.monotonic() - begun:.1f} s: {words}", flush=True)
+            count += bool(won)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return min(count, 100)
+
+
+if __name__ == "__main__":
+    # As conmon: the containers' inits become children of this process.
+    import ctypes
+
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    sys.exit(main(sys.argv[1:]))
