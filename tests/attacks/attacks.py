@@ -123,8 +123,14 @@ def create_beside(run: Run, end: threading.Event) -> None:
 
 ATTACKS = (
     Attack("control_peace", seconds=2, engines=True),
-    Attack("fd_symlink_stat", engines=True),
+    # Memory and the loader.
     Attack("elf_segment_beyond", engines=True),
+    # Descriptors and execve.
+    # Paths and /proc.
+    Attack("fd_symlink_stat", engines=True),
+    # krun's own processes.
+    # The kernel's help: filters, native code.
+    # What is written for others.
 )
 
 
