@@ -293,14 +293,14 @@ def _privileges(_root: str) -> Iterator[Finding]:
 
 
 def _cgroups(_root: str) -> Iterator[Finding]:
-    from krun.oci.cgroups import MOUNT, host_layout, own_paths
+    from krun.oci.cgroup.files import MOUNT, host_layout, own_paths
 
     layout = host_layout()
     if layout == "v2":
         have = set(_read(MOUNT + "/cgroup.controllers").split())
         wanted = {"cpu", "cpuset", "io", "memory", "pids"}
     else:
-        from krun.oci.cgroup_v1 import mounts
+        from krun.oci.cgroup.v1 import mounts
 
         have = set(mounts())
         wanted = {"cpu", "cpuset", "blkio", "memory", "pids", "devices", "freezer"}

@@ -44,8 +44,8 @@ OUTSIDE = (
     "krun.cli.app",
     "krun.native.build_native",
     "krun.oci.network",
-    "krun.oci.systemd",
-    "krun.oci.systemd_values",
+    "krun.oci.cgroup.systemd",
+    "krun.oci.cgroup.properties",
 )
 
 SCRIPT = """#!{python} -IS

@@ -108,7 +108,7 @@ def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]") -> None:
     if state.manager == "disabled":
         return
     if state.cgroup_paths:
-        from krun.oci.cgroups import Cgroup
+        from krun.oci.cgroup.group import Cgroup
 
         cgroup = Cgroup.load(state.cgroup_paths, state.manager)
         cgroup.kill(SIGKILL)
@@ -119,7 +119,7 @@ def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]") -> None:
         return
     # create died before it wrote down where the cgroup is. The place follows from config.json, but somebody
     # else may live there, so nothing is killed: what is empty goes.
-    from krun.oci.cgroups import Cgroup, locate
+    from krun.oci.cgroup.group import Cgroup, locate
 
     try:
         Cgroup.load(locate(linux.get("cgroupsPath") or "", state.id), "cgroupfs").destroy(0.5)
@@ -135,7 +135,7 @@ def _kill_init(state: st.ContainerState, paused: bool) -> None:
     try:
         signal_init(state, SIGKILL)
         if paused or st.frozen(state.cgroup_paths):
-            from krun.oci.cgroups import Cgroup
+            from krun.oci.cgroup.group import Cgroup
 
             Cgroup.load(state.cgroup_paths, state.manager).thaw()
         poll = select.poll()

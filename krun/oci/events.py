@@ -9,7 +9,7 @@ from krun.errors import KrunError, UsageError
 from krun.jsonio import dumps
 from krun.oci import resctrl
 from krun.oci import state as st
-from krun.oci.cgroups import Cgroup
+from krun.oci.cgroup.group import Cgroup
 from krun.oci.kill import open_init
 
 TYPE_CHECKING = False

@@ -73,7 +73,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool) -> Non
     state = statedir.load()
     sent = signal_init(state, number)
     if everybody and state.cgroup_paths:
-        from krun.oci.cgroups import Cgroup
+        from krun.oci.cgroup.group import Cgroup
 
         Cgroup.load(state.cgroup_paths, state.manager).kill(number)
         return
@@ -81,7 +81,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool) -> Non
         raise KrunError(NOT_RUNNING)
     if sent and number == SIGKILL and st.frozen(state.cgroup_paths):
         # A frozen process of cgroup v1 dies only once it is thawed.
-        from krun.oci.cgroups import Cgroup
+        from krun.oci.cgroup.group import Cgroup
 
         Cgroup.load(state.cgroup_paths, state.manager).thaw()
 

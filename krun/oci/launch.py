@@ -10,7 +10,8 @@ import time
 from krun import log
 from krun.errors import KrunError, SysError
 from krun.kvm import boot
-from krun.oci import cgroups, cred, hooks, init, namespaces, rootfs, seccomp, sync
+from krun.oci import cred, hooks, init, namespaces, rootfs, seccomp, sync
+from krun.oci.cgroup import group as cgroups
 from krun.oci.plan import Plan
 from krun.oci.state import (
     BOARD,

@@ -2,7 +2,7 @@
 
 from krun.errors import KrunError
 from krun.oci import state as st
-from krun.oci.cgroups import Cgroup
+from krun.oci.cgroup.group import Cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

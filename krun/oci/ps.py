@@ -42,7 +42,7 @@ def main(opts: "Any") -> int:
 def processes(state: st.ContainerState) -> "list[int]":
     """Return the pids in the container's cgroup, sorted; without a cgroup the init process alone."""
     if state.cgroup_paths:
-        from krun.oci.cgroups import Cgroup
+        from krun.oci.cgroup.group import Cgroup
 
         return sorted(Cgroup.load(state.cgroup_paths, state.manager).procs())
     return [state.pid] if st.alive(state) else []

@@ -1,7 +1,7 @@
 """config.json, read once: parsed, walked along FIELDS, turned into plain slots, checked across fields.
 
 From here on nobody looks at the document again, except for three subtrees that have their own readers and stay
-dicts: `resources` (oci/cgroups.py), `seccomp` (oci/seccomp.py), `hooks` (oci/hooks.py).
+dicts: `resources` (oci/cgroup/group.py), `seccomp` (oci/seccomp.py), `hooks` (oci/hooks.py).
 """
 
 import os

@@ -114,7 +114,8 @@ def run_poststart(statedir: StateDir, state: "ContainerState", wanted: "dict[str
     try:
         hooks.run(wanted, "poststart", hook_state(state, "running"))
     except HookError:
-        from krun.oci import cgroups, launch, resctrl, rootfs
+        from krun.oci import launch, resctrl, rootfs
+        from krun.oci.cgroup import group as cgroups
 
         cgroup = cgroups.Cgroup.load(state.cgroup_paths, state.manager)
         try:

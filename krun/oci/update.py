@@ -7,30 +7,13 @@ from krun import log
 from krun.errors import KrunError, SysError, UsageError
 from krun.oci import resctrl
 from krun.oci import state as st
-from krun.oci.cgroups import Cgroup
+from krun.oci.cgroup.controllers import CONTROLLERS
+from krun.oci.cgroup.group import Cgroup
 from krun.oci.spec import parse_resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-# flag, member of linux.resources, key in it, whether it is a size
-_FLAGS = (
-    ("blkio_weight", "blockIO", "weight", False),
-    ("cpu_period", "cpu", "period", False),
-    ("cpu_quota", "cpu", "quota", False),
-    ("cpu_burst", "cpu", "burst", False),
-    ("cpu_share", "cpu", "shares", False),
-    ("cpu_rt_period", "cpu", "realtimePeriod", False),
-    ("cpu_rt_runtime", "cpu", "realtimeRuntime", False),
-    ("cpu_idle", "cpu", "idle", False),
-    ("cpuset_cpus", "cpu", "cpus", False),
-    ("cpuset_mems", "cpu", "mems", False),
-    ("memory", "memory", "limit", True),
-    ("memory_reservation", "memory", "reservation", True),
-    ("memory_swap", "memory", "swap", True),
-    ("pids_limit", "pids", "limit", False),
-)
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
@@ -55,13 +38,14 @@ def main(opts: "Any") -> int:
 def from_flags(opts: "Any") -> "dict[str, Any]":
     """Return the flags as linux.resources."""
     resources: dict[str, Any] = {}
-    for flag, member, key, sized in _FLAGS:
-        value = getattr(opts, flag)
-        if value is None or value == "":
-            continue
-        if sized:
-            value = size(value, flag.replace("_", "-"))
-        resources.setdefault(member, {})[key] = value
+    for controller in CONTROLLERS:
+        for setting in controller.settings:
+            value = getattr(opts, setting.flag) if setting.flag else None
+            if value is None or value == "":
+                continue
+            if setting.size:
+                value = size(value, setting.flag.replace("_", "-"))
+            resources.setdefault(controller.member, {})[setting.key] = value
     if opts.kernel_memory or opts.kernel_memory_tcp:
         log.warning("kernel memory settings are ignored and will be removed")
     return resources

@@ -9,27 +9,29 @@ import time
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import cgroup_v1, cgroup_v2, cgroups, devices_bpf
+from krun.oci.cgroup import bpf, convert, devices, files, v1, v2
+from krun.oci.cgroup import group as cgroups
+from krun.oci.cgroup.stats import blkio_rows
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def test_paths_cannot_climb():
-    assert cgroups.clean("/a/../../b") == "/b"
-    assert cgroups.clean("../../x/./y") == "x/y"
-    assert cgroups.clean("//a//b/") == "/a/b"
-    assert cgroups.clean("") == ""
+    assert files.clean("/a/../../b") == "/b"
+    assert files.clean("../../x/./y") == "x/y"
+    assert files.clean("//a//b/") == "/a/b"
+    assert files.clean("") == ""
 
 
 @pytest.mark.parametrize(
     ("shares", "weight"), [(0, 1), (2, 1), (1024, 100), (262144, 10000), (1 << 30, 10000)]
 )
 def test_weight_meets_the_fixed_points(shares, weight):
-    assert cgroup_v2.weight(shares) == weight
+    assert convert.cpu_weight(shares) == weight
 
 
 def test_weight_rises():
-    values = [cgroup_v2.weight(shares) for shares in range(2, 5000, 7)]
+    values = [convert.cpu_weight(shares) for shares in range(2, 5000, 7)]
     assert values == sorted(values)
 
 
@@ -45,14 +47,14 @@ def test_weight_rises():
     ],
 )
 def test_swap_of_v2(limit, swap, want):
-    assert cgroup_v2.swap_max(limit, swap) == want
+    assert convert.swap_max(swap, {"limit": limit}) == want
 
 
 def test_swap_that_cannot_be():
     with pytest.raises(KrunError, match="without memory limit"):
-        cgroup_v2.swap_max(None, 100)
+        convert.swap_max(100, {"limit": None})
     with pytest.raises(KrunError, match="must be >= memory limit"):
-        cgroup_v2.swap_max(200, 100)
+        convert.swap_max(100, {"limit": 200})
 
 
 # --- v2 by files: a directory plays the cgroup
@@ -60,7 +62,7 @@ def test_swap_that_cannot_be():
 
 
 @pytest.fixture
-def v2(tmp_path):
+def folder(tmp_path):
     for name in (
         "memory.max memory.low memory.swap.max memory.current cpu.weight cpu.max cpu.max.burst cpu.idle pids.max "
         "cpuset.cpus cpuset.mems io.weight io.max hugetlb.2MB.max hugetlb.2MB.rsvd.max rdma.max cgroup.controllers"
@@ -72,14 +74,14 @@ def v2(tmp_path):
     return tmp_path
 
 
-def limit(v2, resources):
-    cgroup_v2.limit({"": str(v2)}, resources, True)
-    return {path.name: path.read_text() for path in v2.iterdir()}
+def limit(folder, resources):
+    v2.limit({"": str(folder)}, resources)
+    return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def test_v2_writes_every_limit(v2):
+def test_v2_writes_every_limit(folder):
     files = limit(
-        v2,
+        folder,
         {
             "memory": {"limit": 9000, "swap": 10000, "reservation": 100},
             "cpu": {"shares": 1024, "quota": 5000, "period": 50000, "burst": 7, "cpus": "0-1", "mems": "0"},
@@ -101,21 +103,21 @@ def test_v2_writes_every_limit(v2):
     assert files["rdma.max"] == "mlx5_1 hca_handle=3 hca_object=4"
 
 
-def test_v2_period_alone_keeps_the_quota(v2):
-    assert limit(v2, {"cpu": {"period": 20000}})["cpu.max"].startswith("max 20000")
+def test_v2_period_alone_keeps_the_quota(folder):
+    assert limit(folder, {"cpu": {"period": 20000}})["cpu.max"].startswith("max 20000")
 
 
-def test_v2_refusals(v2):
+def test_v2_refusals(folder):
     with pytest.raises(KrunError, match="rejecting memory limit 10, since current usage 5000"):
-        limit(v2, {"memory": {"limit": 10, "checkBeforeUpdate": True}})
+        limit(folder, {"memory": {"limit": 10, "checkBeforeUpdate": True}})
     with pytest.raises(KrunError, match="no slashes"):
-        limit(v2, {"unified": {"../x": "1"}})
+        limit(folder, {"unified": {"../x": "1"}})
     with pytest.raises(KrunError, match="controller 'hugetlb' not available"):
-        limit(v2, {"unified": {"hugetlb.1GB.max": "1"}})
+        limit(folder, {"unified": {"hugetlb.1GB.max": "1"}})
     with pytest.raises(SysError, match="write cgroup file .*/memory.high: no such file or directory"):
-        limit(v2, {"unified": {"memory.high": "1"}})
+        limit(folder, {"unified": {"memory.high": "1"}})
     with pytest.raises(KrunError, match="realtime"):
-        limit(v2, {"cpu": {"realtimeRuntime": 5}})
+        limit(folder, {"cpu": {"realtimeRuntime": 5}})
 
 
 # --- device rules
@@ -123,14 +125,14 @@ def test_v2_refusals(v2):
 
 
 def test_rules_begin_with_nothing_and_end_with_the_defaults():
-    rules = cgroups.device_rules({"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]})
+    rules = devices.device_rules({"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]})
     assert rules[0] == (False, "a", None, None, "rwm")
     assert rules[1] == (True, "c", 10, 232, "rwm")
-    assert rules[2:] == [(True, *rule) for rule in cgroups.DEFAULT_DEVICES]
-    assert cgroups.device_rules(None)[0][0] is False
+    assert rules[2:] == [(True, *rule) for rule in devices.DEFAULT_DEVICES]
+    assert devices.device_rules(None)[0][0] is False
     for bad in ({"type": "x"}, {"access": "rz"}):
         with pytest.raises(KrunError, match="device rule"):
-            cgroups.device_rules({"devices": [bad]})
+            devices.device_rules({"devices": [bad]})
 
 
 def simulate(code: bytes, kind: int, access: int, major: int, minor: int) -> int:
@@ -179,7 +181,7 @@ def asked(rules, kind, access, major, minor):
 
 
 @pytest.mark.parametrize(
-    "devices",
+    "listed",
     [
         [],
         [{"allow": False, "access": "rwm"}],
@@ -191,10 +193,10 @@ def asked(rules, kind, access, major, minor):
         [{"allow": True, "type": "a", "major": 7, "minor": 1}, {"allow": False, "minor": 3, "access": "m"}],
     ],
 )
-def test_the_program_decides_as_the_rules(devices):
-    rules = cgroups.device_rules({"devices": devices})
-    for some in (rules, rules[: 1 + len(devices)]):
-        code = devices_bpf.assemble(some)
+def test_the_program_decides_as_the_rules(listed):
+    rules = devices.device_rules({"devices": listed})
+    for some in (rules, rules[: 1 + len(listed)]):
+        code = bpf.assemble(some)
         for kind in (1, 2):
             for access in range(1, 8):
                 for major in (1, 5, 7, 8, 10, 136):
@@ -205,13 +207,13 @@ def test_the_program_decides_as_the_rules(devices):
 
 @root
 def test_the_kernel_takes_the_program():
-    tree = "/sys/fs/cgroup" if cgroups.host_layout() == "v2" else cgroups.HYBRID
+    tree = "/sys/fs/cgroup" if files.host_layout() == "v2" else files.HYBRID
     if not os.path.exists(tree + "/cgroup.procs"):
         pytest.skip("no cgroup v2 tree on this host")
     path = f"{tree}/krun-test-bpf-{os.getpid()}"
     os.mkdir(path)
     try:
-        devices_bpf.attach(path, cgroups.device_rules(None)[:1] + [(True, "c", 1, 3, "r")])
+        bpf.attach(path, devices.device_rules(None)[:1] + [(True, "c", 1, 3, "r")])
         script = f"echo 0 > {path}/cgroup.procs; : < /dev/null && echo r; (: > /dev/null) || echo no"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
         assert done.stdout == "r\nno\n"
@@ -301,7 +303,7 @@ def test_a_limit_that_cannot_be_set_leaves_nothing(name):
 
 
 @root
-@pytest.mark.skipif(cgroups.host_layout() == "v2", reason="v1 only")
+@pytest.mark.skipif(files.host_layout() == "v2", reason="v1 only")
 def test_v1_refusals(name):
     for resources, words in (
         ({"unified": {"memory.max": "1"}}, "no cgroup v2"),
@@ -314,15 +316,15 @@ def test_v1_refusals(name):
 
 
 @root
-@pytest.mark.skipif(cgroups.host_layout() == "v2", reason="v1 only")
+@pytest.mark.skipif(files.host_layout() == "v2", reason="v1 only")
 def test_v1_device_list(name):
     cgroup = cgroups.create(
         name, {"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]}, "box"
     )
     try:
-        lines = cgroups.read(cgroup.paths["devices"] + "/devices.list").split("\n")
+        lines = files.read(cgroup.paths["devices"] + "/devices.list").split("\n")
         assert lines[0] == "c 10:232 rwm"
-        assert len(lines) == 1 + len(cgroups.DEFAULT_DEVICES)
+        assert len(lines) == 1 + len(devices.DEFAULT_DEVICES)
     finally:
         cgroup.destroy()
 
@@ -340,14 +342,14 @@ def test_destroy_says_who_is_in_the_way(name, sleeper):
 def test_thaw_of_a_group_that_is_gone(tmp_path):
     """Its last process was killed, and systemd has taken the scope away; to freeze it is an error."""
     paths = {"": str(tmp_path / "gone")}
-    cgroup_v2.freeze(paths, False)
+    v2.freeze(paths, False)
     with pytest.raises(SysError, match="no such file"):
-        cgroup_v2.freeze(paths, True)
+        v2.freeze(paths, True)
     # Told to thaw, and gone before it has said so.
     half = tmp_path / "half"
     half.mkdir()
     (half / "cgroup.freeze").write_text("1")
-    cgroup_v2.freeze({"": str(half)}, False)
+    v2.freeze({"": str(half)}, False)
 
 
 def test_disabled_has_nothing():
@@ -370,28 +372,28 @@ def test_places(monkeypatch):
         "32 1 0:32 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd"
     )
     own = "3:cpu,cpuacct:/me\n2:memory:/docker/x/me\n1:name=systemd:/\n0::/"
-    files = {"/proc/self/mountinfo": mountinfo, "/proc/self/cgroup": own}
-    for module in (cgroups, cgroup_v1):
-        monkeypatch.setattr(module, "read", files.__getitem__)
-    monkeypatch.setattr(cgroup_v1.os.path, "exists", lambda path: False)
-    assert cgroup_v1.place("/a/b") == {
+    texts = {"/proc/self/mountinfo": mountinfo, "/proc/self/cgroup": own}
+    for module in (files, v1):
+        monkeypatch.setattr(module, "read", texts.__getitem__)
+    monkeypatch.setattr(v1.os.path, "exists", lambda path: False)
+    assert v1.place("/a/b") == {
         "cpu": "/sys/fs/cgroup/cpu,cpuacct/a/b",
         "cpuacct": "/sys/fs/cgroup/cpu,cpuacct/a/b",
         "memory": "/sys/fs/cgroup/memory/a/b",
         "name=systemd": "/sys/fs/cgroup/systemd/a/b",
     }
-    assert cgroup_v1.place("c")["cpu"] == "/sys/fs/cgroup/cpu,cpuacct/me/c"
-    assert cgroup_v1.place("c")["memory"] == "/sys/fs/cgroup/memory/me/c", "seen through a bind mount"
-    monkeypatch.setattr(cgroups, "read", {"/proc/self/cgroup": "0::/user/me"}.__getitem__)
-    assert cgroup_v2.place("c") == {"": "/sys/fs/cgroup/user/c"}
-    assert cgroup_v2.place("/c") == {"": "/sys/fs/cgroup/c"}
+    assert v1.place("c")["cpu"] == "/sys/fs/cgroup/cpu,cpuacct/me/c"
+    assert v1.place("c")["memory"] == "/sys/fs/cgroup/memory/me/c", "seen through a bind mount"
+    monkeypatch.setattr(files, "read", {"/proc/self/cgroup": "0::/user/me"}.__getitem__)
+    assert v2.place("c") == {"": "/sys/fs/cgroup/user/c"}
+    assert v2.place("/c") == {"": "/sys/fs/cgroup/c"}
 
 
 def test_lists_and_rows(tmp_path):
-    assert cgroup_v1.cpu_list("0-2,5\n".strip()) == [0, 1, 2, 5]
-    assert cgroup_v1.cpu_list("") == []
+    assert files.cpu_list("0-2,5\n".strip()) == [0, 1, 2, 5]
+    assert files.cpu_list("") == []
     (tmp_path / "io").write_text("8:0 Read 4096\n8:0 Total 4096\nTotal 4096\n")
-    assert cgroup_v1.blkio_rows(str(tmp_path / "io"))[0] == {
+    assert blkio_rows(str(tmp_path / "io"))[0] == {
         "major": 8,
         "minor": 0,
         "op": "Read",

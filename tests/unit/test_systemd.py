@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import systemd
+from krun.oci.cgroup import dbus, systemd
 
 
 def test_slices():
@@ -114,19 +114,19 @@ def test_the_wire_goes_both_ways(signature, values):
         if kind[0] == "a":
             return [plain(kind[1:], element) for element in value]
         if kind[0] == "(":
-            return tuple(plain(k, v) for k, v in zip(systemd.split(kind[1:-1]), value, strict=True))
+            return tuple(plain(k, v) for k, v in zip(dbus.split(kind[1:-1]), value, strict=True))
         return value
 
     out = bytearray()
-    systemd.marshal(signature, values, out)
-    want = [plain(kind, value) for kind, value in zip(systemd.split(signature), values, strict=True)]
-    assert systemd._Reader(bytes(out)).values(signature) == want
+    dbus.marshal(signature, values, out)
+    want = [plain(kind, value) for kind, value in zip(dbus.split(signature), values, strict=True)]
+    assert dbus.Reader(bytes(out)).values(signature) == want
 
 
 def test_known_bytes():
     """D-Bus specification, "Marshaling": the example of an array of INT64."""
     out = bytearray()
-    systemd.marshal("ax", [[5]], out)
+    dbus.marshal("ax", [[5]], out)
     assert out == b"\x08\0\0\0" + b"\0\0\0\0" + b"\x05\0\0\0\0\0\0\0"
 
 
@@ -151,7 +151,7 @@ class Bus(threading.Thread):
             connection.close()
 
     def serve(self, sock: socket.socket) -> None:
-        reader = systemd._Connection(False)
+        reader = dbus.Connection(False)
         reader._socket = sock
         sock.settimeout(10)
         assert reader._exactly(1) == b"\0"
@@ -165,10 +165,10 @@ class Bus(threading.Thread):
             size, number = int.from_bytes(start[4:8], "little"), int.from_bytes(start[8:12], "little")
             fields = int.from_bytes(start[12:16], "little")
             rest = reader._exactly(fields + -fields % 8 + size)
-            head = systemd._Reader(start + rest)
+            head = dbus.Reader(start + rest)
             head.at = 12
             header = dict(head.one("a(yv)"))
-            values = systemd._Reader(rest[len(rest) - size :]).values(header.get(8, ""))
+            values = dbus.Reader(rest[len(rest) - size :]).values(header.get(8, ""))
             self.asked.append((header[3], values))
             if header[3] in ("StartTransientUnit", "StopUnit"):
                 result = self.results.pop(0)
@@ -191,9 +191,9 @@ class Bus(threading.Thread):
     @staticmethod
     def message(kind: int, serial: int, fields: list, signature: str, values: list) -> bytes:
         body = bytearray()
-        systemd.marshal(signature, values, body)
+        dbus.marshal(signature, values, body)
         out = bytearray((ord("l"), kind, 0, 1))
-        systemd.marshal("uua(yv)", [len(body), serial, fields], out)
+        dbus.marshal("uua(yv)", [len(body), serial, fields], out)
         out.extend(bytes(-len(out) % 8))
         return bytes(out + body)
 

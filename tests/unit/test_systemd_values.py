@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krun.errors import KrunError
-from krun.oci import systemd_values as values
+from krun.oci.cgroup import properties as values
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ import pytest
 
 from krun.cli import fast
 from krun.errors import KrunError, NotFoundError, UsageError
-from krun.oci import cgroups, delete, events, kill, pause, ps, spec_cmd, state_cmd, update
+from krun.oci import delete, events, kill, pause, ps, spec_cmd, state_cmd, update
 from krun.oci import list as list_verb
 from krun.oci import state as st
+from krun.oci.cgroup import group as cgroups
 
 ROOT = Path(__file__).parents[2]
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Rule = tuple[bool, str, int | None, int | None, str]
+    from krun.oci.cgroup.devices import Rule
 
 # linux/bpf.h, struct bpf_cgroup_dev_ctx
 _TYPES = {"b": 1, "c": 2}

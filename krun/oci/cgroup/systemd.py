@@ -1,0 +1,202 @@
+"""The systemd cgroup driver: a transient scope per container, asked for over D-Bus.
+
+systemd owns the cgroup tree where it runs, and wants others to ask (systemd.io, CGROUP_DELEGATION; interface:
+org.freedesktop.systemd1(5)).
+"""
+
+import os
+
+from krun import log
+from krun.errors import KrunError
+from krun.oci.cgroup.controllers import CONTROLLERS
+from krun.oci.cgroup.convert import bitmap, per_second
+from krun.oci.cgroup.dbus import MANAGER, OBJECT, BusError, Connection
+from krun.oci.cgroup.files import MOUNT, UNLIMITED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Property = tuple[str, tuple[str, Any]]  # name, (signature, value)
+
+
+def place(spec_cgroups_path: str, id: str, rootless: bool, v2: bool) -> "tuple[str, dict[str, str]]":
+    """Return the unit's name and where its cgroups will be: {"": directory} for v2, else controller to
+    directory.
+
+    Arguments: spec_cgroups_path, "slice:prefix:name", "" = system.slice (user.slice without root), krun, the
+    id.
+    Errors: KrunError for another form, or when no systemd answers.
+    """
+    user = rootless and os.geteuid() != 0
+    parts = spec_cgroups_path.split(":") if spec_cgroups_path else ["", "krun", id]
+    if len(parts) != 3 or "/" in spec_cgroups_path or not parts[2]:
+        raise KrunError(
+            'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, '
+            f'got "{spec_cgroups_path}" instead'
+        )
+    parent, prefix, name = parts
+    parent = parent or ("user.slice" if user else "system.slice")
+    unit = name if name.endswith(".slice") else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
+    base = ""
+    if user:
+        with Connection(True) as bus:
+            base = bus.get(OBJECT, MANAGER, "ControlGroup").rstrip("/")
+    else:
+        _require()
+    if name.endswith(".slice"):
+        inner = base + expand(name)
+    else:
+        inner = f"{base}{expand(parent)}/{unit}"
+    if v2:
+        return unit, {"": MOUNT + inner}
+    from krun.oci.cgroup import v1
+
+    return unit, v1.place(inner)
+
+
+def expand(unit: str) -> str:
+    """Return the path of a slice: "a-b.slice" is "/a.slice/a-b.slice", "-.slice" is "" (systemd.slice(5)).
+
+    Errors: KrunError for a name that is no slice.
+    """
+    stem = unit.removesuffix(".slice")
+    if unit == "-.slice":
+        return ""
+    if stem == unit or not stem or "/" in stem or "" in stem.split("-"):
+        raise KrunError(f"invalid slice name: {unit}")
+    words = stem.split("-")
+    return "".join("/" + "-".join(words[: count + 1]) + ".slice" for count in range(len(words)))
+
+
+def _require() -> None:
+    # sd_booted(3)
+    if not os.path.isdir("/run/systemd/system"):
+        raise KrunError(
+            "use systemd cgroups: systemd is not running on this host (no /run/systemd/system); "
+            "use the cgroupfs manager instead"
+        )
+
+
+def start_scope(
+    unit: str,
+    pid: int,
+    resources: "dict[str, Any]",
+    rootless: bool,
+    path: str,
+    v2: bool,
+    asked: "Sequence[Property]" = (),
+) -> None:
+    """Start the transient unit with a process in it and wait until it stands.
+
+    Arguments: path, the unit's cgroup directory: its parent names the slice; asked, properties of the caller's that go
+    before ours. Errors: KrunError, SysError.
+    """
+    properties: list[Property] = [
+        ("Description", ("s", f"krun container {unit}")),
+        ("DefaultDependencies", ("b", False)),
+        # The payload may make groups below: systemd keeps its hands off them.
+        ("Delegate", ("b", True)),
+        ("CPUAccounting", ("b", True)),
+        ("MemoryAccounting", ("b", True)),
+        ("TasksAccounting", ("b", True)),
+        ("IOAccounting" if v2 else "BlockIOAccounting", ("b", True)),
+        ("CollectMode", ("s", "inactive-or-failed")),
+    ]
+    if not unit.endswith(".slice"):
+        parent = os.path.basename(os.path.dirname(path))
+        properties.append(("Slice", ("s", parent if parent.endswith(".slice") else "-.slice")))
+        properties.append(("PIDs", ("au", [pid])))
+    properties += limits(resources, v2)
+    names = [name for name, _ in asked]
+    properties = [(name, value) for name, value in properties if name not in names] + list(asked)
+    with Connection(rootless and os.geteuid() != 0) as bus:
+        arguments: tuple[Any, ...] = (unit, "replace", properties, [])
+        try:
+            bus.job("StartTransientUnit", "ssa(sv)a(sa(sv))", arguments)
+        except BusError as error:
+            if not error.name.endswith(".UnitExists"):
+                raise KrunError(f"start systemd unit {unit}: {error.message}") from None
+            # Left failed by a container of the same name.
+            bus.call(OBJECT, MANAGER, "ResetFailedUnit", "s", (unit,))
+            try:
+                bus.job("StartTransientUnit", "ssa(sv)a(sa(sv))", arguments)
+            except BusError as again:
+                raise KrunError(f"start systemd unit {unit}: {again.message}") from None
+
+
+def stop_unit(unit: str, rootless: bool) -> None:
+    """Stop a unit and forget it; that it is gone already, or that nobody answers, is no error: the
+    directories are removed by the caller in any case."""
+    try:
+        with Connection(rootless and os.geteuid() != 0) as bus:
+            try:
+                bus.job("StopUnit", "ss", (unit, "replace"))
+                bus.call(OBJECT, MANAGER, "ResetFailedUnit", "s", (unit,))
+            except BusError as error:
+                if not error.name.endswith(".NoSuchUnit"):
+                    log.debug(f"stop systemd unit {unit}: {error.message}")
+    except KrunError as error:
+        log.debug(f"stop systemd unit {unit}: {error.message}")
+
+
+def set_properties(unit: str, resources: "dict[str, Any]", v2: bool) -> None:
+    """Tell systemd of new limits, or a reload would bring the old ones back. Errors: KrunError."""
+    properties = limits(resources, v2)
+    if not properties:
+        return
+    with Connection(os.geteuid() != 0) as bus:
+        try:
+            bus.call(OBJECT, MANAGER, "SetUnitProperties", "sba(sv)", (unit, True, properties))
+        except BusError as error:
+            raise KrunError(f"set properties of systemd unit {unit}: {error.message}") from None
+
+
+def limits(resources: "dict[str, Any]", v2: bool) -> "list[Property]":
+    """Return linux.resources as unit properties (systemd.resource-control(5)), as far as systemd has words for them.
+
+    Errors: KrunError for a value that cannot be.
+    """
+    found: list[Property] = []
+    for controller in CONTROLLERS:
+        section = resources.get(controller.member)
+        for setting in controller.settings if section else ():
+            unit = setting.unit_v2 if v2 else setting.unit_v1
+            value = setting.given(section)
+            if unit is None or (value is None and not (setting.unset and setting.key)):
+                continue
+            try:
+                number = unit[1](value, section)
+            except ValueError:
+                raise KrunError(f"unit property {unit[0]}: {value!r} is no list of numbers") from None
+            if number is not None:
+                found.append((unit[0], ("ay" if isinstance(number, bytes) else "t", number)))
+    if v2:
+        found += _unified(resources.get("unified") or {})
+    return found
+
+
+def _unified(unified: "dict[str, str]") -> "list[Property]":
+    """Return linux.resources.unified as properties, as far as systemd has words for it; the files get all of it.
+
+    Errors: KrunError for a value that its file would not take either.
+    """
+    words = {s.v2: s.unit_v2[0] for row in CONTROLLERS for s in row.settings if s.unit_v2}
+    found: list[Property] = []
+    for name, text in unified.items():
+        text = str(text).strip()
+        try:
+            if name == "cpu.max":  # two properties
+                quota, _, period = text.partition(" ")
+                micros = int(period or "100000")
+                rate = UNLIMITED if quota == "max" else per_second(int(quota), micros)
+                found += [("CPUQuotaPerSecUSec", ("t", rate)), ("CPUQuotaPeriodUSec", ("t", micros))]
+            elif name.startswith("cpuset.") and name in words:
+                found.append((words[name], ("ay", bitmap(text))))
+            elif name in words:
+                number = text.removeprefix("default ") if name == "io.weight" else text
+                found.append((words[name], ("t", UNLIMITED if number == "max" else int(number))))
+        except (ValueError, ZeroDivisionError):
+            raise KrunError(f"unified resource {name!r}: {text!r} is no value of this file") from None
+    return found
