@@ -86,7 +86,54 @@ static void fuzz(void) {
     }
 }
 
+/* A block as the strings of an environment, and back; what is not of that form is refused. */
+static void strings(void) {
+    static u8 data[200000];
+    static char text[300000];
+    char *env[10] = {"PATH=/bin", "KRUN_BOOT=@1"}; /* the payload's own is in front */
+    size_t sizes[] = {1, 2, 3, 1000, KR_BOOT_PIECE, KR_BOOT_PIECE + 1, sizeof data}, got, room;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (u8)kr_test_random();
+    for (size_t k = 0; k < KR_COUNT(sizes); k++) {
+        CHECK(kr_boot_text_size(sizes[k]) <= sizeof text);
+        long n = kr_boot_encode(text, data, sizes[k]);
+        char *s = text;
+        for (long i = 0; i < n; i++, s += strlen(s) + 1)
+            env[2 + i] = s;
+        env[2 + n] = NULL;
+        CHECK((size_t)(s - text) <= kr_boot_text_size(sizes[k]));
+        u8 *back = kr_boot_decode(env, 2 + (u32)n, &got, &room);
+        CHECK(back && got == sizes[k] && memcmp(back, data, got) == 0);
+        CHECK(env[2] == NULL && env[1]); /* cut off: none of it is the payload's */
+        if (back)
+            kr_free(back, room);
+    }
+    const char *bad[] = {"KRUN_BOOT=@",
+                         "KRUN_BOOT=@0",
+                         "KRUN_BOOT=@3",
+                         "KRUN_BOOT=@1 ",
+                         "KRUN_BOOT=@99999999999999999999",
+                         "KRUN_BOOT=3",
+                         "PATH=x",
+                         "",
+                         "KRUN_BOOT=@2"};
+    for (size_t i = 0; i < KR_COUNT(bad); i++) {
+        char *e[] = {"PATH=/bin", "KRUN_BOOT=AAAA", (char *)bad[i], NULL};
+        CHECK(kr_boot_decode(e, 3, &got, &room) == NULL);
+        CHECK(e[0] && e[1] && e[2]);
+    }
+    char *e[] = {"KRUN_BOOT=AA*A", "KRUN_BOOT=@1", NULL};
+    CHECK(kr_boot_decode(e, 2, &got, &room) == NULL);
+    CHECK(kr_boot_decode(e, 0, &got, &room) == NULL);
+    static char longer[KR_BOOT_PIECE * 2]; /* more than a piece holds */
+    memset(longer, 'A', sizeof longer - 1);
+    memcpy(longer, "KRUN_BOOT=", 10);
+    e[0] = longer;
+    CHECK(kr_boot_decode(e, 2, &got, &room) == NULL);
+}
+
 void test_main(void) {
     plain();
+    strings();
     fuzz();
 }

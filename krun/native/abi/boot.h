@@ -5,7 +5,7 @@
  *
  * Layout, little endian, in a memfd:
  *   struct kr_boot_header, then records { struct kr_boot_record, `len` bytes, zero padding to 8 }.
- * The block is written by trusted code only; the parser checks bounds all the same.
+ * The block is written by trusted code only; the parser checks bounds all the same. What makes it authentic is said at KR_BOOT_ENV.
  * docs/architecture.md, "Boot block". A change of any number here bumps KR_BOOT_VERSION.
  */
 #ifndef KR_ABI_BOOT_H
@@ -17,9 +17,12 @@
 #define KR_BOOT_MAGIC 0x544f4f424e55524bULL /* "KRUNBOOT" */
 #define KR_BOOT_VERSION 1
 
-/* The monitor finds the block through the last entry of its environment: KRUN_BOOT=<decimal fd> of a memfd
- * that holds it (from krun itself), or KRUN_BOOT=@<n> behind n entries KRUN_BOOT=<base64> that are it (from a
- * monitor: a payload's threads could meddle with a descriptor). */
+/* The monitor finds the block through the last entry of its environment:
+ *   KRUN_BOOT=<decimal fd>  a memfd that holds it, with all seals; from krun itself. Refused where the jail is in force, which is so
+ *                           in every process that comes from a payload.
+ *   KRUN_BOOT=@<n>          behind n entries KRUN_BOOT=<base64> that are it; from a monitor (a payload's threads could meddle with a
+ *                           descriptor). All strings of that execve stand in the monitor's memory, so the last one is the monitor's.
+ * Anything else ends the process. */
 #define KR_BOOT_ENV "KRUN_BOOT="
 
 struct kr_boot_header {
@@ -65,6 +68,9 @@ enum kr_boot_tag {
         35, /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
     KR_BOOT_FD_PLACE =
         36, /* where the monitor's fixed descriptors and slots are (vmm/fdtab.h); internal to the monitor */
+    /* st_dev and st_ino of the monitor's file; internal to the monitor. */
+    KR_BOOT_EXE_DEV = 37,
+    KR_BOOT_EXE_INO = 38,
 };
 
 #define KR_BOOTF_TRACE 1u /* strace-like trace to FD_LOG */

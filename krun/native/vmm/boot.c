@@ -91,6 +91,8 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     u64_record(b, KR_BOOT_T0, &b->t0);
     u64_record(b, KR_BOOT_VM_TYPE, &b->vm_type);
     u64_record(b, KR_BOOT_FD_PLACE, &b->fd_place);
+    u64_record(b, KR_BOOT_EXE_DEV, &b->exe_dev);
+    u64_record(b, KR_BOOT_EXE_INO, &b->exe_ino);
     b->has_rlimit_stack = u64_record(b, KR_BOOT_RLIMIT_STACK, &b->rlimit_stack);
     return b->fd_kvm < 0 ? -EINVAL : 0;
 }
@@ -140,31 +142,43 @@ static int value(char c) {
                                   : -1;
 }
 
+/* The bytes of one string, behind out[size]. The new size; ~0: not base64, or no room. */
+static size_t decode_piece(const char *s, u8 *out, size_t size, size_t room) {
+    u32 v = 0, bits = 0;
+    for (; *s; s++) {
+        int d = value(*s);
+        if (d < 0)
+            return ~0UL;
+        v = v << 6 | (u32)d;
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            if (size == room)
+                return ~0UL;
+            out[size++] = (u8)(v >> bits);
+        }
+    }
+    return size;
+}
+
 u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room) {
+    const char *end;
     if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV "@", PREFIX + 1) != 0)
         return NULL;
-    u64 n = kr_strtou(envp[envc - 1] + PREFIX + 1, NULL);
-    if (!n || n >= envc)
+    u64 n = kr_strtou(envp[envc - 1] + PREFIX + 1, &end);
+    if (!n || n >= envc || *end)
         return NULL;
     char **piece = envp + envc - 1 - n;
     *room = n * (KR_BOOT_PIECE + 3);
     u8 *block = kr_alloc(*room);
-    *size = 0;
-    for (u64 i = 0; block && i < n; i++) {
-        if (strncmp(piece[i], KR_BOOT_ENV, PREFIX) != 0)
-            break;
-        u32 v = 0, bits = 0;
-        for (const char *s = piece[i] + PREFIX; *s && *size < *room; s++) {
-            int d = value(*s);
-            if (d < 0)
-                break;
-            v = v << 6 | (u32)d;
-            bits += 6;
-            if (bits >= 8) {
-                bits -= 8;
-                block[(*size)++] = (u8)(v >> bits);
-            }
-        }
+    *size = block ? 0 : ~0UL;
+    for (u64 i = 0; *size != ~0UL && i < n; i++)
+        *size = strncmp(piece[i], KR_BOOT_ENV, PREFIX) == 0
+                    ? decode_piece(piece[i] + PREFIX, block, *size, *room)
+                    : ~0UL;
+    if (*size == ~0UL) {
+        kr_free(block, block ? *room : 0);
+        return NULL;
     }
     *piece = NULL; /* none of it is the payload's */
     return block;

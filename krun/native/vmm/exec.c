@@ -426,6 +426,35 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len) {
     b->size = need;
 }
 
+static struct { u64 dev, ino; } exe; /* which file the monitor's is; constant after kr_exec_ready */
+
+#define NR_MSEAL 462
+
+static long exe_identity(u64 id[2]) {
+    u64 st[18]; /* struct stat: st_dev, st_ino first */
+    long r = kr_sys2(__NR_fstat, kr_boot.fd_exe, st);
+    id[0] = st[0];
+    id[1] = st[1];
+    return r;
+}
+
+int kr_exec_ready(void) {
+    u64 id[2];
+    long p = kr_sys6(__NR_mmap, KR_EMPTY_PATH, KR_PAGE, PROT_READ,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    if (p < 0)
+        return (int)p;
+    kr_sys3(NR_MSEAL, KR_EMPTY_PATH, KR_PAGE, 0);
+    long r = exe_identity(id);
+    if (r < 0)
+        return (int)r;
+    if (kr_boot.exe_ino && (id[0] != kr_boot.exe_dev || id[1] != kr_boot.exe_ino))
+        return -ESTALE;
+    exe.dev = id[0];
+    exe.ino = id[1];
+    return 0;
+}
+
 long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size) {
     struct block b = {0};
     struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
@@ -449,6 +478,8 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
     emit(&b, KR_BOOT_FLAGS, &flags, 8);
     emit(&b, KR_BOOT_VM_TYPE, &type, 8);
     emit(&b, KR_BOOT_FD_PLACE, &place, 8);
+    emit(&b, KR_BOOT_EXE_DEV, &exe.dev, 8);
+    emit(&b, KR_BOOT_EXE_INO, &exe.ino, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     if (lim[0] == ~0ULL)
         emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
@@ -467,7 +498,9 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
 }
 
 long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
-    static const char empty[1] = "";
+    u64 id[2];
+    if (exe_identity(id) < 0 || id[0] != exe.dev || id[1] != exe.ino)
+        kr_die("descriptor %d is not the monitor's file", kr_boot.fd_exe);
     u64 lim[2] = {0, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     int infinite = lim[0] == ~0ULL;
@@ -477,8 +510,8 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
     }
     (void)t;
     kr_ask_hold(1);
-    long r =
-        kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, (u64)empty, (u64)argv, (u64)envp, AT_EMPTY_PATH, 0);
+    long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, KR_EMPTY_PATH, (u64)argv, (u64)envp,
+                          AT_EMPTY_PATH, 0);
     kr_ask_hold(0);
     if (infinite)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);

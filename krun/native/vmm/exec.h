@@ -42,7 +42,9 @@ void kr_mm_layout(struct kr_mm *mm);
  * *out is kr_alloc(*size), the strings one behind the other. Their number, or -errno. No descriptor is
  * involved: other threads of the payload share the table and could change what one refers to. */
 long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size);
-/* Executes the monitor anew; returns only on failure. */
+/* Once, at start, before anything of the payload's runs: maps KR_EMPTY_PATH and notes which file the monitor's is. 0 or -errno. */
+int kr_exec_ready(void);
+/* Executes the monitor anew; returns only on failure. A file that is not the monitor's ends the process. */
 long kr_exec_self(struct kr_task *t, char **argv, char **envp);
 
 /* stack.c */

@@ -10,6 +10,7 @@
  *   0x6a00_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
  *        ...          nothing: guard gap of 4 TiB
  *   0x6c00_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
+ *   0x6d00_0000_0000  host only: KR_EMPTY_PATH, one page of zeros
  *   0x6e00_0000_0000  KR_HOST_SYS: where the monitor sees system area and page tables (random in 512 GiB)
  *   0x6ffb_xxxx_xxxx  the lowest that the kernel's mmap area reaches down to (vm.mmap_rnd_bits = 32)
  *   0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
@@ -36,6 +37,10 @@
 #define KR_SYS_BASE 0x6c0000000000ULL
 #define KR_SYS_GPA 0x0ULL
 #define KR_SYS_SIZE 0x2200000ULL /* 34 MiB of address space, room for 1056 vCPUs; touched as needed */
+
+/* The path of the monitor's only execveat: a constant address, so that the jail's filter can demand it, and a page that the kernel
+ * lets nobody change (mseal(2), Linux 6.10; before, what stands against a change is that no call of the monitor's makes one). */
+#define KR_EMPTY_PATH 0x6d0000000000ULL
 
 #define KR_HOST_SYS 0x6e0000000000ULL
 #define KR_HOST_SYS_SPREAD 0x8000000000ULL

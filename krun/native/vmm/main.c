@@ -32,6 +32,13 @@
 #include <linux/resource.h>
 #include <asm/prctl.h>
 
+/* linux/fcntl.h */
+#define F_GET_SEALS_ 1034
+#define F_SEAL_SEAL_ 1
+#define F_SEAL_SHRINK_ 2
+#define F_SEAL_GROW_ 4
+#define F_SEAL_WRITE_ 8
+
 /* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -95,13 +102,21 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
     kr_die_signal(t, 9);
 }
 
+/* Whether the jail is in force. Once it is it stays, over fork and execve. */
+static int jailed(void) { return kr_sys5(__NR_prctl, PR_SET_SECCOMP, ~0ULL, 0, 0, 0) != -EINVAL; }
+
+/* The number of the memfd that krun passed; -1: it is not krun that started this monitor, or not such a memfd. */
 static int boot_fd(char **envp, u32 envc) {
+    const int seals = F_SEAL_SEAL_ | F_SEAL_SHRINK_ | F_SEAL_GROW_ | F_SEAL_WRITE_;
     size_t n = sizeof KR_BOOT_ENV - 1;
-    if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0)
+    const char *end;
+    if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0 || jailed())
         return -1;
-    int fd = (int)kr_strtou(envp[envc - 1] + n, NULL);
+    u64 fd = kr_strtou(envp[envc - 1] + n, &end);
+    if (end == envp[envc - 1] + n || *end || fd > 0x7fffffff)
+        return -1;
     envp[envc - 1] = NULL; /* not the payload's */
-    return fd;
+    return (kr_sys2(__NR_fcntl, fd, F_GET_SEALS_) & seals) == seals ? (int)fd : -1;
 }
 
 static int map_block(int fd) {
@@ -246,7 +261,8 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     size_t size, room;
     u8 *block = kr_boot_decode(envp, envc, &size, &room); /* from a monitor */
     int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
-    if (block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0)
+    if ((block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0) ||
+        (block == NULL) != ((kr_boot.flags & KR_BOOTF_FIRST) != 0)) /* only krun starts a first program */
         kr_die("started without a boot block: this program is run by krun, not by hand");
     first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_PROCF_USERNS);
     first_proc.t0 = kr_boot.t0;
@@ -260,6 +276,9 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     }
     hide_all(t);
+    int r = kr_exec_ready();
+    if (r < 0)
+        give_up(t, "exec", "finding", "the monitor's file", r);
     kr_signal_init(t);
     kr_ask_clock();
     kr_board_open(t);
@@ -279,7 +298,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
         kr_vm_set_cpuid(cpuid, len);
 
     const char *why = "";
-    int r = kr_vm_create(&first_mm.vm, -1, 1, &why);
+    r = kr_vm_create(&first_mm.vm, -1, 1, &why);
     if (r < 0)
         give_up(t, "vm", why, "monitor", r);
     first_mm.vm.entry = (u32)kr_boot.vm_type;

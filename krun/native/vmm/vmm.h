@@ -164,7 +164,7 @@ struct kr_boot {
     const char *state_json;
     size_t state_json_len;
     int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_log, fd_board; /* -1: absent */
-    u64 flags, rlimit_stack, t0, vm_type, fd_place;
+    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
     size_t block_size;
