@@ -11,6 +11,7 @@ before a mend, where the attack has to win).
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import os
 import shutil
@@ -107,16 +108,22 @@ def exec_true(run: Run, end: threading.Event) -> None:
 
 def create_beside(run: Run, end: threading.Event) -> None:
     """A second container that is created into the pid namespace of the first, and deleted, again and again."""
-    number = 0
     while not end.is_set():
-        bundle = Bundle(run.work / f"beside{number}", root=run.bundle.rootfs)
+        bundle = Bundle(run.work / "beside", root=run.bundle.rootfs)
         bundle.namespace_path("pid", f"/proc/{run.container.pid}/ns/pid")
         second = run.runtime.new(bundle.args("/bin/true"))
         run.ids.append(second.id)
         second.create()
         second.call("delete", "--force")
-        second.reap()
-        number += 1
+        reap_adopted(run.work / f"{second.id}.pid")
+
+
+def reap_adopted(pid_file: Path) -> None:
+    """Waits for the init of a deleted container.  Until that is done the pid namespace that it was in does not end."""
+    try:
+        os.waitpid(int(pid_file.read_text()), 0)
+    except (OSError, ValueError):
+        pass  # it was never made, or is nobody's child here
 
 
 # ---- the table
@@ -272,6 +279,11 @@ def beside(run: Run) -> Iterator[None]:
         raise failed[0]
 
 
+def adopt_children() -> None:
+    """As conmon and the containerd shim: the inits of created containers become children of this process."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Run attacks by hand; the status is the number that won.")
     parser.add_argument("--tree", type=Path, default=ROOT, help="a built checkout of krun")
@@ -294,8 +306,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # As conmon: the containers' inits become children of this process.
-    import ctypes
-
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    adopt_children()
     sys.exit(main(sys.argv[1:]))

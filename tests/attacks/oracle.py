@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from helpers.runtime import cgroup_directories
@@ -73,7 +74,9 @@ class Monitor:
         self.id = identity(self.file)
         self.digest = hashlib.sha256(self.data).digest()
         # krun itself, between its clone and its exec of the monitor.
-        self.krun = {identity(p) for p in (tree / "build" / "bin" / "krun", Path("/usr/bin/python3"))}
+        self.krun = {
+            identity(p) for p in (tree / "build" / "bin" / "krun", Path("/usr/bin/python3")) if p.exists()
+        }
 
     def unchanged(self) -> bool:
         return (
@@ -109,7 +112,8 @@ class Watcher(threading.Thread):
 
     A process is all right when its executable is the monitor's file (or krun's own, on its way there), when the
     monitor's text and constants are those of its file, and when nothing of the monitor lies below the end of the
-    guest's window, nothing at all in the gap behind it, and no file of the guest above.
+    guest's window, nothing at all in the gap behind it, and no file of the guest above (the kernel
+    puts the rings of AIO where it likes).
     """
 
     def __init__(self, monitor: Monitor, ids: list[str]) -> None:
@@ -148,26 +152,34 @@ class Watcher(threading.Thread):
             return
         found = mappings(pid)
         wrong = {w for m in found if (w := self.wrong(m))}
+        if wrong:
+            # A monitor that the kernel has placed wrongly ends by itself, before it maps anything of the guest.
+            time.sleep(0.02)
+            wrong &= {w for m in mappings(pid) if (w := self.wrong(m))}
         if text:
             wrong |= self.changed(pid, found)
         # What was read belongs to one program only if that is still the same.
         if wrong and identity(f"/proc/{pid}/exe") == exe:
             self.problems |= {f"process {pid}: {w}" for w in wrong}
 
+    def own(self, m: Mapping) -> bool:
+        """Whether this is a mapping that only the monitor has."""
+        name = m.name.startswith(("[v", "[heap", "anon_inode:kvm", "/memfd:krun"))
+        return name or (m.device, m.inode) == self.monitor.id
+
     def wrong(self, m: Mapping) -> str:
         """What is wrong with a mapping of a monitor; empty if nothing is."""
-        own = (m.device, m.inode) == self.monitor.id
-        special = own or m.name.startswith(("[v", "[heap", "anon_inode:kvm", "/memfd:krun"))
+        own = self.own(m)
         if m.start < WINDOW_END:
             if m.end > WINDOW_END:
                 return f"a mapping crosses the window's end: {m.line}"
-            if special or "x" in m.permissions:
+            if own or "x" in m.permissions:
                 return f"a mapping of the monitor's below the window's end: {m.line}"
         elif m.start < HOST_SYS:
             return f"a mapping in the gap behind the window: {m.line}"
-        elif m.inode and not special and not m.name.endswith("/board"):
+        elif m.inode and not own and not m.name.endswith(("/board", "/[aio] (deleted)")):
             return f"a file above the window: {m.line}"
-        elif "x" in m.permissions and not special:
+        elif "x" in m.permissions and not own:
             return f"executable memory that is not the monitor's: {m.line}"
         return ""
 

@@ -1,19 +1,20 @@
-"""The guest fuzzer: a hostile payload (guest_fuzz.c) in a krun container, under the sanitizer build of the monitor.
+"""The guest fuzzer: a hostile payload (guest_fuzz.c and its families) in a krun container, under the sanitizer build of the monitor.
 
-`./dev fuzz [SECONDS] [SEED...]` runs it for SECONDS (default 60) in all, some 30 seconds a seed. It fails if a monitor ended by its own
-words ("fatal": a broken invariant or undefined behaviour) or status, if a process outlives SIGKILL, if the monitor's constant memory
-(text, rodata) changed in a process that still runs, or if a file outside of the container is not what it was.
+`./dev fuzz [SECONDS] [SEED...]` runs it for SECONDS (default 60) in all, some 30 seconds a seed, then the attacks of tests/attacks with
+longer times. It fails if a monitor ended by its own words ("fatal": a broken invariant or undefined behaviour) or status, if a process outlives
+SIGKILL, if the payload saw what it must not see (fuzz.h), or if the oracle of the attacks speaks (tests/attacks/oracle.py). From
+outside, `krun exec` and `krun create` into the container's pid namespace run against it all the time.
 
 The container bounds what the payload can do to the machine: namespaces of its own (user namespace excepted, as with runc), a read-only
 root with nothing in it but the program, default capabilities, limits for processes, memory, files and time.
 """
 
 import dataclasses
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,27 +22,21 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from attacks import attacks  # noqa: E402
+from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
 from helpers.bundle import Bundle  # noqa: E402
 
 BUILD = ROOT / "build" / "fuzz"
 SLICE = 30
-#: Docker's default set.
-CAPABILITIES = [
-    f"CAP_{name}"
-    for name in (
-        "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL"
-    ).split()
-]
-#: Files of the host that nothing in a container may change: contents, mode, owner, device number.
-HOST_FILES = (
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sysrq-trigger",
-    "/dev/null",
-    "/dev/kvm",
-    "/dev/zero",
-    str(BUILD / "canary"),
-    str(BUILD / "tree" / "krun" / "native" / "krun-monitor"),
-)
+#: The statuses of fuzz.h: what the payload saw.
+SAW = {
+    96: "native code",
+    97: "memory above the window",
+    98: "a descriptor of the monitor's",
+    99: "a file of the host",
+}
+#: Time for each attack of the table after the fuzzing, in seconds.
+ATTACK_SECONDS = 20
 
 
 @dataclasses.dataclass
@@ -75,13 +70,13 @@ def build() -> None:
         f"#!/usr/bin/python3 -IS\nimport sys\nsys.path += {places!r}\nfrom krun.__main__ import main\nsys.exit(main())\n"
     )
     launcher.chmod(0o755)
-    (BUILD / "canary").write_text("not the container's\n")
-    flags = "-static -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral".split()
-    subprocess.run(["gcc", *flags, "-o", BUILD / "guest_fuzz", HERE / "guest_fuzz.c"], check=True)
+    flags = "-static -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral -Wno-unused-result".split()
+    sources = sorted(p for p in HERE.glob("*.c") if p.name != "ubsan.c")
+    subprocess.run(["gcc", *flags, "-o", BUILD / "guest_fuzz", *sources], check=True)
 
 
-def bundle(work: Path, seed: int, seconds: float) -> Path:
-    """Writes the bundle; returns its directory."""
+def bundle(work: Path, seed: int, seconds: float, canaries: Canaries, monitor: Monitor) -> Bundle:
+    """The bundle, written."""
     path = work / "bundle"
     shutil.rmtree(path, ignore_errors=True)
     root = path / "rootfs"
@@ -93,10 +88,12 @@ def bundle(work: Path, seed: int, seconds: float) -> Path:
     made.mount("/tmp", "tmpfs", "nosuid", "nodev", "size=16m", "mode=1777", type="tmpfs")
     made.args("/guest_fuzz", str(seed), str(seconds))
     for name in made.process["capabilities"]:
-        made.process["capabilities"][name] = CAPABILITIES
+        made.process["capabilities"][name] = attacks.CAPABILITIES
+    device, inode = monitor.id
+    made.process["env"] += [f"FUZZ_CANARIES={canaries.path}", f"FUZZ_MONITOR={device}:{inode}"]
     made.process["rlimits"] = [
         {"type": "RLIMIT_NOFILE", "soft": 1024, "hard": 4096},
-        {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+        {"type": "RLIMIT_CORE", "soft": 0, "hard": 4 << 20},
         {"type": "RLIMIT_FSIZE", "soft": 1 << 24, "hard": 1 << 24},
         {"type": "RLIMIT_RTPRIO", "soft": 0, "hard": 0},
         {"type": "RLIMIT_MEMLOCK", "soft": 1 << 20, "hard": 1 << 20},
@@ -106,96 +103,113 @@ def bundle(work: Path, seed: int, seconds: float) -> Path:
         {"pids": {"limit": 200}, "memory": {"limit": 512 << 20}, "cpu": {"shares": 128}}
     )
     made.write()
-    return path
+    return made
 
 
-def host_state() -> dict[str, object]:
-    state: dict[str, object] = {}
-    for name in filter(os.path.exists, HOST_FILES):
-        st = os.stat(name)
-        text = b"" if name.startswith("/dev") or "sysrq" in name else Path(name).read_bytes()
-        # Other runtimes that run on the machine may change the owner of /dev/null (crun 1.8 does).
-        owner = () if name == "/dev/null" else (st.st_uid, st.st_gid)
-        state[name] = (oct(st.st_mode), *owner, st.st_rdev, hashlib.sha256(text).hexdigest())
-    return state
+class Outside:
+    """What runs against the container from the host: `exec`, and `create` into its pid namespace, again and again.
 
+    The payload may kill or disturb all of it; but nothing may hang, and nothing that was executed may see what it must not see.
+    """
 
-def constant_memory(pid: int) -> dict[str, str]:
-    """Hashes of the monitor's text (and constants, which lie there) in a process: offset in the file -> hash."""
-    found, text_end = {}, 0
-    try:
-        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            for line in maps:
-                fields = line.split()
-                # The executable lies on a detached mount, so its name is "/": it is told by its place.
-                start, end = (int(x, 16) for x in fields[0].split("-"))
-                text = fields[1] == "r-xp"
-                if (
-                    start < 0x6A0000000000
-                    or fields[4] == "0"
-                    or not (text or fields[1] == "r--p" and start == text_end)
-                ):
-                    continue
-                text_end = end if text else 0
-                memory.seek(start)
-                data = memory.read(end - start)
-                if len(data) < end - start:
-                    return {}  # it ends or executes something just now
-                found[fields[2]] = hashlib.sha256(data).hexdigest()
-    except OSError:
-        return {}
-    return found
+    def __init__(self, krun: list[str], name: str, seed: int, work: Path, root: Path, pid_file: Path) -> None:
+        self.krun, self.name, self.seed, self.work, self.root = krun, name, seed, work, root
+        self.pid_file, self.second = pid_file, f"{name}-second"
+        self.problems: list[str] = []
+        self.end = threading.Event()
+        self.threads = [threading.Thread(target=f, daemon=True) for f in (self.execs, self.creates)]
 
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
 
-def descendants(pid: int) -> list[int]:
-    """The container's processes, by its init's pid namespace."""
-    try:
-        space = os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:
-        return []
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
+    def stop(self) -> list[str]:
+        self.end.set()
+        for thread in self.threads:
+            thread.join()
+        return self.problems
+
+    def call(self, *words: str) -> None:
+        """One command of krun's; its output goes to a file, which containers may go on holding."""
+        with (self.work / f"outside-{words[0]}").open("wb+") as out:
+            process = subprocess.Popen([*self.krun, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
             try:
-                if os.readlink(f"/proc/{name}/ns/pid") == space:
-                    found.append(int(name))
-            except OSError:
-                pass
-    return found
+                status = process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.problems.append(f"krun {' '.join(words)}: hangs")
+                process.kill()
+                process.wait()
+                return
+            out.seek(0)
+            said = out.read().decode(errors="replace")
+        if status in SAW:
+            self.problems.append(f"krun {' '.join(words)}: the program saw {SAW[status]}")
+        if "fatal" in said or "Traceback" in said:
+            self.problems.append(f"krun {' '.join(words)}: {said[-500:]}")
+
+    def pid(self) -> int:
+        try:
+            return int(self.pid_file.read_text() or 0)
+        except (OSError, ValueError):
+            return 0
+
+    def execs(self) -> None:
+        number = 0
+        while not self.end.wait(0.05):
+            if self.pid():
+                number += 1
+                walk = ["walk", str(self.seed * 1000 + number)] if number % 2 else ["probe"]
+                user = "0:0" if number % 3 else "1000:1000"
+                self.call("exec", "--user", user, self.name, "/guest_fuzz", *walk)
+
+    def creates(self) -> None:
+        while not self.end.wait(0.05):
+            if pid := self.pid():
+                made = Bundle(self.work / "second", root=self.root)
+                made.config["root"]["readonly"] = True
+                made.namespace_path("pid", f"/proc/{pid}/ns/pid")
+                made.args("/guest_fuzz", "probe").write()
+                pid_file = self.work / "second-pid"
+                pid_file.unlink(missing_ok=True)
+                self.call("create", "--pid-file", str(pid_file), "--bundle", str(made.path), self.second)
+                self.call("delete", "--force", self.second)
+                attacks.reap_adopted(pid_file)
 
 
 def run_slice(seed: int, seconds: float) -> Outcome:
     """One container with one seed."""
     work = BUILD / f"run-{seed}"
-    work.mkdir(parents=True, exist_ok=True)
-    log = work / "log"
-    log.unlink(missing_ok=True)
-    path = bundle(work, seed, seconds)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    log, pid_file, out = work / "log", work / "pid", work / "out"
     name = f"fuzz-{os.getpid()}-{seed}"
     krun = [str(BUILD / "krun"), "--root", str(work / "state")]
-    before, problems, text_of = host_state(), [], {}
-    pid_file = work / "pid"
-    pid_file.unlink(missing_ok=True)
-    out = work / "out"
+    canaries, monitor, problems = Canaries(), Monitor(BUILD / "tree"), []
+    made = bundle(work, seed, seconds, canaries, monitor)
+    outside = Outside(krun, name, seed, work, made.rootfs, pid_file)
+    watcher = Watcher(monitor, [name])
     with out.open("wb") as sink:
         process = subprocess.Popen(
-            [*krun, "run", "--trace", str(log), "--pid-file", str(pid_file), "--bundle", str(path), name],
+            [
+                *krun,
+                "run",
+                "--trace",
+                str(log),
+                "--pid-file",
+                str(pid_file),
+                "--bundle",
+                str(made.path),
+                name,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
         )
-        end = time.monotonic() + seconds + 90
-        while process.poll() is None and time.monotonic() < end:
-            time.sleep(0.5)
-            if pid_file.exists() and (text := pid_file.read_text()).strip():
-                for pid in descendants(int(text))[:8]:
-                    for where, digest in constant_memory(pid).items():
-                        # Twice: a process may end or begin anew between maps and memory.
-                        if text_of.setdefault(where, digest) != digest == constant_memory(pid).get(where):
-                            problems.append(
-                                f"seed {seed}: the monitor's memory at {where} differs in process {pid}"
-                            )
-        if process.poll() is None:
+        watcher.start()
+        outside.start()
+        try:
+            process.wait(seconds + 90)
+        except subprocess.TimeoutExpired:
             problems.append(f"seed {seed}: hangs")
             subprocess.run([*krun, "kill", name, "KILL"], check=False, capture_output=True, timeout=60)
             try:
@@ -203,27 +217,42 @@ def run_slice(seed: int, seconds: float) -> Outcome:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        problems += [f"seed {seed}: {p}" for p in outside.stop()]
+        problems += [f"seed {seed}: {p}" for p in watcher.stop()]
         subprocess.run([*krun, "delete", "--force", name], check=False, capture_output=True, timeout=60)
     said = out.read_text(errors="replace")[-2000:]
     words = log.read_text(errors="replace") if log.exists() else ""
     problems += sorted({line for line in words.splitlines() if "fatal" in line})
     if process.returncode != 0:
         problems.append(f"seed {seed}: status {process.returncode}: {said.strip()}")
-    if not text_of:
+    if not watcher.texts:
         problems.append(f"seed {seed}: no monitor's memory was seen")
-    after = host_state()
-    problems += [
-        f"{name}: {before[name]} became {after[name]}" for name in before if before[name] != after[name]
-    ]
+    if not monitor.unchanged():
+        problems.append(f"seed {seed}: the monitor's file is not what it was")
+    problems += [f"seed {seed}: {p}" for p in canaries.problems(said)]
+    canaries.remove()
     if not problems:
         shutil.rmtree(work, ignore_errors=True)
     return Outcome(seed, process.returncode, said.strip(), problems)
+
+
+def run_attacks(seconds: float) -> int:
+    """The table of tests/attacks for at most `seconds` in all; returns how many won."""
+    attacks.build()
+    pairs = [(a, u) for a in attacks.ATTACKS for u in a.users]
+    each, won = min(ATTACK_SECONDS, seconds / len(pairs)), 0
+    for n, (attack, user) in enumerate(pairs):
+        problems = attacks.run(attack, user, BUILD / f"attack-{os.getpid()}-{n}", seconds=each)
+        print(f"attack {attack.name} {user.name}: {'; '.join(problems) or 'lost'}", flush=True)
+        won += bool(problems)
+    return won
 
 
 def main(argv: list[str]) -> int:
     seconds = float(argv[0]) if argv else 60
     seeds = [int(a) for a in argv[1:]]
     build()
+    attacks.adopt_children()
     bad, done, n = 0, 0.0, 0
     while done < seconds:
         seed = seeds[n] if n < len(seeds) else int(time.time()) * 100 + n
@@ -233,6 +262,8 @@ def main(argv: list[str]) -> int:
         bad += bool(outcome.problems)
         done += part
         n += 1
+    if not seeds:
+        bad += run_attacks(seconds / 4)
     return 1 if bad else 0
 
 
