@@ -24,6 +24,7 @@ KRUN = ROOT / "build" / "bin" / "krun"
 SLOW = float(os.environ.get("KRUN_TEST_SLOW", "1"))
 
 PF_KTHREAD = 0x00200000
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _numbers = itertools.count()
 
@@ -34,10 +35,11 @@ def find(name: str) -> Path:
         if not KRUN.exists():
             raise FileNotFoundError(f"{KRUN} is missing: run ./dev setup")
         return KRUN
-    path = shutil.which(name, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    # The system's first, so that nobody's own build stands for Debian's; then PATH, where gVisor's runsc usually is.
+    path = shutil.which(name, path=SYSTEM_PATH) or shutil.which(name)
     if path is None:
         raise FileNotFoundError(f"{name} is missing: run ./dev test, which installs it")
-    return Path(path)
+    return Path(path).absolute()
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:

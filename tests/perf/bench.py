@@ -8,6 +8,7 @@ run, on this machine, with whatever else ran on it: compare columns, not runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import datetime
 import json
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ CLONE_NEWNS = 0x00020000
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 UNIFIED = "/sys/fs/cgroup/unified"
+MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
 
 
 class Series:
@@ -174,6 +177,32 @@ def private_mounts() -> None:
     subprocess.run(["umount", UNIFIED], check=True)
 
 
+@contextlib.contextmanager
+def workspace() -> Iterator[Path]:
+    """A directory for all contenders; at the end it goes with the mounts that a runtime has left in it, and they are named.
+
+    The figures are there by then: what a runtime leaves behind is said, and takes nothing away.
+    """
+    work = Path(tempfile.mkdtemp(prefix="krun-bench-"))
+    try:
+        yield work
+    finally:
+        for point in left_mounts(work, Path("/proc/self/mountinfo").read_text()):
+            print(f"bench: a runtime has left a mount behind: {point}", file=sys.stderr)
+            LIBC.umount2(os.fsencode(point), MNT_DETACH | UMOUNT_NOFOLLOW)
+        # Never through a mount that would not go: what it shows may be the host's.
+        if left_mounts(work, Path("/proc/self/mountinfo").read_text()):
+            print(f"bench: {work} stays, because of these mounts", file=sys.stderr)
+        else:
+            shutil.rmtree(work)
+
+
+def left_mounts(work: Path, mountinfo: str) -> list[str]:
+    """The mount points below a directory, the last mounted first (proc(5), /proc/PID/mountinfo)."""
+    points = [line.split(" ")[4].encode().decode("unicode_escape") for line in mountinfo.splitlines()]
+    return [point for point in reversed(points) if point.startswith(f"{work}/")]
+
+
 def build(source: Path, work: Path) -> Path:
     program = work / source.stem
     subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", str(program), str(source)], check=True)
@@ -305,8 +334,8 @@ def main() -> None:
     wanted = options.series.split(",")
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     private_mounts()
-    with tempfile.TemporaryDirectory(prefix="krun-bench-") as tmp:
-        work, busybox = Path(tmp), Path(tmp, "rootfs")
+    with workspace() as work:
+        busybox = work / "rootfs"
         make_busybox_root(busybox)
         contenders = [Contender(name, work, busybox) for name in options.runtimes.split(",")]
         data: dict[str, Any] = {
@@ -350,4 +379,5 @@ def main() -> None:
     print(f"\nfigures: {options.json}")
 
 
-main()
+if __name__ == "__main__":
+    main()
