@@ -21,6 +21,7 @@ __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
                                                 .fd_start = -1,
                                                 .fd_result = -1,
                                                 .fd_target = -1,
+                                                .fd_interp = -1,
                                                 .fd_log = -1,
                                                 .fd_board = -1};
 

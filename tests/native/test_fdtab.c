@@ -63,13 +63,16 @@ static void fixed(void) {
     int fd0 = open_null();
     kr_sys3(__NR_dup3, fd0, SLOT0 + 4, 0);
     limits(1024, 4096);
-    CHECK_EQ(kr_fd_fixed_again(0, -1), -EINVAL);
-    CHECK_EQ(kr_fd_fixed_again(base | 25ULL << 32, -1), -EINVAL);
-    CHECK_EQ(kr_fd_fixed_again(place, (int)SLOT0 + 4), 0);
+    int kept[2] = {(int)SLOT0 + 4, -1};
+    CHECK_EQ(kr_fd_fixed_again(task, 0, kept, 2), -EINVAL);
+    CHECK_EQ(kr_fd_fixed_again(task, base | 25ULL << 32, kept, 2), -EINVAL);
+    CHECK_EQ(kr_fd_fixed_again(task, place, kept, 2), 0);
+    CHECK_EQ(task->slots, 2);
     CHECK_EQ(inode((int)SLOT0 + 3), inode((int)SLOT0));
     CHECK(inode((int)SLOT0 + 4) != inode((int)SLOT0));
     kr_slot_free((int)SLOT0 + 4);
     CHECK_EQ(inode((int)SLOT0 + 4), inode((int)SLOT0));
+    CHECK_EQ(task->slots, 0);
     kr_sys1(__NR_close, fd0);
 }
 
@@ -96,20 +99,32 @@ static void slots(void) {
     CHECK_EQ(kr_slot_dup(task, base), -EBADF);
     CHECK_EQ(kr_slot_dup(task, 900), -EBADF);
     CHECK_EQ(kr_slot_put(task, -ENOENT), -ENOENT);
-    int all[KR_FD_SLOTS];
-    for (u32 i = 0; i < KR_FD_SLOTS; i++) {
-        all[i] = kr_slot_put(task, open_null());
-        CHECK_EQ(all[i], (int)(SLOT0 + i));
+    /* Three for each task; who has some gets no more and does not wait. */
+    struct kr_task *tasks[KR_FD_SLOTS / KR_FD_SLOTS_TASK];
+    for (u32 i = 0; i < KR_COUNT(tasks); i++) {
+        tasks[i] = kr_test_task();
+        tasks[i]->proc->flags = KR_PROCF_SHARED_FILES;
+        for (u32 k = 0; k < KR_FD_SLOTS_TASK; k++)
+            CHECK_EQ(kr_slot_put(tasks[i], open_null()), (int)(SLOT0 + i * KR_FD_SLOTS_TASK + k));
+        fd = open_null();
+        CHECK_EQ(kr_slot_put(tasks[i], fd), -EMFILE);
+        CHECK(!is_open(fd));
     }
     fd = open_null();
     task->sig_caught = 1; /* none is free: a signal ends the wait */
     CHECK_EQ(kr_slot_put(task, fd), -KR_ERESTART);
     CHECK(!is_open(fd));
     task->sig_caught = 0;
+    kr_slot_free((int)SLOT0 + 4);
+    CHECK_EQ(kr_slot_put(tasks[1], open_null()), (int)SLOT0 + 4);
+    for (u32 k = 0; k < KR_FD_SLOTS_TASK; k++)
+        kr_slot_free((int)(SLOT0 + KR_FD_SLOTS_TASK + k));
+    CHECK_EQ(kr_slot_put(task, open_null()), (int)SLOT0 + KR_FD_SLOTS_TASK);
+    kr_slot_free((int)SLOT0 + KR_FD_SLOTS_TASK);
     kr_fd_before_fork(); /* a fork child gives back what others were using */
     kr_fd_after_fork();
     for (u32 i = 0; i < KR_FD_SLOTS; i++)
-        CHECK_EQ(inode(all[i]), spare);
+        CHECK_EQ(inode((int)(SLOT0 + i)), spare);
     s = kr_slot_put(task, open_null());
     CHECK_EQ(s, (int)SLOT0);
     kr_slot_free(s);

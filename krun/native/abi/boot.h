@@ -58,6 +58,7 @@ enum kr_boot_tag {
     KR_BOOT_FD_LOG = 23,    /* where trace and warnings of the monitor go; absent: nowhere */
     KR_BOOT_FD_BOARD =
         24, /* the container's board, O_RDWR (vmm/board.h); absent: other processes are not asked */
+    KR_BOOT_FD_INTERP = 25, /* the ELF interpreter of FD_TARGET; internal to the monitor */
     /* One uint64_t each. */
     KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
     KR_BOOT_RLIMIT_STACK =

@@ -10,6 +10,7 @@ struct kr_boot kr_boot = {.fd_kvm = -1,
                           .fd_start = -1,
                           .fd_result = -1,
                           .fd_target = -1,
+                          .fd_interp = -1,
                           .fd_log = -1,
                           .fd_board = -1};
 
@@ -85,6 +86,7 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     b->fd_start = fd_record(b, KR_BOOT_FD_START);
     b->fd_result = fd_record(b, KR_BOOT_FD_RESULT);
     b->fd_target = fd_record(b, KR_BOOT_FD_TARGET);
+    b->fd_interp = fd_record(b, KR_BOOT_FD_INTERP);
     b->fd_log = fd_record(b, KR_BOOT_FD_LOG);
     b->fd_board = fd_record(b, KR_BOOT_FD_BOARD);
     u64_record(b, KR_BOOT_FLAGS, &b->flags);

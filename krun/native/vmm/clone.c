@@ -117,6 +117,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
         *c = *p;
         kr_unlock(&p->sig_lock);
         kr_lock_init(&c->sig_lock);
+        kr_lock_init(&c->exec_lock);
         c->refs = 1;
     }
     return c;
@@ -226,6 +227,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     kr_alloc_after_fork();
     kr_lock_init(&mm->lock);
     kr_lock_init(&t->proc->sig_lock);
+    kr_lock_init(&t->proc->exec_lock);
     t->tid = (u32)kr_sys0(__NR_gettid);
     t->proc->refs = 1;
     t->is_vfork = 0;

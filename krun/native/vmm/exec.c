@@ -5,6 +5,7 @@
  * are the kernel's own. What the new monitor must know travels in a boot block (abi/boot.h).
  */
 #include "exec.h"
+#include "args.h"
 #include "ask.h"
 #include "elf.h"
 #include "fdtab.h"
@@ -24,8 +25,8 @@
 #include <linux/stat.h>
 
 #define O_NOFOLLOW_ 0400000
+#define O_NONBLOCK_ 04000
 #define PATH_MAX_ 4096
-#define ARGS_MAX (1u << 20)
 
 static char *word(const char *s, size_t n) {
     char *w = kr_alloc(PATH_MAX_);
@@ -38,9 +39,9 @@ static char *word(const char *s, size_t n) {
 }
 
 void kr_program_free(struct kr_program *p) {
-    if (p->fd >= 0)
-        kr_sys1(__NR_close, p->fd);
-    p->fd = -1;
+    kr_slot_free(p->fd);
+    kr_slot_free(p->interp);
+    p->fd = p->interp = -1;
     kr_free(p->path, PATH_MAX_);
     for (u32 i = 0; i < KR_COUNT(p->words); i++)
         kr_free(p->words[i], PATH_MAX_);
@@ -97,32 +98,32 @@ static int may_execute(int fd, const char **why) {
     return 0;
 }
 
-/* The interpreter of an ELF file must exist, or execve fails while the caller can still be told. */
-static long check_interp(struct kr_task *t, int fd, const char **why) {
+/* Opens the interpreter of the ELF file p->fd, if it names one, and judges it while the caller can still be told. What is loaded later
+ * is this very file, whatever its path leads to then. */
+static long open_interp(struct kr_task *t, struct kr_program *p, const char **why) {
     struct kr_elf e;
-    long r = kr_elf_read(fd, &e, why);
+    long r = kr_elf_read(p->fd, &e, why);
     if (r < 0 || !e.interp_len)
         return r;
     char *path = kr_alloc(PATH_MAX_);
     if (!path)
         return -ENOMEM;
-    r = kr_sys4(__NR_pread64, fd, path, e.interp_len, e.interp_off);
+    r = kr_sys4(__NR_pread64, p->fd, path, e.interp_len, e.interp_off);
     if (r != (long)e.interp_len || path[r - 1]) {
         *why = "an ELF file with an unusable interpreter path";
         r = -ENOEXEC;
     } else {
-        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
-        r = kr_open(t, AT_FDCWD, path, &how);
+        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK_};
+        p->interp = kr_slot_put(t, (int)kr_open(t, AT_FDCWD, path, &how));
+        r = p->interp;
         if (r < 0) {
             *why = "opening the program's ELF interpreter";
         } else {
-            int ifd = (int)r;
-            r = may_execute(ifd, why);
-            if (r == 0 && kr_elf_read(ifd, &e, why) < 0) {
+            r = may_execute(p->interp, why);
+            if (r == 0 && kr_elf_read(p->interp, &e, why) < 0) {
                 *why = "the program's ELF interpreter is not usable";
                 r = -ELIBBAD;
             }
-            kr_sys1(__NR_close, ifd);
         }
     }
     kr_free(path, PATH_MAX_);
@@ -168,48 +169,59 @@ static int parse_script(char *line, size_t n, char **interp, char **arg) {
     return 0;
 }
 
-/* A readable descriptor of an O_PATH one, or of any: through the monitor's own procfs. */
-static long reopen(int fd) {
+/* A readable descriptor of the file that the payload's descriptor fd is about, in a slot. It is judged before it is opened: an O_PATH
+ * one may be of anything, and the opening of a device or FIFO has effects. */
+static long reopen(struct kr_task *t, int fd, const char **why) {
     char name[32];
-    kr_snprintf(name, sizeof name, "thread-self/fd/%d", fd); /* "self" ends with the first thread */
-    return kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0);
+    int slot = kr_slot_dup(t, (u32)fd);
+    if (slot < 0)
+        return slot;
+    long r = may_execute(slot, why);
+    if (r == 0) {
+        kr_snprintf(name, sizeof name, "thread-self/fd/%d", slot); /* "self" ends with the first thread */
+        r = kr_slot_put(t, (int)kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0));
+    }
+    kr_slot_free(slot);
+    return r;
+}
+
+/* The file at p->path of depth 0, or the interpreter of the script before it, in a slot. */
+static long open_program(struct kr_task *t, int dirfd, const char *path, int flags, const char **why) {
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK_}; /* a FIFO must not hold us */
+    if (!*path)
+        return flags & AT_EMPTY_PATH ? reopen(t, dirfd, why) : -ENOENT;
+    if (flags & AT_SYMLINK_NOFOLLOW)
+        how.flags |= O_NOFOLLOW_;
+    long fd = kr_open(t, dirfd, path, &how);
+    if (fd == -ENXIO) /* a socket or such */
+        return -EACCES;
+    return kr_slot_put(t, (int)fd);
 }
 
 long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
                      const char **why) {
     memset(p, 0, sizeof *p);
-    p->fd = -1;
+    p->fd = p->interp = -1;
     *why = "opening the program";
     char *line = kr_alloc(KR_SCRIPT_LINE + 1);
     p->path = word(path, strlen(path));
     long r = line && p->path ? 0 : -ENOMEM;
     for (u32 depth = 0; !r; depth++) {
-        long fd;
-        if (!p->path[0] && depth == 0) {
-            fd = flags & AT_EMPTY_PATH ? reopen(dirfd) : -ENOENT;
+        long fd = open_program(t, depth ? AT_FDCWD : dirfd, p->path, flags, why);
+        if (!p->path[0])
             kr_snprintf(p->path, PATH_MAX_, "/dev/fd/%d", dirfd);
-        } else {
-            struct open_how how = {.flags = O_RDONLY | O_CLOEXEC |
-                                            04000 /* O_NONBLOCK: a FIFO must not hold us */};
-            if (flags & AT_SYMLINK_NOFOLLOW)
-                how.flags |= O_NOFOLLOW_;
-            fd = kr_open(t, depth ? AT_FDCWD : dirfd, p->path, &how);
-            if (fd == -ENXIO) /* a socket or such */
-                fd = -EACCES;
-        }
         if (fd < 0) {
             r = fd;
             break;
         }
-        if (p->fd >= 0)
-            kr_sys1(__NR_close, p->fd);
+        kr_slot_free(p->fd);
         p->fd = (int)fd;
         r = may_execute(p->fd, why);
         if (r < 0)
             break;
         long n = kr_sys4(__NR_pread64, p->fd, line, KR_SCRIPT_LINE, 0);
         if (n < 2 || line[0] != '#' || line[1] != '!') {
-            r = n < 0 ? n : check_interp(t, p->fd, why);
+            r = n < 0 ? n : open_interp(t, p, why);
             break;
         }
         *why = "a script with too many levels of interpreters";
@@ -282,8 +294,7 @@ static void add_name(u64 *value, u64 v, int is_min) {
 long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **envp, const u64 *auxv,
              struct kr_start *start, const char **why) {
     struct kr_elf *e = kr_alloc(sizeof *e);
-    char *interp = kr_alloc(PATH_MAX_);
-    if (!e || !interp)
+    if (!e)
         return -ENOMEM;
     long r = kr_elf_read(p->fd, e, why);
     if (r < 0)
@@ -323,25 +334,18 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
     start->entry = sa.entry;
     if (e->interp_len) {
         *why = "opening the program's ELF interpreter";
-        r = kr_sys4(__NR_pread64, p->fd, interp, e->interp_len, e->interp_off);
-        if (r != (long)e->interp_len) {
-            r = -ENOEXEC;
-            goto out;
-        }
-        long fd = kr_sys4(__NR_openat, AT_FDCWD, interp, O_RDONLY | O_CLOEXEC, 0);
-        r = fd < 0 ? fd : kr_elf_read((int)fd, e, why);
+        /* One that was not there when the program was judged: the file was changed. */
+        r = p->interp < 0 ? -ELIBBAD : kr_elf_read(p->interp, e, why);
         if (r >= 0) {
             *why = "mapping the program's ELF interpreter";
             kr_lock(&mm->lock);
             u64 at = kr_mm_find_free(mm, e->max - e->min, e->align);
             kr_unlock(&mm->lock);
             u64 ibias = e->type == ET_DYN ? at - e->min : 0;
-            r = at ? kr_elf_map(mm, (int)fd, e, ibias) : -ENOMEM;
+            r = at ? kr_elf_map(mm, p->interp, e, ibias) : -ENOMEM;
             sa.base = e->min + ibias;
             start->entry = e->entry + ibias;
         }
-        if (fd >= 0)
-            kr_sys1(__NR_close, fd);
         if (r < 0)
             goto out;
     }
@@ -354,51 +358,11 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
         kr_unlock(&mm->lock);
     }
 out:
-    kr_free(interp, PATH_MAX_);
     kr_free(e, sizeof *e);
     return r;
 }
 
 /* ---- execve ---- */
-
-struct args {
-    char **v;
-    size_t room, n;
-};
-
-static int push(struct args *a, char *s) {
-    if (a->n + 1 >= a->room) {
-        size_t room = a->room ? a->room * 2 : 64;
-        char **v = kr_realloc(a->v, a->room * sizeof *v, room * sizeof *v);
-        if (!v)
-            return -ENOMEM;
-        a->v = v;
-        a->room = room;
-    }
-    a->v[a->n++] = s;
-    a->v[a->n] = NULL;
-    return 0;
-}
-
-/* Appends a guest vector of string pointers. The strings stay where they are: the kernel copies them from
- * there. */
-static long push_guest(struct args *a, u64 vec, u32 skip) {
-    if (!vec)
-        return 0;
-    for (u64 i = 0;; i++, vec += 8) {
-        u64 s;
-        if (kr_copy_in(&s, vec, 8) < 0)
-            return -EFAULT;
-        if (!s)
-            return 0;
-        if (i >= ARGS_MAX)
-            return -E2BIG;
-        if (!kr_span_ok(s, 1))
-            return -EFAULT;
-        if (i >= skip && push(a, (char *)s) < 0)
-            return -ENOMEM;
-    }
-}
 
 struct block {
     u8 *buf;
@@ -455,7 +419,8 @@ int kr_exec_ready(void) {
     return 0;
 }
 
-long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size) {
+long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program *p, u64 flags, char **out,
+                   size_t *size) {
     struct block b = {0};
     struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
     b.buf = kr_alloc(1024);
@@ -467,9 +432,10 @@ long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, c
     const struct {
         u16 tag;
         s32 fd;
-    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},     {KR_BOOT_FD_EXE, kr_boot.fd_exe},
-               {KR_BOOT_FD_PROC, kr_boot.fd_proc},   {KR_BOOT_FD_LOG, kr_boot.fd_log},
-               {KR_BOOT_FD_BOARD, kr_boot.fd_board}, {KR_BOOT_FD_TARGET, target}};
+    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},       {KR_BOOT_FD_EXE, kr_boot.fd_exe},
+               {KR_BOOT_FD_PROC, kr_boot.fd_proc},     {KR_BOOT_FD_LOG, kr_boot.fd_log},
+               {KR_BOOT_FD_BOARD, kr_boot.fd_board},   {KR_BOOT_FD_TARGET, p ? p->fd : -1},
+               {KR_BOOT_FD_INTERP, p ? p->interp : -1}};
     for (u32 i = 0; i < KR_COUNT(fds); i++)
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
@@ -518,6 +484,30 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
     return r;
 }
 
+/* The point of no return. exec_lock is held from before the filters and no_new_privs are written down: what another thread's
+ * SECCOMP_FILTER_FLAG_TSYNC adds is in the block, or comes after a failure (cred_guard_mutex in the kernel). */
+static long exec_program(struct kr_task *t, const struct kr_program *p, struct kr_args *args) {
+    char *text = NULL;
+    size_t size = 0;
+    kr_lock(&t->proc->exec_lock);
+    kr_sys3(__NR_fcntl, p->fd, F_SETFD, 0); /* for the next monitor; nobody else has the number */
+    if (p->interp >= 0)
+        kr_sys3(__NR_fcntl, p->interp, F_SETFD, 0);
+    long r = kr_boot_block(t, p->nwords ? p->words[p->nwords - 1] : p->path, p, t->proc->flags, &text, &size);
+    if (r > KR_BOOT_STRINGS)
+        r = -E2BIG;
+    if (r > 0) {
+        char *s = text;
+        for (long i = 0; i < r; i++, s += strlen(s) + 1)
+            args->envp[args->envc + i] = s;
+        args->envp[args->envc + r] = NULL;
+        r = kr_exec_self(t, args->argv, args->envp);
+    }
+    kr_unlock(&t->proc->exec_lock);
+    kr_free(text, size);
+    return r;
+}
+
 long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags) {
     struct kr_program p;
     const char *why;
@@ -525,36 +515,14 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
         return only_check(t, dirfd, path, flags);
     if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
         return -EINVAL;
-    struct args a = {0}, e = {0};
-    char *text = NULL;
-    size_t text_size = 0;
     long r = kr_program_find(t, dirfd, path, flags, &p, &why);
     if (r < 0)
         return r;
-    for (u32 i = 0; i < p.nwords && !r; i++)
-        r = push(&a, p.words[i]);
-    if (!r)
-        r = push_guest(&a, argv, p.nwords ? 1 : 0);
-    if (!r && !a.n) /* Linux since 5.18 makes it one empty string */
-        r = push(&a, (char *)"");
-    if (!r)
-        r = push_guest(&e, envp, 0);
-    if (!r) {
-        long target = kr_sys3(__NR_fcntl, p.fd, F_DUPFD, 3); /* without close-on-exec */
-        r = target < 0 ? target
-                       : kr_boot_block(t, p.nwords ? p.words[p.nwords - 1] : p.path, (int)target,
-                                       t->proc->flags, &text, &text_size);
-        for (char *s = text; r > 0; r--, s += strlen(s) + 1)
-            if (push(&e, s) < 0)
-                r = -ENOMEM;
-        if (!r)
-            r = kr_exec_self(t, a.v, e.v);
-        kr_free(text, text_size);
-        if (target >= 0)
-            kr_sys1(__NR_close, target);
-    }
-    kr_free(a.v, a.room * sizeof(char *));
-    kr_free(e.v, e.room * sizeof(char *));
+    struct kr_args args;
+    r = kr_args_in(&args, argv, envp, p.words, p.nwords, path, KR_BOOT_STRINGS);
+    if (r == 0)
+        r = exec_program(t, &p, &args);
+    kr_args_free(&args);
     kr_program_free(&p);
     return r;
 }

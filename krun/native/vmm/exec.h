@@ -8,10 +8,10 @@
 #define KR_SCRIPT_DEPTH 5  /* BINPRM: interpreters of interpreters */
 #define KR_SCRIPT_LINE 256 /* BINPRM_BUF_SIZE */
 
-/* A program found: an open ELF file and, for scripts, the words that go before the caller's arguments. */
+/* A program found: an open ELF file, its ELF interpreter, and, for scripts, the words that go before the caller's arguments. */
 struct kr_program {
-    int fd;
-    char *path; /* of the ELF file, kr_alloc(4096) */
+    int fd, interp; /* where no other thread reaches them (kr_slot_put); interp -1: it has none */
+    char *path;     /* of the ELF file, kr_alloc(4096) */
     char *words[2 * KR_SCRIPT_DEPTH +
                 1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
     u32 nwords;     /* 0: no script, argv stays */
@@ -41,7 +41,9 @@ void kr_mm_layout(struct kr_mm *mm);
 /* Makes the boot block for a successor of this monitor, as strings for the end of its environment (main.h):
  * *out is kr_alloc(*size), the strings one behind the other. Their number, or -errno. No descriptor is
  * involved: other threads of the payload share the table and could change what one refers to. */
-long kr_boot_block(struct kr_task *t, const char *path, int target, u64 flags, char **out, size_t *size);
+long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program *p, u64 flags, char **out,
+                   size_t *size);
+#define KR_BOOT_STRINGS 40 /* the most that a block may become: seccomp filters of 2 MB */
 /* Once, at start, before anything of the payload's runs: maps KR_EMPTY_PATH and notes which file the monitor's is. 0 or -errno. */
 int kr_exec_ready(void);
 /* Executes the monitor anew; returns only on failure. A file that is not the monitor's ends the process. */

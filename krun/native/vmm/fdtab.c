@@ -42,10 +42,13 @@ static u32 lowest = ~0u, highest;
 static u32 base, nslots, span; /* span: fixed numbers and slots; 0 before they are there */
 static u32 busy;               /* bit i: slot i is in use; atomic, and the word to wait on */
 static u32 waiting;
+static struct kr_task *owner[KR_FD_SLOTS / KR_FD_SLOTS_TASK]; /* of a busy group; written by that task */
 
 #define SPARE (base + KR_FD_AT_SPARE)
 #define SLOT(i) (base + KR_FD_FIXED + (i))
-_Static_assert(KR_FD_SLOTS <= 32, "a word of bits");
+#define GROUP KR_FD_SLOTS_TASK
+#define GROUPS ((nslots + GROUP - 1) / GROUP)
+_Static_assert(KR_FD_SLOTS <= 32 && KR_FD_SLOTS % GROUP == 0, "a word of bits");
 
 /* Fixed numbers and slots: constants, so the answer cannot change. */
 static int in_block(u32 fd) { return fd - base < span; }
@@ -196,7 +199,7 @@ int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
 
 static long fill(u32 i) { return beyond_limit(__NR_dup3, SPARE, SLOT(i), 0, SLOT(i)); }
 
-int kr_fd_fixed_again(u64 place, int target) {
+int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept) {
     struct {
         s32 fd;
         u16 events, revents;
@@ -210,20 +213,26 @@ int kr_fd_fixed_again(u64 place, int target) {
         p[i].fd = (s32)SLOT(i);
         p[i].events = p[i].revents = 0;
     }
+    for (u32 k = 0; k < nkept; k++)
+        if (in_slots((u32)kept[k])) { /* all of one task's, so of one group */
+            u32 i = (u32)kept[k] - SLOT(0);
+            busy = 1u << i / GROUP;
+            t->slot_group = i / GROUP;
+            owner[i / GROUP] = t;
+            t->slots |= 1u << i % GROUP;
+        }
     long r = kr_sys3(__NR_poll, p, nslots, 0); /* EINVAL: RLIMIT_NOFILE is lower than that */
-    for (u32 i = 0; i < nslots && r; i++)
-        if (r < 0 || p[i].revents)
-            if ((int)SLOT(i) != target)
-                fill(i);
-    if (in_slots((u32)target))
-        busy = 1u << ((u32)target - SLOT(0));
+    for (u32 i = 0; i < nslots && r; i++) {
+        int is_kept = busy >> i / GROUP & 1 && t->slots >> i % GROUP & 1;
+        if (!is_kept && (r < 0 || p[i].revents))
+            fill(i);
+    }
     return 0;
 }
 
-/* Index of a slot that is the caller's from now on, or -KR_ERESTART. */
-static long take_slot(struct kr_task *t) {
-    u32 all = nslots == 32 ? ~0u : (1u << nslots) - 1;
-    u32 b = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+/* A group of slots for t. 0 or -KR_ERESTART. */
+static int take_group(struct kr_task *t) {
+    u32 all = (1u << GROUPS) - 1, b = __atomic_load_n(&busy, __ATOMIC_RELAXED);
     for (;;) {
         u32 left = all & ~b;
         if (!left) {
@@ -237,13 +246,32 @@ static long take_slot(struct kr_task *t) {
             continue;
         }
         u32 i = (u32)__builtin_ctz(left);
-        if (__atomic_compare_exchange_n(&busy, &b, b | 1u << i, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-            return i;
+        if (__atomic_compare_exchange_n(&busy, &b, b | 1u << i, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            t->slot_group = i;
+            owner[i] = t;
+            return 0;
+        }
     }
 }
 
-static void give_slot(u32 i) {
-    __atomic_and_fetch(&busy, ~(1u << i), __ATOMIC_SEQ_CST);
+/* Index of a slot that is t's from now on; -KR_ERESTART; -EMFILE: it has all that a task may have. */
+static long take_slot(struct kr_task *t) {
+    int r = t->slots ? 0 : take_group(t);
+    if (r < 0)
+        return r;
+    for (u32 i = 0; i < GROUP; i++)
+        if (!(t->slots >> i & 1) && t->slot_group * GROUP + i < nslots) {
+            t->slots |= 1u << i;
+            return t->slot_group * GROUP + i;
+        }
+    return -EMFILE;
+}
+
+static void give_slot(struct kr_task *t, u32 i) {
+    t->slots &= ~(1u << i % GROUP);
+    if (t->slots)
+        return;
+    __atomic_and_fetch(&busy, ~(1u << i / GROUP), __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
         kr_sys3(__NR_futex, &busy, FUTEX_WAKE_PRIVATE, 1);
 }
@@ -261,7 +289,7 @@ static int into_slot(struct kr_task *t, u64 fd) {
     }
     kr_unlock(&fdtab_lock);
     if (n < 0)
-        give_slot((u32)i);
+        give_slot(t, (u32)i);
     return (int)n;
 }
 
@@ -288,7 +316,7 @@ void kr_slot_free(int fd) {
     kr_lock(&fdtab_lock);
     fill(i);
     kr_unlock(&fdtab_lock);
-    give_slot(i);
+    give_slot(owner[i / GROUP], i);
 }
 
 /* ---- Dynamic numbers ---- */
@@ -451,7 +479,7 @@ void kr_fd_after_fork(void) {
     set_range();
     /* What other threads of the parent were judging. */
     for (u32 i = 0; i < nslots && busy; i++)
-        if (busy >> i & 1)
+        if (busy >> i / GROUP & 1)
             fill(i);
     busy = waiting = 0;
 }

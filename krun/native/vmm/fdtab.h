@@ -25,6 +25,8 @@
 
 #define KR_FD_FIXED 8  /* numbers that are never moved nor closed */
 #define KR_FD_SLOTS 24 /* slots behind them; fewer when RLIMIT_NOFILE is very low */
+#define KR_FD_SLOTS_TASK                                                                                     \
+    3 /* how many a task may hold: a program, its interpreter, and what a path walk judges */
 
 /* Places among the fixed numbers. A place whose descriptor is absent holds the placeholder, too. */
 enum kr_fd_place {
@@ -45,17 +47,19 @@ u64 kr_fd_place(void);
  * number, fills the other fixed numbers and the slots. 0; -EMFILE: RLIMIT_NOFILE has no room; -EBUSY: a
  * number is in use. *number is the one concerned. */
 int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number);
-/* In a monitor that execve started: the numbers are what they were; slots that were in use are filled again.
- * -EINVAL: not a place. */
-int kr_fd_fixed_again(u64 place, int target);
+/* In a monitor that execve started: the numbers are what they were; slots that were in use are filled again,
+ * but for those among kept[nkept], which t holds from now on. 0; -EINVAL: not a place. */
+int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept);
 
 /* Puts fd, which a call has just made at an ordinary number, where no other thread can reach it; fd is
  * closed. Afterwards judge and use the returned number, and end with kr_slot_free. While no other task shares
  * the descriptor table fd itself is returned: there nobody can reach it. Only descriptors that the payload
  * might hold itself may be made at an ordinary number: O_PATH ones of what the container's own paths lead to.
- * Everything else belongs into kr_private. Waits for a free slot: no call that may block for long (open of a
- * FIFO) may be made while one is held. Negative fd: returned. -EMFILE: RLIMIT_NOFILE does not allow it;
- * -KR_ERESTART: a signal came first. Then fd is closed. */
+ * Everything else belongs into kr_private.
+ * Slots come in groups of KR_FD_SLOTS_TASK. A task that holds none waits for a free group; one that holds
+ * some never waits, so tasks do not block each other. No call that may block for long (open of a FIFO) may be
+ * made while one is held. Negative fd: returned. -EMFILE: RLIMIT_NOFILE does not allow it, or t holds
+ * KR_FD_SLOTS_TASK; -KR_ERESTART: a signal came first. Then fd is closed. */
 int kr_slot_put(struct kr_task *t, int fd);
 /* The same for a descriptor of the payload's own, which stays open: a second one of the same file. -EBADF:
  * not open, or hidden. */

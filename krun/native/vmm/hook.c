@@ -16,8 +16,6 @@
 
 #define CODE_NO_EXEC 127
 
-#define BOOT_STRINGS 16 /* of a boot block: seccomp filters of 900 KB */
-
 struct hook {
     u32 timeout, argc, envc, has_env;
     const char *path;
@@ -53,7 +51,7 @@ static int parse(const u8 *data, u32 len, struct hook *h) {
     if (!h->path)
         return -EINVAL;
     h->argv_size = (h->argc + 2) * sizeof(char *);
-    h->envp_size = (h->envc + BOOT_STRINGS + 1) * sizeof(char *);
+    h->envp_size = (h->envc + KR_BOOT_STRINGS + 1) * sizeof(char *);
     h->argv = kr_alloc(h->argv_size);
     h->envp = kr_alloc(h->envp_size);
     if (!h->argv || !h->envp)
@@ -75,8 +73,8 @@ __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, i
     size_t size;
     kr_sys3(__NR_dup3, in, 0, 0);
     /* Without KR_BOOTF_FIRST and the messages' descriptors: it runs at once and tells nobody. */
-    long n = kr_boot_block(t, h->path, -1, t->proc->flags, &text, &size);
-    if (n > 0 && n <= BOOT_STRINGS) {
+    long n = kr_boot_block(t, h->path, NULL, t->proc->flags, &text, &size);
+    if (n > 0 && n <= KR_BOOT_STRINGS) {
         for (long i = 0; i < n; i++, text += strlen(text) + 1)
             h->envp[h->envc + i] = text;
         kr_exec_self(t, h->argv, h->envp);

@@ -144,7 +144,8 @@ static void hide_all(struct kr_task *t) {
                                      [KR_FD_AT_BOARD] = &kr_boot.fd_board};
     int *const passing[] = {&kr_boot.fd_sync, &kr_boot.fd_start, &kr_boot.fd_result};
     if (!(kr_boot.flags & KR_BOOTF_FIRST)) {
-        int ok = kr_fd_fixed_again(kr_boot.fd_place, kr_boot.fd_target) == 0;
+        const int kept[] = {kr_boot.fd_target, kr_boot.fd_interp};
+        int ok = kr_fd_fixed_again(t, kr_boot.fd_place, kept, KR_COUNT(kept)) == 0;
         for (u32 i = 0; i < KR_FD_FIXED; i++)
             ok &= !fixed[i] || *fixed[i] == -1 || (u32)*fixed[i] == kr_fd_base() + i;
         if (!ok)
@@ -305,7 +306,8 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_mm_layout(&first_mm);
 
     int first = (kr_boot.flags & KR_BOOTF_FIRST) != 0;
-    struct kr_program p = {.fd = kr_boot.fd_target, .path = (char *)kr_boot.exe_path};
+    struct kr_program p = {
+        .fd = kr_boot.fd_target, .interp = kr_boot.fd_interp, .path = (char *)kr_boot.exe_path};
     if (first) {
         kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* a slot that will be needed, before the vCPU */
         make_vm(t);
@@ -323,6 +325,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     if (e < 0)
         give_up(t, "exec", why, p.path, e);
     kr_stage("loaded");
+    kr_slot_free(p.interp);
     kr_fd_hide(p.fd, KR_FD_EXEC_DROPS, &first_proc.exe_fd);
     first_proc.exe_path = p.path;
     if (!first)

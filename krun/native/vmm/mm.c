@@ -13,7 +13,6 @@
  * of 512. A lone first block (a thread's stack, a sparse table) never does.
  */
 #include "mm.h"
-#include "fdtab.h"
 #include "usercopy.h"
 #include "warm.h"
 #include <linux/mman.h>
@@ -301,8 +300,6 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     }
     if (!addr)
         r = -ENOMEM;
-    else if (!(flags & MAP_ANONYMOUS) && kr_fd_hidden((u32)fd))
-        r = -EBADF; /* again: under the lock no vCPU comes into being */
     else if ((flags & MAP_FIXED_NOREPLACE) && !range_free(mm, addr, len))
         r = -EEXIST;
     else if (fixed && sealed(mm, addr, len))

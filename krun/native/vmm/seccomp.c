@@ -433,9 +433,14 @@ long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
     s->log = (flags & SECCOMP_FILTER_FLAG_LOG) != 0;
     long r = kr_bpf_check(s->insns, n);
     if (r == 0) {
+        int others = flags & SECCOMP_FILTER_FLAG_TSYNC; /* one of which may be in an execve (exec.c) */
+        if (others)
+            kr_lock(&t->proc->exec_lock);
         kr_lock(&t->mm->lock);
         r = attach(t, s, flags);
         kr_unlock(&t->mm->lock);
+        if (others)
+            kr_unlock(&t->proc->exec_lock);
     }
     if (r)
         free_filter(s);

@@ -8,7 +8,7 @@
  * thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
  *
  * Lock order (take from left to right; never the other way):
- *   proc->sig_lock  ->  mm->lock  ->  fdtab lock  ->  heap_lock (lib/kr_alloc.c)
+ *   proc->exec_lock  ->  proc->sig_lock  ->  mm->lock  ->  fdtab lock  ->  heap_lock (lib/kr_alloc.c)
  * fork holds all of them, so that the child starts with consistent data.
  *
  * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program
@@ -54,6 +54,7 @@ struct kr_proc {
     u32 refs;                                /* threads; atomic */
     struct kr_lock sig_lock;                 /* protects action[] */
     struct kr_sigaction action[KR_NSIG + 1]; /* the payload's view; the host's disposition follows */
+    struct kr_lock exec_lock;                /* an execve, or a change of other threads' filters (exec.h) */
     int exe_fd;                              /* the program (hidden descriptor): /proc/self/exe */
     char *exe_path;                          /* its path as resolved at exec */
     u32 flags;                               /* KR_BOOTF_* */
@@ -119,6 +120,8 @@ struct kr_task {
     const siginfo_t *dying_of; /* for the core file: the signal that kills, or NULL */
     u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
 
+    u32 slot_group,
+        slots; /* the group of descriptor slots that it has, and which of it are in use (fdtab.c) */
     /* The call being served. */
     u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
@@ -163,7 +166,8 @@ struct kr_boot {
     const char *exe_path;
     const char *state_json;
     size_t state_json_len;
-    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_log, fd_board; /* -1: absent */
+    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log,
+        fd_board; /* -1: absent */
     u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
