@@ -80,7 +80,9 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 CLOSE_RANGE_CLOEXEC = 4
-STACK_SOFT = 8 << 20  # soft RLIMIT_STACK of the monitor where the payload has none
+STACK_SOFT = (
+    32 << 20
+)  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/vmm/layout.h
 SIGCHLD = 17
 SIGKILL = 9
 MAX_FD = 0xFFFFFFFF

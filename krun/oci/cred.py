@@ -134,8 +134,8 @@ class SetCapabilities(Step):
 class SetRlimits(Step):
     """process.rlimits. Last before the exec: a small RLIMIT_AS or RLIMIT_NOFILE must not hit krun itself.
 
-    A soft RLIMIT_STACK of infinity is noted and given to the monitor, which restores it (boot.h,
-    KR_BOOT_RLIMIT_STACK): during the exec it would switch the kernel to the legacy memory layout.
+    A soft RLIMIT_STACK above STACK_SOFT is noted and given to the monitor, which restores it (boot.h,
+    KR_BOOT_RLIMIT_STACK): during the exec it would move the monitor towards its payload.
     """
 
     __slots__ = ("limits",)
@@ -150,7 +150,7 @@ class SetRlimits(Step):
     def execute(self, ctx: Context) -> None:
         for limit in self.limits:
             soft = limit.soft
-            if limit.type == "RLIMIT_STACK" and soft > 1 << 40:
+            if limit.type == "RLIMIT_STACK" and soft > STACK_SOFT:
                 ctx.stack_limit = soft
                 soft = min(STACK_SOFT, limit.hard)
             setrlimit(RLIMITS[limit.type], soft, limit.hard, limit.type)

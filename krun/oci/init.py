@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     Stage = Callable[["Child"], None]
 
-_INFINITE_STACK = 1 << 40
 _RLIMIT_STACK = 3
 _PASSWD_LIMIT = 1 << 20
 
@@ -242,7 +241,7 @@ def _limits(child: Child) -> None:
         step.execute(ctx)
     if ctx.stack_limit is None:
         soft, hard = getrlimit(_RLIMIT_STACK)
-        if soft > _INFINITE_STACK:
+        if soft > STACK_SOFT:
             ctx.stack_limit = soft
             setrlimit(_RLIMIT_STACK, min(STACK_SOFT, hard), hard, "RLIMIT_STACK")
 

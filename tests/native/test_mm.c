@@ -2,7 +2,7 @@
  * vmm/mm.c and vmm/pt.c: random mmap, munmap, mprotect, mremap, madvise, brk and faults against a model that
  * knows every page; the host's mappings are real. After each step the array is sorted and says what the model
  * says, the page tables never allow more, and contents are where they belong. Sources: mm.c pt.c warm.c
- * kr_alloc.c
+ * hostmem.c kr_alloc.c
  */
 #include "harness.h"
 #include "vmm/mm.h"

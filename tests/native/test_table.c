@@ -68,8 +68,9 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
 char *kr_proc_slurp(const char *rel, size_t *size, size_t *len) {
     return (void)rel, (void)size, (void)len, NULL;
 }
-long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 f) {
-    return (void)mm, (void)addr, (void)len, (void)prot, (void)f, 0;
+long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len) {
+    (void)mm, (void)id, (void)addr, (void)replace, (void)prot, (void)len;
+    return -ENOMEM;
 }
 
 #define HIDDEN_FIRST 1000u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * guest/vdso.S and vmm/vdso.c: the image is a shared object as C libraries and Go read it, its functions tell
  * the time, and the arithmetic never leads the clock nor goes backwards. The image runs natively here.
- * Sources: vdso.S vdso.c kr_alloc.c */
+ * Sources: vdso.S vdso.c hostmem.c kr_alloc.c */
 #include "harness.h"
 #include "guest/vdso_page.h"
 #include "vmm/mm.h"

@@ -62,8 +62,8 @@ enum kr_boot_tag {
     /* One uint64_t each. */
     KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
     KR_BOOT_RLIMIT_STACK =
-        33,          /* soft limit to restore after the exec (RLIM_INFINITY cannot stand during it: it would
-                        put the monitor into the guest's window, mm/util.c mmap_is_legacy) */
+        33, /* soft limit to restore after the exec (none above KR_EXEC_STACK can stand during it: it would
+               put the monitor into the guest's window, mmap_base() and mmap_is_legacy() in arch/x86) */
     KR_BOOT_T0 = 34, /* CLOCK_MONOTONIC ns when krun began, for stage times; 0: unknown */
     KR_BOOT_VM_TYPE =
         35, /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
@@ -72,6 +72,8 @@ enum kr_boot_tag {
     /* st_dev and st_ino of the monitor's file; internal to the monitor. */
     KR_BOOT_EXE_DEV = 37,
     KR_BOOT_EXE_INO = 38,
+    KR_BOOT_PERSONALITY =
+        39, /* the bits of the payload's personality(2) that the host's has not (KR_PERSONA_OWN); absent: 0 */
 };
 
 #define KR_BOOTF_TRACE 1u /* strace-like trace to FD_LOG */

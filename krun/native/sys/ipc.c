@@ -14,21 +14,12 @@
 #define SHM_RND 020000
 #define SHM_REMAP 040000
 #define SHM_EXEC 0100000
-#define IPC_STAT 2
 
 struct attached {
     struct attached *next;
     u64 addr, len;
 };
 static struct attached *list;
-
-/* struct shmid64_ds: ipc64_perm (48 bytes), then the size. */
-struct shmid_k {
-    u8 perm[48];
-    u64 size;
-    u8 rest[56];
-};
-_Static_assert(sizeof(struct shmid_k) == 112, "struct shmid64_ds");
 
 static void remember(struct kr_mm *mm, struct attached *s) {
     kr_lock(&mm->lock);
@@ -50,8 +41,8 @@ static struct attached *take(struct kr_mm *mm, u64 addr) {
 }
 
 long sys_shmat(struct kr_task *t, const u64 a[6]) {
-    u64 addr = a[1];
-    u32 flags = (u32)a[2], map = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    u64 addr = a[1], len;
+    u32 flags = (u32)a[2];
     if (addr & (KR_PAGE - 1)) {
         if (!(flags & SHM_RND))
             return -EINVAL;
@@ -59,38 +50,14 @@ long sys_shmat(struct kr_task *t, const u64 a[6]) {
     }
     if (!addr && (flags & SHM_REMAP))
         return -EINVAL;
-    if (!kr_span_ok(addr, 1))
-        return -EINVAL;
-    if (addr)
-        map |= flags & SHM_REMAP ? MAP_FIXED : MAP_FIXED_NOREPLACE;
-
-    struct shmid_k ds;
-    long r = kr_sys3(__NR_shmctl, (s32)a[0], IPC_STAT, &ds);
-    if (r < 0)
-        return r;
-    u64 len = KR_PAGE_UP(ds.size);
     struct attached *s = kr_alloc(sizeof *s);
     if (!s)
         return -ENOMEM;
-
-    /* The place is reserved first, so that no other thread gets it meanwhile; then the segment replaces the
-     * reservation. */
-    long at = kr_mm_mmap(t->mm, addr, len, PROT_NONE, map, -1, 0);
+    u32 prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
+    long at = kr_mm_attach(t->mm, (s32)a[0], addr, flags & SHM_REMAP, prot, &len);
     if (at < 0) {
         kr_free(s, sizeof *s);
-        return at == -EEXIST || at == -EPERM ? -EINVAL : at;
-    }
-    r = kr_sys3(__NR_shmat, (s32)a[0], at, (flags & SHM_RDONLY) | SHM_REMAP);
-    if (r >= 0) {
-        u32 prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
-        long adopted = kr_mm_adopt(t->mm, (u64)at, len, prot, KR_VMA_SHARED);
-        if (adopted < 0)
-            r = adopted;
-    }
-    if (r < 0) {
-        kr_mm_munmap(t->mm, (u64)at, len);
-        kr_free(s, sizeof *s);
-        return r;
+        return at;
     }
     s->addr = (u64)at;
     s->len = len;

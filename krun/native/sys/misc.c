@@ -13,15 +13,17 @@
 #include <linux/sched.h>
 
 long sys_personality(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    u32 p = (u32)a[0];
+    u32 p = (u32)a[0], own = t->persona;
     /* READ_IMPLIES_EXEC would have to change every mapping; of the base personalities, PER_LINUX32 only
      * changes the machine that uname names, the others the kernel's answers in ways the loader does not
      * follow. */
     u32 base = p & PER_MASK;
     if (p != 0xffffffff && ((base != PER_LINUX && base != PER_LINUX32) || (p & READ_IMPLIES_EXEC)))
         return -EINVAL;
-    return kr_forward(__NR_personality, a);
+    long r = kr_call_intr(__NR_personality, p == 0xffffffff ? p : p & ~KR_PERSONA_OWN, 0, 0, 0, 0, 0);
+    if (r >= 0 && p != 0xffffffff)
+        t->persona = p & KR_PERSONA_OWN;
+    return r < 0 ? r : r | own;
 }
 
 /* The other two arguments are numbers or pointers, depending on the first. */

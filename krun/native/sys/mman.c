@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mmap(2) and relatives: the face of vmm/mm.c. Calls that only concern memory that exists (msync, mincore,
- * mlock, mbind) go to the host once the whole range is known to lie in the window: they would skip over
- * holes, so the guard gap alone does not protect from them.
+ * mlock, mbind) go to the host by kr_host_forward(), which looks whether the range lies in the window.
  */
 #include "sys.h"
 #include "../vmm/fdtab.h"
+#include "../vmm/hostmem.h"
 #include "../vmm/mm.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
@@ -48,50 +48,36 @@ long sys_remap_file_pages(struct kr_task *t, const u64 a[6]) {
 
 long sys_brk(struct kr_task *t, const u64 a[6]) { return kr_mm_brk(t->mm, a[0]); }
 
-/* The range of a[0], a[1] rounded to pages: 0 inside the window, -ENOMEM outside (what an unmapped range
- * gives), -EINVAL unaligned. */
-static long check_range(const u64 a[6], int may_be_unaligned) {
-    if (!may_be_unaligned && (a[0] & (KR_PAGE - 1)))
-        return -EINVAL;
-    u64 start = KR_PAGE_DOWN(a[0]), len = a[1] + (a[0] - start);
-    if (len < a[1] || !kr_span_ok(start, len) || !kr_span_ok(start, KR_PAGE_UP(len)))
-        return -ENOMEM;
-    return 0;
-}
-
-static long ranged(int nr, const u64 a[6], int may_be_unaligned) {
-    long r = check_range(a, may_be_unaligned);
-    return r ? r : kr_forward(nr, a);
-}
+/* -EINVAL before -ENOMEM, as in the kernel. */
+static int is_unaligned(const u64 a[6]) { return (a[0] & (KR_PAGE - 1)) != 0; }
 
 long sys_msync(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    return ranged(__NR_msync, a, 0);
+    return is_unaligned(a) ? -EINVAL : kr_host_forward(__NR_msync, a);
 }
 
 long sys_mincore(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    long r = check_range(a, 0);
-    if (r)
-        return r;
-    if (!kr_span_ok(a[2], KR_PAGE_UP(a[1]) / KR_PAGE))
+    if (is_unaligned(a))
+        return -EINVAL;
+    if (kr_span_ok(a[0], a[1]) && !kr_span_ok(a[2], KR_PAGE_UP(a[1]) / KR_PAGE))
         return -EFAULT;
-    return kr_forward(__NR_mincore, a);
+    return kr_host_forward(__NR_mincore, a);
 }
 
 long sys_mlock(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    return ranged(__NR_mlock, a, 1);
+    return kr_host_forward(__NR_mlock, a);
 }
 
 long sys_mlock2(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    return ranged(__NR_mlock2, a, 1);
+    return kr_host_forward(__NR_mlock2, a);
 }
 
 long sys_munlock(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    return ranged(__NR_munlock, a, 1);
+    return kr_host_forward(__NR_munlock, a);
 }
 
 /* Locks or unlocks the payload's mappings one by one: the host's mlockall would also bring in the monitor's
@@ -104,8 +90,8 @@ static long for_all(struct kr_task *t, int lock, u64 flags) {
         if (!(v->prot & 7) ||
             (v->flags & KR_VMA_STACK)) /* the stack is mapped whole but only its top is used */
             continue;
-        r = lock ? kr_sys3(__NR_mlock2, v->start, v->end - v->start, flags)
-                 : kr_sys2(__NR_munlock, v->start, v->end - v->start);
+        r = lock ? kr_host_mlock(v->start, v->end - v->start, (u32)flags)
+                 : kr_host_munlock(v->start, v->end - v->start);
     }
     kr_unlock(&t->mm->lock);
     return r;
@@ -131,12 +117,12 @@ long sys_munlockall(struct kr_task *t, const u64 a[6]) {
 
 long sys_mbind(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    long r = check_range(a, 0);
-    if (r)
-        return r == -ENOMEM ? -EFAULT : r;
+    if (is_unaligned(a))
+        return -EINVAL;
     if (a[4] > 1u << 20)
         return -EINVAL;
     if (!kr_span_ok(a[3], a[4] / 8 + 8))
         return -EFAULT;
-    return kr_forward(__NR_mbind, a);
+    long r = kr_host_forward(__NR_mbind, a);
+    return r == -ENOMEM && !kr_span_ok(a[0], a[1]) ? -EFAULT : r;
 }

@@ -163,6 +163,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_vcpu_set_xsave(vm, c->vcpu, xsave);
     else
         memcpy(c->xsave, xsave, 4096);
+    c->persona = t->persona;
     c->sigmask = t->sigmask;
     if (!thread || (ca->flags & CLONE_VFORK))
         c->altstack = t->altstack; /* threads start without one (sas_ss_reset) */

@@ -7,6 +7,7 @@
  * lock is needed after that.
  */
 #include "core.h"
+#include "hostmem.h"
 #include "mm.h"
 #include "usercopy.h"
 #include "x86.h"
@@ -187,7 +188,7 @@ static long write_memory(int fd, u64 start, u64 len) {
     u8 resident[256];
     while (len) {
         u64 n = KR_MIN(len, sizeof resident * KR_PAGE);
-        if (kr_sys3(__NR_mincore, start, n, resident) < 0)
+        if (kr_host_mincore(start, n, resident) < 0)
             memset(resident, 0, sizeof resident);
         for (u64 i = 0; i < n / KR_PAGE; i++) {
             long r = -EFAULT;

@@ -447,8 +447,11 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
     emit(&b, KR_BOOT_EXE_DEV, &exe.dev, 8);
     emit(&b, KR_BOOT_EXE_INO, &exe.ino, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    if (lim[0] == ~0ULL)
+    if (lim[0] > KR_EXEC_STACK)
         emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
+    u64 persona = t->persona;
+    if (persona)
+        emit(&b, KR_BOOT_PERSONALITY, &persona, 8);
     u32 cpuid_size;
     const void *cpuid = kr_vm_cpuid(&cpuid_size);
     if (cpuid)
@@ -469,17 +472,17 @@ long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
         kr_die("descriptor %d is not the monitor's file", kr_boot.fd_exe);
     u64 lim[2] = {0, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    int infinite = lim[0] == ~0ULL;
-    if (infinite) { /* see KR_BOOT_RLIMIT_STACK */
-        u64 finite[2] = {8ULL << 20, lim[1]};
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, finite, 0);
+    int large = lim[0] > KR_EXEC_STACK;
+    if (large) { /* see KR_BOOT_RLIMIT_STACK */
+        u64 small[2] = {KR_EXEC_STACK, lim[1]};
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, small, 0);
     }
     (void)t;
     kr_ask_hold(1);
     long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, KR_EMPTY_PATH, (u64)argv, (u64)envp,
                           AT_EMPTY_PATH, 0);
     kr_ask_hold(0);
-    if (infinite)
+    if (large)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     return r;
 }

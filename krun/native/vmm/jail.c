@@ -192,10 +192,11 @@ static void build(struct program *p) {
     rule_bits(p, __NR_shmat, 2, SHM_EXEC_FLAG);
     rule_prctl(p);
     {
-        u32 at = begin(p, __NR_personality); /* READ_IMPLIES_EXEC would undo the rule on mmap; ~0 asks */
+        u32 at = begin(p, __NR_personality); /* READ_IMPLIES_EXEC would undo the rule on mmap, the others move
+                                                the monitor; ~0 asks */
         LOAD(ARG_LOW(0));
         put(p, BPF_JMP | BPF_JEQ | BPF_K, ~0u, 1, 0);
-        put(p, BPF_JMP | BPF_JSET | BPF_K, READ_IMPLIES_EXEC, 1, 0);
+        put(p, BPF_JMP | BPF_JSET | BPF_K, KR_PERSONA_OWN, 1, 0);
         RET(SECCOMP_RET_ALLOW);
         RET(REFUSE);
         end(p, at);

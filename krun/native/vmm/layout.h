@@ -8,11 +8,12 @@
  *        ...          payload: program, brk heap
  *        ...          payload: mmap area (grows down), vDSO, stack
  *   0x6a00_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
- *        ...          nothing: guard gap of 4 TiB
+ *        ...          nothing but a fence of one page: guard gap of 4 TiB
  *   0x6c00_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
  *   0x6d00_0000_0000  host only: KR_EMPTY_PATH, one page of zeros
  *   0x6e00_0000_0000  KR_HOST_SYS: where the monitor sees system area and page tables (random in 512 GiB)
- *   0x6ffb_xxxx_xxxx  the lowest that the kernel's mmap area reaches down to (vm.mmap_rnd_bits = 32)
+ *   0x6f00_0000_0000  KR_HOST_LOW: below it only what stands above; checked at start (vmm/layout.c)
+ *   0x6ffb_xxxx_xxxx  the lowest that the kernel's mmap area begins at (vm.mmap_rnd_bits = 32)
  *   0x7fxx_xxxx_xxxx  monitor: text, heap, stacks, vdso
  *
  * The window ends as high as that allows: the address sanitizer's allocator wants 0x6000_0000_0000 to
@@ -44,6 +45,13 @@
 
 #define KR_HOST_SYS 0x6e0000000000ULL
 #define KR_HOST_SYS_SPREAD 0x8000000000ULL
+/* Where the kernel puts what it places itself: text, stack, vDSO of the monitor, and all that it maps without
+ * saying where. */
+#define KR_HOST_LOW 0x6f0000000000ULL
+/* The largest soft RLIMIT_STACK with which a monitor is executed: the kernel keeps a gap of at least 128 MiB
+ * for any smaller one (mmap_base() in arch/x86/mm/mmap.c), and a quarter of it is more than the 6 MiB to
+ * which execve(2) limits arguments at the most. */
+#define KR_EXEC_STACK (32ULL << 20)
 /* How much of the two the host maps at first and at a time. */
 #define KR_SYS_FIRST KR_VCPU_AREA(8)
 #define KR_SYS_STEP (8 * KR_VCPU_SIZE)
@@ -69,6 +77,9 @@
 #define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)
 #define KR_PT_SLOT 0x1000000ULL /* 16 MiB: 4096 table pages */
 #define KR_PT_SLOTS_MAX 208     /* up to chunk space at 4 GiB minus what is below */
+
+_Static_assert(KR_HOST_SYS + KR_HOST_SYS_SPREAD + KR_SYS_SIZE + KR_PT_SLOTS_MAX * KR_PT_SLOT < KR_HOST_LOW,
+               "system area and table pool end below what the kernel places");
 
 #define KR_CHUNK_SHIFT 26
 #define KR_CHUNK_SIZE (1ULL << KR_CHUNK_SHIFT)

@@ -29,7 +29,6 @@
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
-#include <linux/resource.h>
 #include <asm/prctl.h>
 
 /* linux/fcntl.h */
@@ -270,14 +269,14 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
     set_comm(kr_boot.exe_path); /* early: others see it */
     kr_stage("monitor");
-    if (kr_boot.has_rlimit_stack) {
-        u64 lim[2];
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-        lim[0] = KR_MIN(kr_boot.rlimit_stack, lim[1]);
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
-    }
+    const char *why = "";
+    int r = kr_layout_check(auxv, &why);
+    if (r < 0)
+        give_up(t, "layout", why, "krun-monitor", r);
+    t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
+    kr_layout_restore_stack();
     hide_all(t);
-    int r = kr_exec_ready();
+    r = kr_exec_ready();
     if (r < 0)
         give_up(t, "exec", "finding", "the monitor's file", r);
     kr_signal_init(t);
@@ -298,7 +297,6 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     if (cpuid)
         kr_vm_set_cpuid(cpuid, len);
 
-    const char *why = "";
     r = kr_vm_create(&first_mm.vm, -1, 1, &why);
     if (r < 0)
         give_up(t, "vm", why, "monitor", r);

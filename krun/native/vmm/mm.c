@@ -13,9 +13,11 @@
  * of 512. A lone first block (a thread's stack, a sparse table) never does.
  */
 #include "mm.h"
+#include "hostmem.h"
 #include "usercopy.h"
 #include "warm.h"
 #include <linux/mman.h>
+#include <linux/personality.h>
 #include <asm/siginfo.h>
 
 #define EAGER (16ULL << 20)
@@ -29,11 +31,8 @@
 #endif
 #define MADV_GUARD_INSTALL_K 102
 #define MADV_GUARD_REMOVE_K 103
+#define SHM_RDONLY 010000
 #define STACK_GUARD_GAP (256 * KR_PAGE)
-
-static long host_mmap(u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
-    return kr_sys6(__NR_mmap, addr, len, prot, flags, (u64)(s64)fd, off);
-}
 
 /* What the host maps: never executable; an execute-only page must be readable for the instruction fetch. */
 static u32 host_prot(u32 prot) {
@@ -208,7 +207,7 @@ static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len;
          i++) /* not the gaps: they may be wide */
         kr_pt_update(&mm->vm, KR_MAX(addr, mm->vma[i].start), KR_MIN(addr + len, mm->vma[i].end), 0, 0);
-    long r = kr_sys2(__NR_munmap, addr, len);
+    long r = kr_host_unmap(addr, len);
     if (r < 0) {
         refill(mm, addr, addr + len);
         return r;
@@ -220,19 +219,21 @@ static long unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
 /* Places a host mapping over [addr, addr+len), whatever was there. */
 static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off,
                        u32 vma_flags) {
+    if (!in_window(addr, len))
+        return -ENOMEM;
     if (reserve_entries(mm, 3) < 0)
         return -ENOMEM;
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
-    u32 host_flags = (flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT)) | MAP_FIXED;
+    u32 host_flags = flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT);
     if (len > EAGER && (flags & MAP_ANONYMOUS) && !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
         host_flags |= MAP_NORESERVE; /* a reservation: no commit charge */
-    long r = host_mmap(addr, len, host_prot(prot), host_flags, fd, off);
+    long r = kr_host_map(addr, len, host_prot(prot), host_flags, fd, off);
     if (r < 0) {
         refill(mm, addr, addr + len);
         return r;
     }
     if (mm->lock_future && host_prot(prot))
-        kr_sys3(__NR_mlock2, addr, len, mm->lock_future == 2 ? MLOCK_ONFAULT : 0);
+        kr_host_mlock(addr, len, mm->lock_future == 2 ? MLOCK_ONFAULT : 0);
     kr_warm_map(mm, addr, len, prot, flags, vma_flags);
     cut(mm, addr, addr + len);
     insert(mm, addr, addr + len, prot, vma_flags);
@@ -257,9 +258,15 @@ static long check_exec(int fd) {
     return st.flags & 8 /* ST_NOEXEC */ ? -EPERM : 0;
 }
 
-static u64 huge_size(u32 flags) {
-    u32 shift = flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
-    return shift ? 1ULL << shift : BLOCK;
+/* The size of the huge pages that flags ask for. The host is told it: left to choose, it would round the
+ * length up to the default of its command line. */
+static u64 huge_size(u32 *flags) {
+    u32 shift = *flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+    if (!shift) {
+        *flags |= MAP_HUGE_2MB;
+        return BLOCK;
+    }
+    return 1ULL << shift;
 }
 
 long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
@@ -267,7 +274,9 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
         return -EINVAL;
     u64 align = KR_PAGE;
     if ((flags & MAP_HUGETLB) && (flags & MAP_ANONYMOUS))
-        align = huge_size(flags);
+        align = huge_size(&flags);
+    if (align < KR_PAGE)
+        return -EINVAL;
     if (len > KR_WINDOW_END)
         return -ENOMEM;
     len = (len + align - 1) & ~(align - 1);
@@ -319,12 +328,64 @@ long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
 }
 
 long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
+    if (!in_window(addr, len))
+        return -ENOMEM;
     kr_lock(&mm->lock);
     long r = reserve_entries(mm, 3);
     if (!r) {
         cut(mm, addr, addr + len);
         insert(mm, addr, addr + len, prot, vma_flags);
         r = reflect(mm, addr, addr + len, prot, vma_flags);
+    }
+    kr_unlock(&mm->lock);
+    return r;
+}
+
+/* A segment that was just attached at `at` goes to addr, in place of what is there. */
+static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr) {
+    if (!in_window(addr, len))
+        return -EINVAL;
+    if (sealed(mm, addr, len))
+        return -EPERM;
+    kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
+    long r = kr_host_remap(at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
+    if (r < 0)
+        refill(mm, addr, addr + len);
+    else
+        cut(mm, addr, addr + len);
+    return r;
+}
+
+long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len) {
+    u64 hint;
+    long r = kr_host_segment(id, &hint);
+    if (r < 0)
+        return r;
+    if (addr && !in_window(addr, hint))
+        return addr < KR_WINDOW_START || addr >= KR_WINDOW_END ? -EINVAL : -ENOMEM;
+    kr_lock(&mm->lock);
+    u64 at = addr && !replace ? addr : kr_mm_find_free(mm, hint, KR_PAGE);
+    if (!at || reserve_entries(mm, 3) < 0)
+        r = -ENOMEM;
+    else if (!range_free(mm, at, hint))
+        r = -EINVAL;
+    else
+        r = kr_host_attach(id, at, prot & PROT_WRITE ? 0 : SHM_RDONLY, len);
+    if (r >= 0) {
+        if (!range_free(mm, at, *len))
+            r = -EINVAL;
+        else if (addr && replace)
+            r = replace_by(mm, at, *len, addr);
+        if (r < 0)
+            kr_host_unmap(at, *len);
+    }
+    if (r >= 0) {
+        at = (u64)r;
+        insert(mm, at, at + *len, prot, KR_VMA_SHARED);
+        if (reflect(mm, at, at + *len, prot, KR_VMA_SHARED) < 0) {
+            unmap_locked(mm, at, *len);
+            r = -ENOMEM;
+        }
     }
     kr_unlock(&mm->lock);
     return r;
@@ -410,7 +471,7 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
      * gives only costs a retry (kr_mm_fault finds nothing wrong), so one order serves both. */
     for (u32 i = lower(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot, mm->vma[i].flags);
-    r = kr_sys3(__NR_mprotect, addr, len, host_prot(prot));
+    r = kr_host_protect(addr, len, host_prot(prot));
     if (r < 0) {
         refill(mm, addr, end);
         goto out;
@@ -428,14 +489,12 @@ out:
     return r;
 }
 
-#define MREMAP(old, old_len, new_len, flags, to) kr_sys5(__NR_mremap, old, old_len, new_len, flags, to)
-
 /* Moves the first part of [from, from+left) that one host mapping holds: a block, or less where mappings meet
  * inside it. Before Linux 6.17 a move may not cross them. Bytes moved, or -errno. */
 static long move_some(u64 from, u64 left, u32 flags, u64 to) {
     u64 n = KR_MIN(BLOCK - (from & (BLOCK - 1)), left);
     for (;;) {
-        long r = MREMAP(from, n, n, flags, to);
+        long r = kr_host_remap(from, n, n, flags, to);
         if (r >= 0)
             return (long)n;
         if (r != -EFAULT || n <= KR_PAGE)
@@ -449,18 +508,18 @@ static long move_some(u64 from, u64 left, u32 flags, u64 to) {
  * block. */
 static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
-    long r = MREMAP(old, old_len, new_len, flags, to);
+    long r = kr_host_remap(old, old_len, new_len, flags, to);
     if (r != -EFAULT || old_len <= KR_PAGE)
         return r;
     u64 len = KR_MIN(old_len, new_len), done = 0, back = 0;
-    kr_sys2(__NR_munmap, to, new_len);
+    kr_host_unmap(to, new_len);
     for (r = 0; r >= 0 && done < len; done += r < 0 ? 0 : (u64)r)
         r = move_some(old + done, len - done, flags, to + done);
     if (r >= 0 && new_len > len)
-        r = MREMAP(to + len - KR_PAGE, KR_PAGE, KR_PAGE + new_len - len, 0, 0);
+        r = kr_host_remap(to + len - KR_PAGE, KR_PAGE, KR_PAGE + new_len - len, 0, 0);
     if (r >= 0) {
         if (old_len > len)
-            kr_sys2(__NR_munmap, old + len, old_len - len);
+            kr_host_unmap(old + len, old_len - len);
         return (long)to;
     }
     for (long n = 1; done && n > 0;
@@ -498,7 +557,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
             range_free(mm, src.end, new_len - old_len)) {
             /* The last page stands for all: see host_move(). */
             u64 last = src.end - KR_PAGE;
-            if (MREMAP(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
+            if (kr_host_remap(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
                 insert(mm, src.end, old + new_len, src.prot, src.flags);
                 /* a file mapping is not merged by insert(): make it one, as the host's is */
                 u32 i = lower(mm, old);
@@ -598,7 +657,7 @@ long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page) {
             r = -EPERM;
         } else {
             kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
-            r = kr_sys5(__NR_remap_file_pages, addr, len, 0, page, 0);
+            r = kr_host_file_pages(addr, len, page);
             refill(mm, addr, addr + len);
         }
     }
@@ -685,7 +744,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
         kr_lock(&mm->lock);
         long r = -ENOMEM;
         if (!reserve_entries(mm, 2) && range_mapped(mm, addr, addr + len)) {
-            r = kr_sys3(__NR_madvise, addr, len, advice);
+            r = kr_host_advise(addr, len, advice);
             if (!r) {
                 split(mm, addr);
                 split(mm, addr + len);
@@ -701,7 +760,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
         kr_unlock(&mm->lock);
         return r;
     }
-    return kr_sys3(__NR_madvise, addr, len, advice);
+    return kr_host_advise(addr, len, advice);
 }
 
 void kr_mm_after_fork(struct kr_mm *mm) {
@@ -780,9 +839,9 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
          (block + BLOCK < v->end && kr_pt_touched(&mm->vm, block + BLOCK))) &&
         kr_vm_chunk(&mm->vm, block) == 0 && !kr_pt_touched(&mm->vm, block) &&
         kr_pt_leaf(&mm->vm, block, v->prot)) {
-        if (kr_sys3(__NR_madvise, block, BLOCK, MADV_HUGEPAGE) == 0)
-            kr_sys3(__NR_madvise, block, BLOCK,
-                    MADV_POPULATE_WRITE); /* best effort: KVM's own fault does the same */
+        if (kr_host_advise(block, BLOCK, MADV_HUGEPAGE) == 0)
+            kr_host_advise(block, BLOCK,
+                           MADV_POPULATE_WRITE); /* best effort: KVM's own fault does the same */
         goto out;
     }
     for (u32 i = lower(mm, block); i < mm->nvma && mm->vma[i].start < block + BLOCK; i++)
@@ -794,13 +853,10 @@ out:
     return r;
 }
 
-u64 kr_mm_random(u64 max) {
-    static u32 personality = ~0u;
+u64 kr_random(u64 max) {
     u64 v = 0;
-    if (personality == ~0u)
-        personality = (u32)kr_sys1(__NR_personality, 0xffffffffu);
-    if (personality & 0x0040000 /* ADDR_NO_RANDOMIZE */)
-        return 0;
     kr_sys3(__NR_getrandom, &v, sizeof v, 0);
     return max ? v % max : 0;
 }
+
+u64 kr_mm_random(u64 max) { return kr_boot.personality & ADDR_NO_RANDOMIZE ? 0 : kr_random(max); }

@@ -65,7 +65,11 @@ long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page);
 /* Maps anonymous memory at a place of the loader's choice; used by elf.c and stack.c. vma_flags are added. */
 long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 
-/* Records a host mapping that exists already inside the window (SysV shmat) and maps it for the guest. Locked
+/* shmat(2) of segment id at addr (page-aligned; 0: a place of our choice), with replace in place of what is
+ * there. The address, with the segment's size in *len, or -errno. */
+long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len);
+
+/* Records a host mapping that exists already inside the window (the vDSO) and maps it for the guest. Locked
  * by itself. */
 long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 /* Free range of len bytes, aligned; 0 if none. Locked. */
@@ -86,7 +90,9 @@ int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
 /* In a fork child: drops the mappings that MADV_DONTFORK kept out of it. Locked by the caller. */
 void kr_mm_after_fork(struct kr_mm *mm);
 
-/* Random bits for address-space layout. */
+/* A random number below max (not 0), for places of the monitor's own. */
+u64 kr_random(u64 max);
+/* The same for the payload's layout: 0 where its personality has ADDR_NO_RANDOMIZE. */
 u64 kr_mm_random(u64 max);
 
 #endif

@@ -83,6 +83,8 @@ static u64 prot_bits(u32 prot) {
 }
 
 static u64 window_gpa(struct kr_vm *vm, u64 gva) {
+    if (gva >= KR_WINDOW_END)
+        return 0;
     u32 chunk = vm->chunk[gva >> KR_CHUNK_SHIFT];
     return chunk ? KR_CHUNK_GPA + (u64)(chunk - 1) * KR_CHUNK_SIZE + (gva & (KR_CHUNK_SIZE - 1)) : 0;
 }
@@ -101,6 +103,8 @@ int kr_pt_touched(struct kr_vm *vm, u64 gva) {
 }
 
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make) {
+    if (end > KR_WINDOW_END) /* the system area's entries are kr_pt_sys()'s alone */
+        return -EFAULT;
     u64 bits = prot_bits(prot);
     while (start < end) {
         u64 block_end = KR_MIN((start | (BLOCK - 1)) + 1, end);

@@ -17,6 +17,7 @@
  * mm->lock is taken to look whether the page is still the payload's vDSO.
  */
 #include "vdso.h"
+#include "hostmem.h"
 #include "mm.h"
 #include "usercopy.h"
 #include "../guest/vdso_page.h"
@@ -209,12 +210,12 @@ u64 kr_vdso_map(struct kr_mm *mm) {
     if (!at)
         return 0;
     /* The host's mapping of the time page is writable: the monitor writes it. The payload's is not. */
-    long r = kr_sys6(__NR_mmap, at, KR_PAGE + size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    long r = kr_host_map(at, KR_PAGE + size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (r != (long)at)
         return 0;
     memcpy((void *)(at + KR_PAGE), kr_vdso_image, size);
-    kr_sys3(__NR_mprotect, at + KR_PAGE, size, PROT_READ);
+    kr_host_protect(at + KR_PAGE, size, PROT_READ);
     if (kr_mm_adopt(mm, at, KR_PAGE, PROT_READ, KR_VMA_ANON | KR_VMA_VDSO) < 0 ||
         kr_mm_adopt(mm, at + KR_PAGE, size, PROT_READ | PROT_EXEC, KR_VMA_ANON | KR_VMA_VDSO) < 0) {
         kr_mm_munmap(mm, at, KR_PAGE + size);

@@ -8,6 +8,7 @@
 #include "mm.h"
 #include "x86.h"
 #include "fdtab.h"
+#include "hostmem.h"
 #include <linux/futex.h>
 #include <linux/mman.h>
 #include <linux/resource.h>
@@ -44,14 +45,8 @@ static void *reserve(u64 size) {
 /* The system area and the table pool have places of their own (KR_HOST_SYS) and are mapped piece by piece
  * when first needed: RLIMIT_AS and RLIMIT_DATA, which the payload may have set tight, count every page that
  * is mapped, used or not. */
-static int back(u8 *at, u64 size) {
-    long p = kr_sys6(__NR_mmap, (u64)at, size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, (u64)-1, 0);
-    return p < 0 ? (int)p : 0;
-}
-
 int kr_pt_back(struct kr_vm *vm) {
-    int r = back(vm->pt + vm->pt_backed, KR_PT_STEP);
+    int r = kr_host_back(vm->pt + vm->pt_backed, KR_PT_STEP);
     if (!r)
         vm->pt_backed += KR_PT_STEP;
     return r;
@@ -90,6 +85,8 @@ int kr_pt_slot(struct kr_vm *vm) {
 }
 
 int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
+    if (addr >= KR_WINDOW_END)
+        return -EFAULT;
     u64 c = addr >> KR_CHUNK_SHIFT;
     if (vm->chunk[c])
         return 0;
@@ -163,13 +160,13 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
     vm->fd = -1;
     if (fresh && !vm->sys) {
         *why = "memory for the monitor's tables";
-        vm->sys = (u8 *)(KR_HOST_SYS + KR_PAGE * kr_mm_random(KR_HOST_SYS_SPREAD / KR_PAGE));
+        vm->sys = (u8 *)(KR_HOST_SYS + KR_PAGE * kr_random(KR_HOST_SYS_SPREAD / KR_PAGE));
         vm->pt = vm->sys + KR_SYS_SIZE;
         vm->pt_slots = 1;
         vm->sys_backed = KR_SYS_FIRST;
         vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
         vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof(u32));
-        if (back(vm->sys, KR_SYS_FIRST) < 0 || !vm->chunk || !vm->chunk_list)
+        if (kr_host_back(vm->sys, KR_SYS_FIRST) < 0 || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
         if (kr_pt_init(vm) < 0 ||
@@ -229,7 +226,7 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
 static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
     while (area + KR_VCPU_SIZE > vm->sys_backed) {
-        if (back(vm->sys + vm->sys_backed, KR_SYS_STEP) < 0)
+        if (kr_host_back(vm->sys + vm->sys_backed, KR_SYS_STEP) < 0)
             return -ENOMEM;
         vm->sys_backed += KR_SYS_STEP;
     }

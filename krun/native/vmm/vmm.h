@@ -106,6 +106,7 @@ struct kr_task {
     struct kr_seccomp *seccomp;
     u32 seccomp_mode; /* SECCOMP_MODE_*: 0 none; set after `seccomp` */
     u32 nnp;          /* no_new_privs as the payload sees it (jail.h) */
+    u32 persona;      /* its personality(2): the bits of KR_PERSONA_OWN */
 
     /* Signals; touched by this thread and its own host handler only. */
     siginfo_t info;    /* valid while sig_caught */
@@ -161,6 +162,14 @@ static inline struct kr_task *kr_self(void) {
  * payload goes on. */
 static inline struct kvm_regs *kr_regs(struct kr_task *t) { return &t->run->s.regs.regs; }
 
+/* The bits of personality(2) that the host's process never has: they would move the monitor, its memory or
+ * its stack into the payload's window at the next execve. What they mean for the payload's own layout, the
+ * monitor does (ADDR_NO_RANDOMIZE, stack.c and exec.c) or does not (docs/limits.md). */
+#define KR_PERSONA_OWN                                                                                       \
+    (0x0040000u /* ADDR_NO_RANDOMIZE */ | 0x0100000u /* MMAP_PAGE_ZERO */ |                                  \
+     0x0200000u /* ADDR_COMPAT_LAYOUT */ | 0x0400000u /* READ_IMPLIES_EXEC */ |                              \
+     0x0800000u /* ADDR_LIMIT_32BIT */ | 0x8000000u /* ADDR_LIMIT_3GB */)
+
 /* What the monitor was started with; set once by boot.c. */
 struct kr_boot {
     const char *exe_path;
@@ -168,7 +177,7 @@ struct kr_boot {
     size_t state_json_len;
     int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log,
         fd_board; /* -1: absent */
-    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino;
+    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino, personality;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
     size_t block_size;

@@ -14,6 +14,7 @@
  * anonymous mappings about which mincore(2) is asked. Bounds: one mapping, one fork (below). No state.
  */
 #include "warm.h"
+#include "hostmem.h"
 #include <linux/mman.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -35,7 +36,7 @@ static int dear(const struct kr_mm *mm) { return mm->vm.entry == KR_ENTRY_RING3;
 /* Best effort: what cannot be had now is the guest's fault later. */
 static void populate(u64 start, u64 end) {
     if (start < end)
-        kr_sys3(__NR_madvise, start, end - start, MADV_POPULATE_WRITE);
+        kr_host_advise(start, end - start, MADV_POPULATE_WRITE);
 }
 
 static int is_writable(u32 prot) { return (prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE); }
