@@ -6,14 +6,17 @@
 #include <linux/memfd.h>
 #include <linux/mman.h>
 
-/* The mappings that the loader makes, checked and counted. */
+/* The mappings that the loader makes, checked and counted. None may even be asked for outside of the window.
+ */
 static u32 maps, anons;
+static void in_window(u64 addr, u64 len) {
+    CHECK(addr >= KR_WINDOW_START && addr < KR_WINDOW_END && len <= KR_WINDOW_END - addr);
+}
 long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
     (void)mm;
     maps++;
     CHECK(!(addr & 4095) && !(off & 4095) && len && (flags & MAP_FIXED) && fd >= 0);
-    if (addr >= KR_WINDOW_END || len > KR_WINDOW_END - addr)
-        return -ENOMEM;
+    in_window(addr, len);
     (void)prot;
     return (long)addr;
 }
@@ -23,7 +26,8 @@ long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags) {
     (void)flags;
     anons++;
     CHECK(!(addr & 4095) && len && !(len & 4095));
-    return addr >= KR_WINDOW_END || len > KR_WINDOW_END - addr ? -ENOMEM : (long)addr;
+    in_window(addr, len);
+    return (long)addr;
 }
 
 struct file {
@@ -140,9 +144,35 @@ static void reads(void) {
     kr_sys1(__NR_close, fd);
 }
 
-/* Random damage: whatever is let through can be mapped within its span. */
+/* Where a program may be put: kr_load's bases, the lowest and the highest place, and beyond. */
+static u64 any_base(void) {
+    static const u64 odd[] = {
+        KR_WINDOW_START, KR_WINDOW_END - KR_PAGE, KR_WINDOW_END, KR_SYS_BASE, KR_HOST_SYS, KR_HOST_LOW, 0,
+        1ULL << 47,      ~(u64)(KR_PAGE - 1)};
+    return kr_test_below(2) ? 0x2aaa00000000ULL + KR_PAGE * kr_test_below(1u << 28)
+                            : odd[kr_test_below(KR_COUNT(odd))];
+}
+
+/* The header is good, the place is not: carried out of the window by the bias (p_filesz 0: no file call
+ * would have noticed), or over its end. */
+static void beyond_by_bias(void) {
+    static const u64 far[] = {0x3fd600000000, 0x43d600000000, 0x41d600000000, KR_WINDOW_END - 0x10000};
+    for (u32 i = 0; i < KR_COUNT(far); i++) {
+        struct file f = good();
+        struct kr_elf e;
+        const char *why;
+        f.p[3] = (struct elf64_phdr){
+            .p_type = PT_LOAD, .p_flags = PF_R, .p_vaddr = far[i], .p_memsz = 0x10000, .p_align = 4096};
+        CHECK_EQ(parse(&f, &e, &why), 0);
+        u32 before = maps + anons;
+        CHECK_EQ(kr_elf_map(NULL, 0, &e, kr_elf_bias(&e, 0x2aaa00000000ULL)), -ENOMEM);
+        CHECK_EQ(maps + anons, before);
+    }
+}
+
+/* Random damage: whatever is let through can be mapped within its span, or is refused as a whole. */
 static void fuzz(void) {
-    u32 passed = 0;
+    u32 passed = 0, mapped = 0, refused_places = 0;
     for (int i = 0; i < 200000; i++) {
         struct file f = good();
         u8 *b = (u8 *)&f;
@@ -174,11 +204,19 @@ static void fuzz(void) {
         /* No page to clear by hand: there is nothing mapped in this test. */
         for (u32 k = 0; k < e.nload; k++)
             e.load[k].p_flags &= ~(u32)PF_W;
-        kr_elf_map(NULL, 0, &e, 0);
+        u64 bias = kr_elf_bias(&e, any_base());
+        u32 before = maps + anons;
+        if (kr_elf_map(NULL, 0, &e, bias) == 0) {
+            mapped++;
+            CHECK(e.min + bias >= KR_WINDOW_START && e.max + bias <= KR_WINDOW_END);
+        } else {
+            refused_places++;
+            CHECK_EQ(maps + anons, before);
+        }
         if (kr_test_failures > 5)
             return;
     }
-    CHECK(passed > 1000 && maps > 1000 && anons > 100);
+    CHECK(passed > 1000 && maps > 1000 && anons > 100 && mapped > 1000 && refused_places > 1000);
 }
 
 void test_main(void) {
@@ -203,5 +241,6 @@ void test_main(void) {
     refused("short interpreter", interp_short);
     refused("far offset", far_offset);
     reads();
+    beyond_by_bias();
     fuzz();
 }

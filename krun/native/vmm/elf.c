@@ -86,7 +86,15 @@ int kr_elf_read(int fd, struct kr_elf *e, const char **why) {
     return kr_elf_phdrs(buf, e, why);
 }
 
+u64 kr_elf_bias(const struct kr_elf *e, u64 base) {
+    return e->type == ET_DYN ? (base & ~(e->align - 1)) - (e->min & ~(e->align - 1)) : 0;
+}
+
 long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
+    /* The headers were checked as they stand in the file; this is where they go. */
+    if (e->min + bias < KR_WINDOW_START || e->min + bias >= KR_WINDOW_END ||
+        e->max - e->min > KR_WINDOW_END - (e->min + bias))
+        return -ENOMEM;
     for (u32 i = 0; i < e->nload; i++) {
         const struct elf64_phdr *p = &e->load[i];
         u32 prot = (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |

@@ -30,7 +30,12 @@ int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why);
 /* Reads and checks an open file. */
 int kr_elf_read(int fd, struct kr_elf *e, const char **why);
 
-/* Maps the segments. ET_DYN: at base (page- and align-rounded). 0 or -errno. */
+/* What to add to the addresses in the file so that the program begins at base, rounded down to its alignment:
+ * 0 for ET_EXEC, which stays where it was linked. Modulo 2^64; kr_elf_map judges the result. Pure. */
+u64 kr_elf_bias(const struct kr_elf *e, u64 base);
+
+/* Maps the segments, each bias higher than it says. 0; -ENOMEM where one of them would not lie in the window
+ * (nothing is mapped then), or another -errno (some may be). */
 long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias);
 
 #endif

@@ -300,12 +300,8 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
     if (r < 0)
         goto out;
     *why = "mapping the program";
-    u64 bias = 0;
-    if (e->type == ET_DYN) {
-        /* As in fs/binfmt_elf.c: the program low, what it maps high; a random start that keeps p_align. */
-        u64 base = 0x2aaa00000000ULL + KR_PAGE * kr_mm_random(1ULL << 28);
-        bias = (base & ~(e->align - 1)) - (e->min & ~(e->align - 1));
-    }
+    /* As in fs/binfmt_elf.c: the program low, what it maps high; a random start that keeps p_align. */
+    u64 bias = kr_elf_bias(e, 0x2aaa00000000ULL + KR_PAGE * kr_mm_random(1ULL << 28));
     r = kr_elf_map(mm, p->fd, e, bias);
     if (r < 0)
         goto out;
