@@ -95,6 +95,19 @@ def limit(name: str, soft: int, hard: int) -> Prepare:
     return prepare
 
 
+def unfiltered(bundle: Bundle) -> None:
+    """Without a seccomp profile: docker's allows only a few values of personality(2)."""
+    bundle.linux.pop("seccomp")
+
+
+def checkpointer(bundle: Bundle) -> None:
+    """What CRIU has in a container: the next SysV id is its choice (kernel.shm_next_id)."""
+    unfiltered(bundle)
+    bundle.linux["readonlyPaths"] = []
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_SYS_ADMIN", "CAP_CHECKPOINT_RESTORE"]
+
+
 def host_pid_namespace(bundle: Bundle) -> None:
     """As --pid=host: krun's own processes are in sight."""
     bundle.namespaces(drop=("pid",))
@@ -132,6 +145,12 @@ ATTACKS = (
     Attack("control_peace", seconds=2, engines=True),
     # Memory and the loader.
     Attack("elf_segment_beyond", engines=True),
+    Attack("elf_mutated"),
+    Attack("layout_stack_limit", seconds=8, engines=True),
+    Attack("layout_stack_race"),
+    Attack("layout_personality", prepare=(unfiltered,)),
+    Attack("map_edges"),
+    Attack("shm_reused_id", users=(ROOT_USER,), prepare=(checkpointer,)),
     # Descriptors and execve.
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),

@@ -16,6 +16,7 @@ from helpers.runtime import cgroup_directories
 #: KR_WINDOW_END and KR_HOST_SYS of krun/native/vmm/layout.h.
 WINDOW_END = 0x6A0000000000
 HOST_SYS = 0x6E0000000000
+GAP = ((WINDOW_END, WINDOW_END + 4096, "---p"), (0x6D0000000000, 0x6D0000001000, "r--p"))
 #: Files that no container may change, besides the canaries.
 HOST_FILES = ("/proc/sys/kernel/core_pattern", "/dev/null", "/dev/kvm", "/dev/zero")
 
@@ -164,7 +165,7 @@ class Watcher(threading.Thread):
 
     def own(self, m: Mapping) -> bool:
         """Whether this is a mapping that only the monitor has."""
-        name = m.name.startswith(("[v", "[heap", "anon_inode:kvm", "/memfd:krun"))
+        name = m.name.startswith(("[v", "anon_inode:kvm", "/memfd:krun"))
         return name or (m.device, m.inode) == self.monitor.id
 
     def wrong(self, m: Mapping) -> str:
@@ -176,6 +177,9 @@ class Watcher(threading.Thread):
             if own or "x" in m.permissions:
                 return f"a mapping of the monitor's below the window's end: {m.line}"
         elif m.start < HOST_SYS:
+            # Two pages of the monitor's that cannot be written: the fence, and its empty path (vmm/layout.h).
+            if (m.start, m.end, m.permissions) in GAP:
+                return ""
             return f"a mapping in the gap behind the window: {m.line}"
         elif m.inode and not own and not m.name.endswith(("/board", "/[aio] (deleted)")):
             return f"a file above the window: {m.line}"
