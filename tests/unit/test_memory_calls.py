@@ -22,7 +22,7 @@ NAMED = {
     "sys/mman.c": "numbers for kr_host_forward(), which checks the range",
 }
 
-#: file -> call -> the exact text of each use outside of hostmem.c, with the reason.
+#: file -> call -> the texts of its uses outside of hostmem.c, with the reason.
 OTHERS = {
     "lib/kr_alloc.c": {
         "mmap": [
@@ -50,8 +50,6 @@ OTHERS = {
             "kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD)",
             "kr_sys2(__NR_munmap, o->stack, o->stack_size)",
             "kr_sys2(__NR_munmap, v->run, vm->run_size)",
-            "kr_sys2(__NR_munmap, v->run, vm->run_size)",
-            "kr_sys2(__NR_munmap, stack, STACK_SIZE + GUARD)",
         ],
     },
     "vmm/main.c": {
@@ -62,6 +60,7 @@ OTHERS = {
         ],
     },
     "vmm/mm.c": {"mseal": ["kr_sys3(462 /* mseal */, 0, 0, 0)"]},  # asks for the call's existence
+    "vmm/private.c": {"munmap": ["kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD)"]},
     "vmm/task.c": {"munmap": ["__NR_munmap;"]},  # a thread's own stack, from registers
     "vmm/vm.c": {
         "mmap": [
@@ -99,7 +98,8 @@ def memory_calls() -> dict[str, dict[str, list[str]]]:
         ]
         for at, name in sorted(hits):
             calls = found.setdefault(str(path.relative_to(NATIVE)), {}).setdefault(name, [])
-            calls.append(call_text(text, at))
+            if (use := call_text(text, at)) not in calls:
+                calls.append(use)
     return found
 
 

@@ -9,6 +9,7 @@
 #include "ask.h"
 #include "elf.h"
 #include "fdtab.h"
+#include "hostmem.h"
 #include "main.h"
 #include "process.h"
 #include "procfs.h"
@@ -19,7 +20,6 @@
 #include "../abi/boot.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
-#include <linux/mman.h>
 #include <linux/memfd.h>
 #include <linux/resource.h>
 #include <linux/stat.h>
@@ -388,8 +388,6 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len) {
 
 static struct { u64 dev, ino; } exe; /* which file the monitor's is; constant after kr_exec_ready */
 
-#define NR_MSEAL 462
-
 static long exe_identity(u64 id[2]) {
     u64 st[18]; /* struct stat: st_dev, st_ino first */
     long r = kr_sys2(__NR_fstat, kr_boot.fd_exe, st);
@@ -400,11 +398,9 @@ static long exe_identity(u64 id[2]) {
 
 int kr_exec_ready(void) {
     u64 id[2];
-    long p = kr_sys6(__NR_mmap, KR_EMPTY_PATH, KR_PAGE, PROT_READ,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
-    if (p < 0)
-        return (int)p;
-    kr_sys3(NR_MSEAL, KR_EMPTY_PATH, KR_PAGE, 0);
+    int e = kr_host_empty_path();
+    if (e < 0)
+        return e;
     long r = exe_identity(id);
     if (r < 0)
         return (int)r;

@@ -162,6 +162,15 @@ void kr_host_seal(u64 addr, u64 len) {
         kr_sys3(NR_MSEAL, addr, len, 0);
 }
 
+int kr_host_empty_path(void) {
+    long p = kr_sys6(__NR_mmap, KR_EMPTY_PATH, KR_PAGE, PROT_READ,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    if (p < 0)
+        return (int)p;
+    kr_host_seal(KR_EMPTY_PATH, KR_PAGE);
+    return 0;
+}
+
 int kr_host_back(u8 *at, u64 size) {
     u64 addr = (u64)at;
     if (addr < KR_HOST_SYS || size > KR_HOST_LOW - KR_HOST_SYS || addr > KR_HOST_LOW - size)

@@ -51,6 +51,9 @@ int kr_host_back(u8 *at, u64 size);
  * be had without doubt. 0; -EEXIST: something is mapped; or another -errno. */
 long kr_host_take_window(int *counted);
 
+/* Maps KR_EMPTY_PATH: a page of zeros that nothing can write, sealed. 0 or -errno. */
+int kr_host_empty_path(void);
+
 /* mseal(2), best effort (Linux 6.10): what lies there is never unmapped, moved, replaced or protected
  * otherwise. For memory of the monitor's that stays for the life of the process. */
 void kr_host_seal(u64 addr, u64 len);
