@@ -206,7 +206,7 @@ static int filtered(struct kr_task *t, long *ret) {
  * it. */
 static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
     u64 buf = a[1], size = a[2];
-    while (t->asked && (u64)done < size) {
+    while (t->asked == KR_ASKED_QUESTION && (u64)done < size) {
         kr_ask_serve(t);
         a[1] = buf + (u64)done;
         a[2] = size - (u64)done;

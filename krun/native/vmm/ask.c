@@ -228,7 +228,7 @@ static long wait_for(struct kr_task *t, int a, int b) {
         long n = kr_call_intr(__NR_ppoll, (u64)p, 2, (u64)ts, 0, 8, 0);
         if (n != -KR_ERESTART && n != -EINTR)
             return n < 0 ? 0 : n > 0;
-        if (!t->asked || t->sig_caught)
+        if (t->asked != KR_ASKED_QUESTION || t->sig_caught)
             return -KR_ERESTART;
         kr_ask_serve(t);
         t->resumed = 0; /* it was this wait, not the call of the payload */
@@ -557,7 +557,7 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
 
 void kr_ask_serve(struct kr_task *t) {
     u32 request = t->ask_request, n = t->ask_n;
-    t->asked = 0;
+    __atomic_and_fetch(&t->asked, ~KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
     kr_lock(&serve_lock);
     if (sock_new(t, &serve_fd) >= 0)
         answer(t, request, n);
@@ -597,23 +597,13 @@ void kr_ask_ready(struct kr_task *t, int first) {
     kr_ask_hold(0);
 }
 
-int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
+void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {
     u64 rip = uc->mc.rip;
-    if (si->si_code != SI_QUEUE || !kr_board_cookie() || (u64)si->si_value.sival_ptr != kr_board_cookie())
-        return 0;
-    t->ask_request = (u32)si->si_pid;
-    t->ask_n = si->si_uid;
-    if (!t->runs) { /* starting: nothing may be given up, and there is nothing to tell yet */
-        t->ask_early = 1;
-        return 1;
-    }
-    t->asked = 1;
-    t->was_asked = 1;
     if (t->sig_caught) {
         /* A signal of the payload's came first, and its context waits below this one; or it was caught after
          * this one was taken from the queue: then nothing more may be caught until it is delivered. */
         uc->mask = KR_HOST_BLOCK_ALL;
-        return 1;
+        return;
     }
     int in_call = t->nr != ~0ULL, ended = 0;
     if (rip >= (u64)kr_intr_begin && rip <= (u64)kr_intr_syscall) {
@@ -631,6 +621,20 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
         t->resumed = 1;
         t->resume_rip = kr_regs(t)->rip - 2;
     }
+}
+
+int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
+    if (si->si_code != SI_QUEUE || !kr_board_cookie() || (u64)si->si_value.sival_ptr != kr_board_cookie())
+        return 0;
+    t->ask_request = (u32)si->si_pid;
+    t->ask_n = si->si_uid;
+    if (!t->runs) { /* starting: nothing may be given up, and there is nothing to tell yet */
+        t->ask_early = 1;
+        return 1;
+    }
+    __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
+    t->was_asked = 1;
+    kr_ask_interrupted(t, uc);
     return 1;
 }
 

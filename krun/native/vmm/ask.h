@@ -54,6 +54,9 @@ struct kr_ucontext;
 /* In the host's handler, for a SIGBUS: whether it was a request; then it has been noted in t and the
  * interrupted call taken care of. */
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc);
+/* In the host's handler, for a signal that is not the payload's: the call that it interrupted goes on as if
+ * nothing had been (above). */
+void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc);
 /* Answers what was noted (t->asked). On the task's own thread, no lock held. */
 void kr_ask_serve(struct kr_task *t);
 /* Around an execve: a request that comes while there is no handler must wait, for its signal would kill. */

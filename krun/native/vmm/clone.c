@@ -13,10 +13,12 @@
 #include "mm.h"
 #include "ask.h"
 #include "board.h"
+#include "cpu.h"
 #include "fdtab.h"
 #include "hostsig.h"
 #include "process.h"
 #include "procfs.h"
+#include "quiesce.h"
 #include "seccomp.h"
 #include "share.h"
 #include "signal.h"
@@ -54,22 +56,13 @@ __asm__(".text\n"
         "    ud2\n"
         "1:  ret\n");
 
-struct snapshot {
-    struct kvm_regs regs;
-    struct kvm_sregs sregs;
-};
-
-/* The child's first registers: the parent's, with result 0 and the new stack. */
-static void child_regs(struct kvm_run *run, const struct snapshot *s, const struct kr_clone_args *ca) {
-    run->s.regs.regs = s->regs;
-    run->s.regs.regs.rax = 0;
+/* The child's first state from the parent's: result 0 and the new stack. */
+static void child_cpu(struct kr_cpu *cpu, const struct kr_clone_args *ca) {
+    cpu->regs.rax = 0;
     if (ca->stack)
-        run->s.regs.regs.rsp = ca->stack + ca->stack_size;
-    run->s.regs.sregs.fs = s->sregs.fs;
-    run->s.regs.sregs.gs = s->sregs.gs;
+        cpu->regs.rsp = ca->stack + ca->stack_size;
     if (ca->flags & CLONE_SETTLS)
-        run->s.regs.sregs.fs.base = ca->tls;
-    run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+        cpu->fs.base = ca->tls;
 }
 
 static void clear_handlers(struct kr_task *t) {
@@ -87,7 +80,7 @@ static void note_user_ns(struct kr_task *t, u64 flags) {
 
 /* First code of a host thread or vfork child, on its new stack, all signals blocked. */
 static void child_start(struct kr_task *t) {
-    t->tid = (u32)kr_sys0(__NR_gettid);
+    __atomic_store_n(&t->tid, (u32)kr_sys0(__NR_gettid), __ATOMIC_RELEASE);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
     if (t->is_vfork) {
@@ -118,6 +111,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
         kr_unlock(&p->sig_lock);
         kr_lock_init(&c->sig_lock);
         kr_lock_init(&c->exec_lock);
+        memset(&c->quiesce, 0, sizeof c->quiesce);
         c->refs = 1;
     }
     return c;
@@ -127,16 +121,16 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
 static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
     int thread = (ca->flags & CLONE_THREAD) != 0;
     struct kr_vm *vm = &t->mm->vm;
-    struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
+    struct kr_cpu cpu;
     struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
     struct kr_task *c = proc ? kr_task_new(proc) : NULL;
-    u8 *xsave = kr_task_xsave(t);
     long r = -ENOMEM;
-    if (!c || !xsave || !(c->stack = kr_stack_new()))
+    if (!c || !(c->stack = kr_stack_new()))
         goto fail;
     c->stack_size = STACK_SIZE + GUARD;
-    if (kr_vcpu_get_xsave(vm, t->vcpu, xsave) < 0)
+    if (kr_cpu_save(t, &cpu) < 0)
         goto fail;
+    child_cpu(&cpu, ca);
     int copies = !(ca->flags & CLONE_FILES);
     kr_lock(&t->mm->lock);
     c->vcpu_limit = t->vcpu_limit;
@@ -146,24 +140,21 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     r = 0;
     if (c->vcpu)
         c->run = c->vcpu->run;
-    else if (vm->scarce)
+    else if (kr_share_scarce(t))
         r = kr_share_prepare(c); /* it waits for one in kr_run */
     else
         r = -EAGAIN; /* as when the limit of threads is reached */
     if (!r) {
         kr_seccomp_inherit(c, t);
+        kr_quiesce_join(c);
         c->next = t->mm->tasks;
         t->mm->tasks = c;
     }
     kr_unlock(&t->mm->lock);
     if (r < 0)
         goto fail;
-    child_regs(c->run, &snap, ca);
-    if (c->vcpu)
-        kr_vcpu_set_xsave(vm, c->vcpu, xsave);
-    else
-        memcpy(c->xsave, xsave, 4096);
     c->persona = t->persona;
+    kr_cpu_load(c, &cpu);
     c->sigmask = t->sigmask;
     if (!thread || (ca->flags & CLONE_VFORK))
         c->altstack = t->altstack; /* threads start without one (sas_ss_reset) */
@@ -189,7 +180,11 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (lends)
         kr_share_release(t);
     kr_robust_share(t, !thread);
+    if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
+        kr_quiesce_away(t);
     r = kr_clone3_call(host, sizeof *host, child_start, c);
+    if (ca->flags & CLONE_VFORK)
+        kr_quiesce_back(t);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
         kr_fd_copy_end();
     if (!t->sig_caught)
@@ -220,8 +215,7 @@ fail:
 }
 
 /* In the child of fork: this thread is alone; the parent's VM is of no use; everything else was copied. */
-static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const struct snapshot *snap,
-                       const u8 *xsave) {
+static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct kr_cpu *cpu) {
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
     const char *why;
@@ -231,6 +225,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     kr_lock_init(&t->proc->exec_lock);
     t->tid = (u32)kr_sys0(__NR_gettid);
     t->proc->refs = 1;
+    memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
     t->is_vfork = 0;
     t->asked = t->resumed = 0;
     kr_ask_after_fork();
@@ -260,7 +255,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
     kr_robust_after_fork(t);
     kr_aio_after_fork(mm);
     kr_mm_after_fork(mm);
-    kr_warm_fork(mm, snap->regs.rsp);
+    kr_warm_fork(mm, cpu->regs.rsp);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
     t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);
     if (!t->vcpu) {
@@ -271,8 +266,8 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
         kr_die_signal(t, SIGKILL);
     }
     t->run = t->vcpu->run;
-    child_regs(t->run, snap, ca);
-    kr_vcpu_set_xsave(vm, t->vcpu, xsave);
+    child_cpu(cpu, ca);
+    kr_cpu_load(t, cpu);
     if (ca->flags & CLONE_CLEAR_SIGHAND)
         clear_handlers(t);
     note_user_ns(t, ca->flags);
@@ -285,12 +280,11 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, const 
  * namespace, setns of a mount namespace) would never succeed: for the time of the call the VM goes. */
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     struct kr_vm *vm = &t->mm->vm;
-    struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
-    u8 *xsave = kr_task_xsave(t);
+    struct kr_cpu cpu;
     const char *why;
     if (t->mm->tasks != t || t->next || !t->vcpu)
         return -EINVAL;
-    if (!xsave || kr_vcpu_get_xsave(vm, t->vcpu, xsave) < 0)
+    if (kr_cpu_save(t, &cpu) < 0)
         return -ENOMEM;
     kr_sigset old = kr_host_mask(~0ULL);
     kr_lock(&t->mm->lock);
@@ -313,11 +307,7 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     if (e < 0 || !(t->vcpu = kr_vcpu_get(vm, t)))
         kr_die("no VM after system call %ld: %s: errno %d", nr, why, -e);
     t->run = t->vcpu->run;
-    t->run->s.regs.regs = snap.regs;
-    t->run->s.regs.sregs.fs = snap.sregs.fs;
-    t->run->s.regs.sregs.gs = snap.sregs.gs;
-    t->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
-    kr_vcpu_set_xsave(vm, t->vcpu, xsave);
+    kr_cpu_load(t, &cpu);
     kr_unlock(&t->mm->lock);
     if (!t->sig_caught)
         kr_host_mask(old);
@@ -325,30 +315,34 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
 }
 
 static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
-    struct snapshot snap = {*kr_regs(t), t->run->s.regs.sregs};
-    u8 *xsave = kr_task_xsave(t);
-    if (!xsave || kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, xsave) < 0)
+    struct kr_cpu cpu;
+    if (kr_cpu_save(t, &cpu) < 0)
         return -ENOMEM;
     host->stack = host->stack_size = 0;
     host->flags &= ~(u64)CLONE_SETTLS;
-    kr_sigset old = kr_host_mask(~0ULL);
+    /* SIGSEGV and SIGBUS, too: what is caught before is the parent's, what comes after finds a whole child. */
+    kr_sigset all = ~0ULL, old;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, &old, 8);
+    if (t->sig_caught) {
+        kr_host_mask(~0ULL);
+        return -KR_ERESTART;
+    }
     kr_lock(&t->proc->sig_lock);
     kr_lock(&t->mm->lock);
     kr_fd_before_fork();
     kr_alloc_before_fork();
     long r = kr_sys2(__NR_clone3, host, sizeof *host);
     if (r == 0) {
-        fork_child(t, ca, &snap, xsave);
+        fork_child(t, ca, &cpu);
     } else {
         kr_alloc_after_fork();
         kr_fd_fork_parent();
         if (r > 0)
-            kr_warm_fork(t->mm, snap.regs.rsp);
+            kr_warm_fork(t->mm, cpu.regs.rsp);
         kr_unlock(&t->mm->lock);
         kr_unlock(&t->proc->sig_lock);
     }
-    if (!t->sig_caught)
-        kr_host_mask(r == 0 ? t->sigmask : old);
+    kr_host_mask(r == 0 ? t->sigmask : old);
     return r;
 }
 

@@ -5,8 +5,8 @@
  * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
  */
 #include "ask.h"
-#include "core.h"
 #include "mm.h"
+#include "quiesce.h"
 #include "signal.h"
 #include "usercopy.h"
 #include <asm/signal.h>
@@ -45,7 +45,7 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     struct kr_ucontext *uc = context;
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
-    if (sig == SIGBUS && kr_ask_caught(t, si, uc))
+    if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))
         return;
     if (sig == SIGSEGV || sig == SIGBUS) {
         if (is_fault(si, &uc->mc)) {
@@ -62,9 +62,8 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
             kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr,
                    (void *)kr_monitor_base());
         }
-        if (sig == SIGBUS && t->mm->dumping)
-            kr_core_park(t);
-        /* Sent by somebody. The host's disposition is always ours, so the payload's is applied here. */
+        /* Sent by somebody. The host's disposition is always ours, so the payload's is applied: a default
+         * action at the run loop (kr_signal_deliver), because the thread may hold locks here. */
         u64 handler = __atomic_load_n(&t->proc->action[sig].handler, __ATOMIC_RELAXED);
         if (handler == (u64)SIG_IGN)
             return;
@@ -72,8 +71,6 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
             hold(t, sig, si);
             return;
         }
-        if (handler == (u64)SIG_DFL)
-            kr_die_signal(t, sig);
     }
     t->info = *si;
     t->sig_caught = 1;

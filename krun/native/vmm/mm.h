@@ -39,7 +39,6 @@ struct kr_mm {
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
     u32 auxv_size;
     u64 vdso;
-    u32 dumping, parked; /* a core is being written; threads that stand still for it (core.c) */
     u32 lock_future;     /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
     struct kr_aio *aio;  /* AIO contexts (sys/aio.c) */
     u32 relatives; /* processes made with CLONE_VM that run on this mm: no robust lists (sys/robust.h) */

@@ -9,6 +9,7 @@
 #include "ask.h"
 #include "mm.h"
 #include "process.h"
+#include "quiesce.h"
 #include "share.h"
 #include "signal.h"
 #include "trace.h"
@@ -63,15 +64,12 @@ static void system_call(struct kr_task *t) {
     r->rflags = (r->r11 & KR_FLAGS_USER) | KR_FLAGS_FIXED;
     t->regs_replaced = 0;
     to_user_mode(t);
-    int parks = t->mm->vm.scarce && may_park(t->nr);
-    if (parks)
+    if (kr_share_scarce(t) && may_park(t->nr))
         kr_share_release(t);
     long ret = kr_syscall(t);
     if (ret != -KR_ERESTART)
         t->resumed = 0;
-    if (parks)
-        kr_share_acquire(t);
-    r = kr_regs(t); /* fork gives a new vCPU */
+    r = kr_regs(t); /* fork gives a new vCPU; one that was given back is taken again at the run loop */
     if (!t->regs_replaced) {
         if (ret == -KR_ERESTART) {
             r->rax = t->nr;
@@ -172,7 +170,7 @@ static void from_exception(struct kr_task *t, u32 vec) {
     memcpy(&f, top - sizeof f, sizeof f);
     u64 error = KR_VECTORS_WITH_ERROR >> vec & 1 ? f.error : 0;
     if (f.rip >= KR_SYS_BASE && f.rip == t->vcpu->stub && vec == VEC_GP &&
-        t->mm->vm.entry != KR_ENTRY_RING3) {
+        kr_vm_entry(&t->mm->vm) != KR_ENTRY_RING3) {
         /* SYSCALL left us in ring 3 and the stub's OUT was refused: this back end is PVM. rcx, r11 and the
          * rest are the call's. */
         kr_lock(&t->mm->lock);
@@ -270,8 +268,8 @@ static void decode(struct kr_task *t, int is_out) {
     if (rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2) {
         if (is_out)
             kr_window_call(&t->window);
-        if (t->mm->vm.entry == KR_ENTRY_UNKNOWN && (t->run->s.regs.sregs.cs.dpl == 0))
-            t->mm->vm.entry = KR_ENTRY_RING0;
+        if (kr_vm_entry(&t->mm->vm) == KR_ENTRY_UNKNOWN && (t->run->s.regs.sregs.cs.dpl == 0))
+            kr_vm_entry_set(&t->mm->vm, KR_ENTRY_RING0);
         system_call(t);
     } else if (rip >= EXC_BASE && rip < EXC_END) {
         from_exception(t, (u32)((rip - EXC_BASE) >> 4));
@@ -317,19 +315,22 @@ void kr_run(struct kr_task *t) {
     u32 unstarted = 0;
     t->runs = 1;
     if (t->ask_early)
-        t->asked = 1;
+        __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
     for (;;) {
-        if (!t->vcpu || t->mm->vm.waiters) { /* somebody is without a vCPU: take turns */
+        if (!t->vcpu || kr_share_wanted(t)) { /* somebody is without a vCPU: take turns */
             kr_share_release(t);
             kr_share_acquire(t);
         }
-        if (t->asked)
+        if (t->asked & KR_ASKED_STAND)
+            kr_quiesce_stand(t);
+        if (t->asked & KR_ASKED_QUESTION)
             kr_ask_serve(t);
         if (t->sig_caught || t->held)
             kr_signal_deliver(t);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
         t->run->exit_reason = 0;
-        t->run->request_interrupt_window = t->mm->vm.entry == KR_ENTRY_RING3 && kr_window_ask(&t->window);
+        t->run->request_interrupt_window =
+            kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
         long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
         if (r == -EAGAIN) {
             without_worker(t, ++unstarted);

@@ -14,7 +14,12 @@
 int kr_share_prepare(struct kr_task *t);
 /* Releases t's vCPU, if it has one (best effort: without memory it keeps it). */
 void kr_share_release(struct kr_task *t);
-/* Waits until t has a vCPU, loaded with its state. */
+/* Waits until t has a vCPU, loaded with its state. Called at the run loop: t may come to a stand here
+ * (quiesce.h). */
 void kr_share_acquire(struct kr_task *t);
+
+/* Whether a thread waits for a vCPU; whether KVM has refused one. No lock needed: a hint. */
+int kr_share_wanted(const struct kr_task *t);
+int kr_share_scarce(const struct kr_task *t);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Building and taking apart the signal frame. State: the task's registers and altstack. */
 #include "sigframe.h"
+#include "cpu.h"
 #include "mm.h"
 #include "usercopy.h"
 #include "x86.h"
@@ -74,7 +75,7 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
         return -EFAULT;
 
     u8 *x = kr_task_xsave(t);
-    if (!x || kr_vcpu_get_xsave(vm, t->vcpu, x) < 0)
+    if (!x || kr_cpu_get_xsave(t, x) < 0)
         return -EFAULT;
     struct fpx_sw sw = {FP_MAGIC1, vm->xsave_size + 4, vm->xcr0, vm->xsave_size, {0}};
     memcpy(x + SW_RESERVED, &sw, sizeof sw);
@@ -124,7 +125,7 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
         f.pretcode = 0;
 
     init_fpu(x);
-    kr_vcpu_set_xsave(vm, t->vcpu, x);
+    kr_cpu_set_xsave(t, x);
     r->rdi = (u64)si->si_signo;
     r->rsi = frame + offsetof(struct kr_sigframe, info);
     r->rdx = frame + offsetof(struct kr_sigframe, uc);
@@ -146,7 +147,7 @@ static long restore_fpu(struct kr_task *t, u64 fp) {
         return -EFAULT;
     if (!fp) {
         init_fpu(x);
-        return kr_vcpu_set_xsave(vm, t->vcpu, x);
+        return kr_cpu_set_xsave(t, x);
     }
     struct fpx_sw sw;
     u32 magic2 = 0;
@@ -180,7 +181,7 @@ static long restore_fpu(struct kr_task *t, u64 fp) {
     memcpy(&mxcsr, x + 24, 4);
     if (mxcsr & ~0xffffu)
         return -EFAULT; /* a reserved bit: #GP on a real restore */
-    return kr_vcpu_set_xsave(vm, t->vcpu, x);
+    return kr_cpu_set_xsave(t, x);
 }
 
 long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask) {

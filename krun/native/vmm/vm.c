@@ -156,7 +156,7 @@ static long learn_cpu(struct kr_vm *vm) {
 int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
     vm->kvm_fd = kvm_fd;
     vm->vcpus = vm->free_vcpus = NULL;
-    vm->next_vcpu = vm->scarce = vm->waiters = 0;
+    vm->next_vcpu = vm->scarce = vm->waiters = 0; /* no other thread has this VM yet */
     vm->fd = -1;
     if (fresh && !vm->sys) {
         *why = "memory for the monitor's tables";
@@ -234,7 +234,7 @@ static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     v->tss = vm->sys + area + KR_VCPU_TSS;
     v->ist = vm->sys + area + KR_VCPU_IST;
     v->df = vm->sys + area + KR_VCPU_DF;
-    kr_x86_tss(v->tss, v->idx, vm->entry == KR_ENTRY_RING3);
+    kr_x86_tss(v->tss, v->idx, kr_vm_entry(vm) == KR_ENTRY_RING3);
     /* The stub is one physical page for all. User-readable because PVM runs it in ring 3; harmless elsewhere:
      * ring 3 that jumps there meets a closed I/O bitmap. The call page follows the stub (design, section 4);
      * nobody listens there yet. */
@@ -334,7 +334,7 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     }
     /* One that is made in a copy of the descriptor table would be in no other. */
     if (vm->next_vcpu >= vm->max_vcpus || limit)
-        vm->scarce = 1;
+        __atomic_store_n(&vm->scarce, 1, __ATOMIC_RELAXED);
     if (vm->scarce || !(v = kr_alloc(sizeof *v)))
         return NULL;
     v->fd = -1;
@@ -343,7 +343,7 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     long fd = kr_fd_hide_end((int)new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), KR_FD_FORK_DROPS, &v->fd), run = 0;
     if (fd < 0) {
         kr_free(v, sizeof *v);
-        vm->scarce = vm->vcpus != NULL;
+        __atomic_store_n(&vm->scarce, vm->vcpus != NULL, __ATOMIC_RELAXED);
         return NULL;
     }
     vm->next_vcpu++; /* the number is spent whatever happens next */
@@ -370,14 +370,14 @@ void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v) {
     v->owner = NULL;
     v->free_next = vm->free_vcpus;
     vm->free_vcpus = v;
-    vm->released++;
+    __atomic_add_fetch(&vm->released, 1, __ATOMIC_SEQ_CST);
     if (vm->waiters)
         kr_sys3(__NR_futex, &vm->released, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* Where SYSCALL stays in ring 3, its stub's OUT needs the port open in every TSS (rule 4). */
 void kr_vm_open_port(struct kr_vm *vm) {
-    vm->entry = KR_ENTRY_RING3;
+    kr_vm_entry_set(vm, KR_ENTRY_RING3);
     for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
         kr_x86_tss(v->tss, v->idx, 1);
 }

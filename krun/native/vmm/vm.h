@@ -31,7 +31,7 @@ struct kr_vcpu {
 
 struct kr_vm {
     int kvm_fd, fd; /* hidden descriptors */
-    u32 entry;      /* enum kr_entry_kind */
+    u32 entry;      /* enum kr_entry_kind; by kr_vm_entry, kr_vm_entry_set */
     u32 run_size;
     u32 nslots;     /* next free slot number */
     u32 next_chunk; /* next free window chunk number in guest-physical space */
@@ -42,8 +42,8 @@ struct kr_vm {
     u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
     u64 pt_backed;         /* bytes of the pool that the host has mapped */
     u64 sys_backed;        /* the same of the system area */
-    u32 scarce;            /* KVM refused a vCPU once: share.h */
-    u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases */
+    u32 scarce;            /* KVM refused a vCPU once: share.h; atomic */
+    u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
     u64 root_gpa;
     u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
     struct kr_vcpu *vcpus, *free_vcpus;
@@ -53,6 +53,12 @@ struct kr_vm {
     u32 xsave_size; /* bytes of the XSAVE area for xcr0 */
     u64 tsc_khz;
 };
+
+/* Any thread, no lock: it is found once and stays. */
+static inline u32 kr_vm_entry(const struct kr_vm *vm) { return __atomic_load_n(&vm->entry, __ATOMIC_RELAXED); }
+static inline void kr_vm_entry_set(struct kr_vm *vm, u32 kind) {
+    __atomic_store_n(&vm->entry, kind, __ATOMIC_RELAXED);
+}
 
 /* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh
  * mm). 0 or -errno, with a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory;

@@ -49,6 +49,13 @@ struct kr_altstack {
     u64 size;
 };
 
+/* Bringing a process's threads to a stand (quiesce.h). Under mm->lock. */
+struct kr_quiesce {
+    struct kr_task *by; /* who asked for it; NULL: nobody */
+    u32 arrivals;       /* futex word: threads that came to a stand */
+    u32 rounds;         /* futex word: requests that ended */
+};
+
 struct kr_proc {
     struct kr_mm *mm;
     u32 refs;                                /* threads; atomic */
@@ -61,6 +68,7 @@ struct kr_proc {
     u32 place;                               /* 1 + its entry on the board (board.h); 0: none */
     u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
+    struct kr_quiesce quiesce;
 };
 
 /* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
@@ -83,11 +91,15 @@ struct kr_robust {
     u32 shadowed; /* the kernel has `shadow` */
 };
 
+/* Bits of task->asked: why a thread is to come to the run loop. */
+#define KR_ASKED_QUESTION 1u /* another monitor asks (ask.h) */
+#define KR_ASKED_STAND 2u    /* another thread of the process wants it to stand (quiesce.h) */
+
 struct kr_task {
     struct kr_task *self;    /* KR_TASK_SELF */
     volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
                                 handler on this thread */
-    volatile u32 asked;      /* beside it: another monitor asks (ask.h) */
+    volatile u32 asked;      /* beside it: KR_ASKED_*, by atomic operations: also set by other threads */
     u64 pad1[3];
     u64 canary; /* KR_TASK_CANARY */
 
@@ -97,6 +109,7 @@ struct kr_task {
     struct kvm_run *run;    /* == vcpu->run, or == parked while the thread has no vCPU */
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
+    u32 standing;           /* it stands (quiesce.h); under mm->lock */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
     u32 vcpu_limit;         /* its descriptor table is a copy, which holds the vCPUs below this; 0: all */
     struct kr_window window;

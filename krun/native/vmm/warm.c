@@ -31,7 +31,7 @@
 #define STACK_BELOW (16ULL << 10)
 #define STACK_ABOVE (16ULL << 10)
 
-static int dear(const struct kr_mm *mm) { return mm->vm.entry == KR_ENTRY_RING3; }
+static int dear(const struct kr_mm *mm) { return kr_vm_entry(&mm->vm) == KR_ENTRY_RING3; }
 
 /* Best effort: what cannot be had now is the guest's fault later. */
 static void populate(u64 start, u64 end) {

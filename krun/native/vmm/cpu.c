@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * No state of its own. Touches t->run, t->vcpu and t->xsave, which belong to the thread. */
+#include "cpu.h"
+#include "mm.h"
+
+int kr_cpu_get_xsave(struct kr_task *t, u8 *xsave) {
+    if (t->vcpu)
+        return kr_vcpu_get_xsave(&t->mm->vm, t->vcpu, xsave);
+    if (!t->xsave)
+        return -ENOMEM;
+    if (xsave != t->xsave)
+        memcpy(xsave, t->xsave, sizeof(struct kvm_xsave));
+    return 0;
+}
+
+int kr_cpu_set_xsave(struct kr_task *t, const u8 *xsave) {
+    if (t->vcpu)
+        return kr_vcpu_set_xsave(&t->mm->vm, t->vcpu, xsave);
+    if (!t->xsave)
+        return -ENOMEM;
+    if (xsave != t->xsave)
+        memcpy(t->xsave, xsave, sizeof(struct kvm_xsave));
+    return 0;
+}
+
+int kr_cpu_save(struct kr_task *t, struct kr_cpu *c) {
+    c->regs = t->run->s.regs.regs;
+    c->fs = t->run->s.regs.sregs.fs;
+    c->gs = t->run->s.regs.sregs.gs;
+    return kr_cpu_get_xsave(t, c->xsave);
+}
+
+int kr_cpu_load(struct kr_task *t, const struct kr_cpu *c) {
+    t->run->s.regs.regs = c->regs;
+    t->run->s.regs.sregs.fs = c->fs;
+    t->run->s.regs.sregs.gs = c->gs;
+    t->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+    return kr_cpu_set_xsave(t, c->xsave);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of a thread's processor, saved and loaded as a whole: general registers, FS and GS, extended
+ * state. It is in the vCPU while the thread has one, else in task->parked and task->xsave (share.h); callers
+ * see no difference.
+ *
+ * Not part of it: what every vCPU of the process has alike (control registers, descriptor tables, MSRs, XCR0,
+ * CPUID: kr_vcpu_get sets them), and the debug registers: ring 3 cannot write them (SDM vol. 3, 18.2) and the
+ * monitor does not.
+ */
+#ifndef KR_CPU_H
+#define KR_CPU_H
+
+#include "vmm.h"
+
+struct kr_cpu {
+    struct kvm_regs regs;
+    struct kvm_segment fs, gs;
+    u8 xsave[4096]; /* struct kvm_xsave, of which vm->xsave_size bytes count */
+};
+
+/* Fills *c from t. On t's own thread, or while t stands (quiesce.h). 0 or -errno: KVM_GET_XSAVE; -ENOMEM. */
+int kr_cpu_save(struct kr_task *t, struct kr_cpu *c);
+
+/* Gives t the state *c. t has a vCPU, or was prepared by kr_share_prepare. 0 or -errno: KVM_SET_XSAVE. */
+int kr_cpu_load(struct kr_task *t, const struct kr_cpu *c);
+
+/* The extended state alone, for signal frames: xsave[4096]. Errors as above. */
+int kr_cpu_get_xsave(struct kr_task *t, u8 *xsave);
+int kr_cpu_set_xsave(struct kr_task *t, const u8 *xsave);
+
+#endif
