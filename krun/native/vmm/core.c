@@ -241,7 +241,8 @@ static void put_segment(struct kr_core_out *o, const struct kr_core_segment *s, 
 
 /* ELF header, program headers, notes, memory; more than 65534 segments are counted in a section header
  * (fill_extnum_info()). */
-static void write_core(struct kr_core_out *o, const struct kr_core_map *m, const struct kr_core_bytes *notes) {
+static void write_core(struct kr_core_out *o, const struct kr_core_map *m,
+                       const struct kr_core_bytes *notes) {
     u32 n;
     const struct kr_core_segment *s = kr_core_segments(m, &n);
     u32 headers = n + 1, many = headers >= PN_XNUM;

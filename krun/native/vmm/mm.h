@@ -39,9 +39,9 @@ struct kr_mm {
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
     u32 auxv_size;
     u64 vdso;
-    u32 lock_future;     /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
-    struct kr_aio *aio;  /* AIO contexts (sys/aio.c) */
-    u32 relatives; /* processes made with CLONE_VM that run on this mm: no robust lists (sys/robust.h) */
+    u32 lock_future;    /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
+    struct kr_aio *aio; /* AIO contexts (sys/aio.c) */
+    u32 relatives;      /* processes made with CLONE_VM that run on this mm: no robust lists (sys/robust.h) */
     struct kr_task *tasks; /* all threads that run on this mm */
 };
 

@@ -55,7 +55,9 @@ struct kr_vm {
 };
 
 /* Any thread, no lock: it is found once and stays. */
-static inline u32 kr_vm_entry(const struct kr_vm *vm) { return __atomic_load_n(&vm->entry, __ATOMIC_RELAXED); }
+static inline u32 kr_vm_entry(const struct kr_vm *vm) {
+    return __atomic_load_n(&vm->entry, __ATOMIC_RELAXED);
+}
 static inline void kr_vm_entry_set(struct kr_vm *vm, u32 kind) {
     __atomic_store_n(&vm->entry, kind, __ATOMIC_RELAXED);
 }
