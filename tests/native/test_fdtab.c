@@ -226,6 +226,29 @@ static void fork_child(void) {
     kr_fd_drop(&kept);
 }
 
+/* The payload's hard limit may be lower than the kernel's, which stays where the numbers are reachable. */
+static void payload_limit(void) {
+    u64 low[2] = {100, 200}, old[2], up[2] = {100, 201}, bad[2] = {7, 6}, real[2], room = BEHIND + 64;
+    CHECK_EQ(kr_fd_limit(task, low, old), 0);
+    CHECK(old[0] == 1024 && old[1] == 4096);
+    CHECK_EQ(kr_fd_limit(task, NULL, old), 0);
+    CHECK(old[0] == 100 && old[1] == 200);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, real);
+    CHECK(real[0] == 100 && real[1] == room);
+    CHECK_EQ(kr_fd_limit(task, bad, old), -EINVAL);
+    long r = kr_fd_limit(task, up, old); /* as the right to raise limits is there, or not */
+    CHECK(r == 0 || r == -EPERM);
+    CHECK_EQ(kr_fd_limit(task, NULL, old), 0);
+    CHECK_EQ(old[1], r ? 200 : 201);
+    others(1);
+    int s = kr_slot_put(task, open_null());
+    CHECK_EQ(s, (int)SLOT0);
+    kr_slot_free(s);
+    others(0);
+    CHECK_EQ(soft_limit(), 100);
+    limits(room, room);
+}
+
 /* Limits below the numbers: dynamic ones go where there is room. */
 static void below_hard_limit(void) {
     int h[100], n = 0;
@@ -253,5 +276,6 @@ void test_main(void) {
     copies();
     fork_child();
     close_ranges();
+    payload_limit();
     below_hard_limit(); /* lowers the hard limit for good */
 }

@@ -51,9 +51,9 @@ PROTOTYPES = {
         getrandom memfd_create fsopen futex_wake
     """,
     "1": """
-        read write pread64 pwrite64 getitimer connect bind semop msgsnd msgrcv getrlimit
+        read write pread64 pwrite64 getitimer connect bind semop msgsnd msgrcv
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
-        sched_rr_get_interval setrlimit flistxattr fremovexattr timer_gettime
+        sched_rr_get_interval flistxattr fremovexattr timer_gettime
         clock_gettime clock_getres epoll_wait set_mempolicy inotify_add_watch mkdirat mknodat
          unlinkat timerfd_gettime open_by_handle_at sched_setattr
         sched_getattr lsm_set_self_attr
@@ -95,7 +95,7 @@ PROTOTYPES = {
         sendto mq_timedsend
     """,
     "23": """
-        timer_settime clock_nanosleep migrate_pages timerfd_settime prlimit64
+        timer_settime clock_nanosleep migrate_pages timerfd_settime
     """,
     "24": """
         waitid

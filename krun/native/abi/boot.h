@@ -74,6 +74,7 @@ enum kr_boot_tag {
     KR_BOOT_EXE_INO = 38,
     KR_BOOT_PERSONALITY =
         39, /* the bits of the payload's personality(2) that the host's has not (KR_PERSONA_OWN); absent: 0 */
+    KR_BOOT_NOFILE_HARD = 40, /* kr_proc's nofile_hard; internal to the monitor */
 };
 
 #define KR_BOOTF_TRACE 1u /* strace-like trace to FD_LOG */

@@ -94,6 +94,7 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     u64_record(b, KR_BOOT_VM_TYPE, &b->vm_type);
     u64_record(b, KR_BOOT_FD_PLACE, &b->fd_place);
     u64_record(b, KR_BOOT_EXE_DEV, &b->exe_dev);
+    u64_record(b, KR_BOOT_NOFILE_HARD, &b->nofile_hard);
     u64_record(b, KR_BOOT_EXE_INO, &b->exe_ino);
     u64_record(b, KR_BOOT_PERSONALITY, &b->personality);
     b->has_rlimit_stack = u64_record(b, KR_BOOT_RLIMIT_STACK, &b->rlimit_stack);

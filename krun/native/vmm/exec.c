@@ -436,6 +436,7 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
     emit(&b, KR_BOOT_FLAGS, &flags, 8);
     emit(&b, KR_BOOT_VM_TYPE, &type, 8);
     emit(&b, KR_BOOT_FD_PLACE, &place, 8);
+    emit(&b, KR_BOOT_NOFILE_HARD, &t->proc->nofile_hard, 8);
     emit(&b, KR_BOOT_EXE_DEV, &exe.dev, 8);
     emit(&b, KR_BOOT_EXE_INO, &exe.ino, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);

@@ -319,6 +319,41 @@ void kr_slot_free(int fd) {
     give_slot(owner[i / GROUP], i);
 }
 
+/* ---- The payload's limit ---- */
+
+/* Whether the process may raise a hard limit (CAP_SYS_RESOURCE in the first user namespace): by raising it. */
+static long may_raise(const struct rlimit_pair *now) {
+    struct rlimit_pair more = {now->soft, now->hard + 1};
+    return kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, &more, 0);
+}
+
+static long change_limit(struct kr_proc *p, const struct rlimit_pair *now, u64 hard, const u64 fresh[2]) {
+    u64 least = SLOT(nslots) + ROOM_ABOVE; /* below it the monitor's own numbers would be out of reach */
+    long r = 0;
+    if (fresh[0] > fresh[1])
+        return -EINVAL;
+    if (fresh[1] > hard && fresh[1] <= now->hard)
+        r = may_raise(now);
+    struct rlimit_pair set = {fresh[0], KR_MAX(fresh[1], KR_MIN(now->hard, least))};
+    if (r == 0)
+        r = kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, &set, 0);
+    if (r == 0)
+        p->nofile_hard = set.hard > fresh[1] ? fresh[1] + 1 : 0;
+    return r;
+}
+
+long kr_fd_limit(struct kr_task *t, const u64 fresh[2], u64 old[2]) {
+    struct rlimit_pair now;
+    kr_lock(&fdtab_lock); /* beyond_limit() changes it for a moment */
+    get_limit(&now);
+    u64 hard = t->proc->nofile_hard ? KR_MIN(now.hard, t->proc->nofile_hard - 1) : now.hard;
+    old[0] = KR_MIN(now.soft, hard);
+    old[1] = hard;
+    long r = fresh ? change_limit(t->proc, &now, hard, fresh) : 0;
+    kr_unlock(&fdtab_lock);
+    return r;
+}
+
 /* ---- Dynamic numbers ---- */
 
 /* A duplicate of fd at a number that suits us: behind the slots, or as high as the limit of today has one. */

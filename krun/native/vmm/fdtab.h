@@ -98,6 +98,10 @@ long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
 /* close_range(2) around ours. */
 long kr_fd_close_range(u64 first, u64 last, u64 flags);
 
+/* prlimit(2) of RLIMIT_NOFILE for the calling process: fresh (soft, hard) or NULL; old: what it was. The payload's hard limit may be
+ * lower than the kernel's, which leaves room for the numbers of this file. 0 or -errno. */
+long kr_fd_limit(struct kr_task *t, const u64 fresh[2], u64 old[2]);
+
 /* ---- Dynamic numbers ---- */
 
 /* Moves fd out of the payload's usual range, records it as the monitor's, and closes the old number. kind:

@@ -266,6 +266,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
         kr_die("started without a boot block: this program is run by krun, not by hand");
     first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_PROCF_USERNS);
     first_proc.t0 = kr_boot.t0;
+    first_proc.nofile_hard = kr_boot.nofile_hard;
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
     set_comm(kr_boot.exe_path); /* early: others see it */
     kr_stage("monitor");

@@ -69,6 +69,7 @@ struct kr_proc {
     u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
     struct kr_quiesce quiesce;
+    u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE where it is lower than the kernel's; 0: it is not (fdtab.c) */
 };
 
 /* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
@@ -190,7 +191,7 @@ struct kr_boot {
     size_t state_json_len;
     int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log,
         fd_board; /* -1: absent */
-    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino, personality;
+    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino, personality, nofile_hard;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
     size_t block_size;

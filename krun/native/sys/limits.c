@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * getrlimit(2), setrlimit(2), prlimit(2) of RLIMIT_NOFILE for the calling process: vmm/fdtab.c keeps room for the monitor's own
+ * numbers above the payload's hard limit. Other limits, and those of other processes, are the kernel's. No state, no locks.
+ */
+#include "sys.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/usercopy.h"
+#include <linux/resource.h>
+
+kr_sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64;
+
+static long nofile(struct kr_task *t, u64 new_at, u64 old_at) {
+    u64 fresh[2], old[2];
+    if (new_at && kr_copy_in(fresh, new_at, sizeof fresh) < 0)
+        return -EFAULT;
+    long r = kr_fd_limit(t, new_at ? fresh : NULL, old);
+    return r == 0 && old_at ? kr_copy_out(old_at, old, sizeof old) : r;
+}
+
+long sys_getrlimit(struct kr_task *t, const u64 a[6]) {
+    if ((u32)a[0] != RLIMIT_NOFILE)
+        return kr_forward(__NR_getrlimit, a);
+    return a[1] ? nofile(t, 0, a[1]) : -EFAULT;
+}
+
+long sys_setrlimit(struct kr_task *t, const u64 a[6]) {
+    if ((u32)a[0] != RLIMIT_NOFILE)
+        return kr_forward(__NR_setrlimit, a);
+    return a[1] ? nofile(t, a[1], 0) : -EFAULT;
+}
+
+long sys_prlimit64(struct kr_task *t, const u64 a[6]) {
+    s32 pid = (s32)a[0];
+    if ((u32)a[1] != RLIMIT_NOFILE || (pid && pid != (s32)kr_sys0(__NR_getpid)))
+        return kr_forward(__NR_prlimit64, a);
+    return nofile(t, a[2], a[3]);
+}
