@@ -90,6 +90,7 @@ MAX_FD = 0xFFFFFFFF
 # memfd_create(2)
 MFD_CLOEXEC = 1
 MFD_ALLOW_SEALING = 2
+MFD_NOEXEC_SEAL = 8
 F_SEAL_ALL = 0x0F  # SEAL | SHRINK | GROW | WRITE
 
 # prctl(2)
@@ -275,18 +276,17 @@ def fs_magic(fd: int, name: str = "") -> int:
     return int(magic[0])
 
 
-def memfd(name: str, content: bytes, seal: bool, mode: int = 0o700) -> int:
-    """A close-on-exec memory file with this content, at offset 0, sealed against any change if asked."""
-    fd = check(
-        lib.kr_memfd_create(enc(name), MFD_CLOEXEC | (MFD_ALLOW_SEALING if seal else 0)), "memfd_create", name
-    )
+def memfd(name: str, content: bytes) -> int:
+    """A close-on-exec memory file with this content that nobody can change any more, nor execute (since Linux 6.3)."""
+    fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_NOEXEC_SEAL)
+    if fd == -EINVAL:
+        fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING)
+    check(fd, "memfd_create", name)
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    if seal:
-        check(lib.kr_seal(fd, F_SEAL_ALL), "seal", name)
-    return fd
+    check(lib.kr_seal(fd, F_SEAL_ALL), "seal", name)
+    return int(fd)
 
 
 def sealed_copy(source_fd: int, name: str) -> int:
@@ -294,7 +294,7 @@ def sealed_copy(source_fd: int, name: str) -> int:
     fd = check(lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create", name)
     os.lseek(source_fd, 0, os.SEEK_SET)
     check(lib.kr_copy_file(source_fd, fd), "copy", name)
-    os.fchmod(fd, 0o555)
+    os.fchmod(fd, 0o111)
     check(lib.kr_seal(fd, F_SEAL_ALL), "seal", name)
     return fd
 
@@ -343,6 +343,32 @@ def clone3(flags: int, exit_signal: int = SIGCHLD, cgroup_fd: int = -1) -> "tupl
     pidfd = ffi.new("int *", -1)
     pid = check(lib.kr_clone3(flags, exit_signal, cgroup_fd, pidfd), "clone3", "", f"flags {flags:#x}")
     return pid, (pidfd[0] if pid else -1)
+
+
+def clone_inside(
+    flags: int, pid_ns: int, root_fd: int, cgroup_fd: int, keep: "Iterable[int]", name: str
+) -> int:
+    """clone3(2) of the (single-threaded) caller into a container: its pid namespace, cgroup, root, descriptors from birth.
+
+    Arguments: flags, CLONE_NEW*; pid_ns, a pidfd or namespace; root_fd, the child's root and working directory, -1
+    for ours; cgroup_fd, of cgroup v2 or -1; keep, what of our descriptors from 3 on the child has; name of the pid
+    namespace, for errors. Returns 0 in the child, its pid in the parent. Raises SysError; EAGAIN also where the
+    cgroup's pids.max has no room for two more processes (the other one ends at once).
+    """
+    numbers = sorted({fd for fd in keep if fd >= 3})
+    where = ffi.new("int *")
+    pid = lib.kr_clone_inside(flags, SIGCHLD, cgroup_fd, root_fd, pid_ns, numbers, len(numbers), where)
+    if pid < 0:
+        op = ("clone3", "chroot", "setns", "close_range", "clone3")[where[0]]
+        raise SysError(op, name if op == "setns" else "", -pid)
+    return int(pid)
+
+
+def set_undumpable() -> None:
+    """prctl(PR_SET_DUMPABLE, 0): no process without CAP_SYS_PTRACE over our user namespace sees our root, working
+    directory, descriptors and memory in /proc (proc(5)). A change of ids sets what fs.suid_dumpable says: say it again.
+    """
+    check(lib.kr_prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl", "PR_SET_DUMPABLE")
 
 
 def unshare(flags: int, name: str = "") -> None:
@@ -406,6 +432,16 @@ def execveat(fd: int, argv: "Sequence[bytes]", envp: "Sequence[bytes]") -> int:
 def close_range(first: int, last: int = MAX_FD, flags: int = 0) -> None:
     """close_range(2)."""
     check(lib.kr_close_range(first, last, flags), "close_range", str(first))
+
+
+def close_all_but(keep: "Iterable[int]") -> None:
+    """Closes every descriptor from 3 on that is not in `keep` (close_range(2)); negative numbers mean nothing."""
+    low = 3
+    for fd in sorted({fd for fd in keep if fd >= 3}):
+        if fd > low:
+            close_range(low, fd - 1)
+        low = fd + 1
+    close_range(low)
 
 
 def keep_over_exec(fd: int) -> None:

@@ -176,7 +176,7 @@ def start_monitor(exe: int, block: bytes, argv: "list[bytes]", env: "list[bytes]
 
     Returns only by raising SysError.
     """
-    boot = memfd("krun-boot", block, True)
+    boot = memfd("krun-boot", block)
     keep_over_exec(boot)
     number = execveat(exe, argv, [*env, ENV + str(boot).encode()])
     raise SysError("exec", "krun-monitor", number)

@@ -8,6 +8,7 @@ import os
 from stat import S_ISDIR, S_ISREG
 
 from krun.errors import KrunError, SysError, strerror
+from krun.sysio import AT_FDCWD, RESOLVE_NO_MAGICLINKS, lib, try_openat2
 
 SHEBANG_LIMIT = 256  # BINPRM_BUF_SIZE of execve(2)
 SHEBANG_DEPTH = 4  # "interpreter recursion" of execve(2): ELOOP beyond
@@ -29,18 +30,30 @@ def _quote(word: str) -> str:
     return f'"{escaped}"'
 
 
+def open_image_file(path: str, flags: int = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) -> int:
+    """Opens a file of the image by the image's own path, from inside: no magic link, no blocking, no terminal.
+
+    Returns the descriptor or -errno. THE one way in which krun opens a path that the image or its processes choose:
+    a magic link of /proc leads past the container's root (CVE-2024-21626), a FIFO waits for ever.
+    """
+    return try_openat2(AT_FDCWD, path, flags, RESOLVE_NO_MAGICLINKS)
+
+
 def _executable(path: str) -> int:
     """0 if `path` is a regular file we may execute, else the errno that execve(2) would give."""
+    fd = open_image_file(path, os.O_PATH)
+    if fd < 0:
+        return -fd
     try:
-        info = os.stat(path)
-    except OSError as e:
-        return e.errno or 2
-    if S_ISDIR(info.st_mode):
-        return 21
-    if not S_ISREG(info.st_mode):
-        return 13
-    # For root, access(2) asks for any x bit, as execve(2) does; a noexec mount answers EACCES too.
-    return 0 if os.access(path, os.X_OK, effective_ids=True) else 13
+        mode = os.fstat(fd).st_mode
+        if S_ISDIR(mode):
+            return 21
+        if not S_ISREG(mode):
+            return 13
+        # For root, access(2) asks for any x bit, as execve(2) does; a noexec mount answers EACCES too.
+        return 0 if lib.kr_faccess(fd, os.X_OK) == 0 else 13
+    finally:
+        os.close(fd)
 
 
 def find_program(word: str, path_variable: "str | None") -> str:
@@ -73,11 +86,9 @@ def classify(path: str, depth: int = 0) -> "tuple[str, str]":
     Follows `#!` up to four levels, as execve(2). Raises KrunError for what the monitor cannot run: 32-bit, another
     architecture, not an ELF, an interpreter that is missing.
     """
-    try:
-        # Non-blocking: a FIFO that took the file's place must not hang us.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as e:
-        raise KrunError(f"exec: {_quote(path)}: {strerror(e.errno or 0)}") from None
+    fd = open_image_file(path)
+    if fd < 0:
+        raise KrunError(f"exec: {_quote(path)}: {strerror(-fd)}")
     try:
         if not S_ISREG(os.fstat(fd).st_mode):
             raise KrunError(f"exec: {_quote(path)}: permission denied")

@@ -17,6 +17,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 MODULE = HERE / "_krun.abi3.so"
 MONITOR = HERE / "krun-monitor"
+# Root has no right to read the monitor's file: executed by a root that has put down CAP_DAC_OVERRIDE (oci/init.py), it is
+# not dumpable from the first moment (fs/exec.c, would_dump()). Others may read it, because in a user namespace the kernel
+# would also give the process to the owner's namespace, and /proc/self would not be the payload's any more.
+# An ordinary user's build is copied before it is executed (kvm/boot.py), and must be readable for that.
+MONITOR_MODE = 0o115 if os.geteuid() == 0 else 0o755
 OBJECTS = Path(os.environ.get("KRUN_BUILD_DIR", HERE.parents[1] / "build" / "native"))
 CC = shlex.split(os.environ.get("CC", "gcc"))
 JOBS = 2
@@ -116,16 +121,21 @@ def _compile_all(sources: list[Path], folder: Path, flags: list[str], force: boo
         return list(pool.map(lambda source: _compile(source, folder, flags, force), sources))
 
 
-def _link(objects: list[Path], output: Path, folder: Path, flags: list[str], force: bool) -> None:
+def _link(
+    objects: list[Path], output: Path, folder: Path, flags: list[str], force: bool, mode: int = 0o755
+) -> None:
     """Links beside the output and renames, so that a reader never sees half a file."""
     work = folder / output.name
     command = [*CC, "-o", str(work), *map(str, objects), *flags]
-    if force or not output.exists() or not _is_current(work, objects, command):
+    is_current = (
+        output.exists() and output.stat().st_mode & 0o777 == mode and _is_current(work, objects, command)
+    )
+    if force or not is_current:
         _run(command)
         _stamp(work, command)
         fresh = output.with_name(f".{output.name}.new")
         fresh.write_bytes(work.read_bytes())
-        fresh.chmod(0o755)
+        fresh.chmod(mode)
         fresh.replace(output)
 
 
@@ -174,7 +184,7 @@ def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
     if debug:
         flags = ["-O0" if flag == "-O2" else flag for flag in flags] + ["-DKR_DEBUG=1"]
     objects = _compile_all(sources, folder, flags, force)
-    _link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force)
+    _link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE)
     return MONITOR
 
 

@@ -31,6 +31,7 @@ from krun.sysio import (
     mount_setattr,
     openat2,
     prctl,
+    set_undumpable,
     setgroups,
     setresgid,
     setresuid,
@@ -121,6 +122,8 @@ class SetCapabilities(Step):
         _, own, _ = capget()
         permitted = sets["permitted"] & own
         inheritable = sets["inheritable"]
+        # fs.suid_dumpable has a say when ids change, and from here on nothing else protects us: our sets are the container's.
+        set_undumpable()
         # A set may only hold what is permitted, and inheritable only what is bounding (or inheritable already).
         capset(sets["effective"] & permitted, permitted, inheritable & (own | permitted))
         lib.kr_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)

@@ -23,6 +23,7 @@ from krun.sysio import (
     sched_setaffinity,
     socketpair,
     unix_connect,
+    write_file,
 )
 
 TYPE_CHECKING = False
@@ -143,16 +144,24 @@ def add_caps(process: "Process", names: "list[str]") -> None:
 class _ExecTalk(Conversation):
     """Requests of an exec's process."""
 
-    __slots__ = ("final_cpus", "state")
+    __slots__ = ("final_cpus", "state", "late_cgroup")
 
     def __init__(
-        self, launched: Launched, sock: int, final_cpus: "list[int]", state: "ContainerState"
+        self,
+        launched: Launched,
+        sock: int,
+        final_cpus: "list[int]",
+        state: "ContainerState",
+        late_cgroup: str,
     ) -> None:
         super().__init__(launched, sock)
         self.final_cpus = final_cpus
         self.state = state
+        self.late_cgroup = late_cgroup
 
     def on_cgroup(self) -> None:
+        if self.late_cgroup:
+            write_file(f"{self.late_cgroup}/cgroup.procs", str(self.launched.pid))
         if self.state.intel_rdt:
             from krun.oci import resctrl
 
@@ -212,7 +221,8 @@ def _launch(
     made = plan.build_exec(process)
     cred.check_lsm(process, "")
     pidfd = pidfd_open(state.pid)
-    # The pidfd is of whoever has the number now; only with the same start time is that our init.
+    root = open_root(state)
+    # Both are of whoever has the number now; only with the same start time is that our init.
     if process_start_time(state.pid) != state.start_time:
         raise KrunError("cannot exec in a stopped container")
     join = cgroup_paths(state, opts.cgroup or [])
@@ -250,10 +260,13 @@ def _launch(
     ctx.groups_denied = _groups_denied(state.pid)
     if initial:
         sched_setaffinity(0, initial)
+    if flags & CLONE_NEWPID and not flags & CLONE_NEWUSER:
+        child.birth_root = root
     launched = launch.spawn(child, init.EXEC_ORDER, born)
-    child.join_fds = {"init": pidfd}
+    child.join_fds = {"init": pidfd, "root": root}
     launch.close_all(ctx, child)
-    talk = _ExecTalk(launched, ctx.parent_sync, final, state)
+    late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
+    talk = _ExecTalk(launched, ctx.parent_sync, final, state, late)
     try:
         talk.run()
         if opts.pidfd_socket:
@@ -268,6 +281,23 @@ def _launch(
     finally:
         os.close(ctx.parent_sync)
     return launched
+
+
+def open_root(state: "ContainerState") -> int:
+    """Opens the root directory of the container's init, for our child to be born with: a process of the container that
+    may trace it (CAP_SYS_PTRACE) then finds its own root there, and not the host's.
+
+    Returns -1 for a container without a mount namespace, which has no root of its own. Raises SysError, KrunError.
+    """
+    if state.root_mount:
+        return -1
+    path = f"/proc/{state.pid}/root"
+    try:
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as e:
+        if e.errno in (ENOENT, ESRCH):
+            raise KrunError("cannot exec in a stopped container") from None
+        raise SysError("open", path, e.errno or 0) from None
 
 
 def _groups_denied(pid: int) -> bool:

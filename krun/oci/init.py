@@ -10,23 +10,26 @@ import os
 from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
 from krun.kvm import boot, probe
+from krun.kvm.probe import open_image_file
 from krun.oci import cred, hooks, sync
 from krun.oci.namespaces import FLAGS
 from krun.oci.rootfs import enter_cwd, enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
-    CLOSE_RANGE_CLOEXEC,
     EACCES,
     EPERM,
     PR_SET_PDEATHSIG,
     SIGKILL,
     STACK_SOFT,
-    close_range,
+    capget,
+    capset,
+    close_all_but,
     getrlimit,
     keep_over_exec,
     lib,
     prctl,
     read_file,
+    set_undumpable,
     setgroups,
     setns,
     setrlimit,
@@ -45,12 +48,17 @@ if TYPE_CHECKING:
 
 _RLIMIT_STACK = 3
 _PASSWD_LIMIT = 1 << 20
+# CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: the two that read a file without permission (capabilities(7)).
+_CAPS_TO_READ = 1 << 1 | 1 << 2
 
 
 class Child:
-    """State of one run through ORDER. join_fds: namespaces to join; map_ids: wait for id maps and become root."""
+    """State of one run through ORDER. join_fds: namespaces to join; map_ids: wait for id maps and become root;
+    birth_root: the root to be born with (exec), or -1; in_cgroup: whether it was born in the cgroup v2 of ctx."""
 
-    __slots__ = ("ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns", "root_mount")
+    __slots__ = (
+        "ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns", "root_mount", "birth_root", "in_cgroup",
+    )  # fmt: skip
 
     def __init__(self, ctx: "Context", plan: "Plan") -> None:
         self.ctx = ctx
@@ -62,6 +70,13 @@ class Child:
         )
         self.map_ids = False
         self.new_cgroup_ns = plan.new_cgroup_ns
+        self.birth_root = -1
+        self.in_cgroup = True
+
+    def held(self) -> "list[int]":
+        """Returns the descriptors that the child starts with, stdio aside."""
+        joins = [fd for kind, fd in self.join_fds.items() if kind != "pid"]
+        return [*self.ctx.held(), *joins, self.join_all[0] if self.join_all else -1]
 
 
 def _ask(child: Child, kind: str) -> None:
@@ -84,16 +99,21 @@ def _steps(name: str) -> "Stage":
 
 def _parent(child: Child) -> None:
     ctx = child.ctx
-    os.close(ctx.parent_sync)
-    # Until the exec we die with krun; the caller's own PDEATHSIG did not survive the clone (reference/oci.md 0.5).
+    # First of all: whatever of the host's was open in the parent must not be found by a process of the container.
+    close_all_but(child.held())
+    # Until the exec we die with krun; the caller's own PDEATHSIG did not survive the clone (prctl(2)).
     prctl(PR_SET_PDEATHSIG, SIGKILL)
     lib.kr_sigactions_default()
     lib.kr_sigmask_clear()
-    if "user" in child.join_fds or (child.join_all and child.join_all[1] & FLAGS["user"]):
+    if child.join_all and child.join_all[1] & FLAGS["user"]:
         cred.set_oom_score_early("self", ctx.process.oom_score_adj)
     if child.map_ids:
+        # An ordinary user's newuidmap(1) wants /proc/PID to be that user's, which needs a dumpable process.
         _ask(child, sync.MAPS)
+        set_undumpable()
         become_root(ctx)
+    else:
+        set_undumpable()
 
 
 def become_root(ctx: "Context") -> None:
@@ -103,6 +123,7 @@ def become_root(ctx: "Context") -> None:
         result = lib.kr_setresuid(0, 0, 0)
     if result < 0 and -result != 22:  # EINVAL: 0 is not mapped, we stay who we are
         raise SysError("become root of the user namespace", "", -result)
+    set_undumpable()
     if not ctx.groups_denied:
         # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups").
         ctx.groups_denied = read_file("/proc/thread-self/setgroups", 16).startswith(b"deny")
@@ -124,9 +145,11 @@ def _join(child: Child) -> None:
         # A pid namespace is entered by being born in it: the parent saw to that.
         if kind != "pid" and kind != "mount":
             setns(fd, FLAGS[kind], f"{kind} namespace {child.plan.joins[kind]}")
+            os.close(fd)
     # Last, because it takes away the paths (the descriptors above are open already).
     if "mount" in child.join_fds:
         setns(child.join_fds["mount"], FLAGS["mount"], f"mount namespace {child.plan.joins['mount']}")
+        os.close(child.join_fds["mount"])
 
 
 def _join_container(child: Child) -> None:
@@ -135,6 +158,7 @@ def _join_container(child: Child) -> None:
         pidfd, flags = child.join_all
         if flags:
             setns(pidfd, flags, "namespaces of the container")
+        os.close(pidfd)
         if flags & FLAGS["user"]:
             become_root(child.ctx)
     if child.root_mount:
@@ -150,7 +174,7 @@ def _cgroup(child: Child) -> None:
         try:
             os.write(fd, b"0")
         except OSError as e:
-            raise SysError("join cgroup", os.readlink(f"/proc/self/fd/{fd}"), e.errno or 0) from None
+            raise SysError("join cgroup", "tasks", e.errno or 0) from None
         os.close(fd)
     _ask(child, sync.CGROUP)
     if child.new_cgroup_ns:
@@ -176,8 +200,8 @@ def _early_cwd(child: Child) -> None:
     # As root first, because the user may lack the right to pass a directory on the way (runc does the same); what
     # root may not enter either (root-squashed NFS) is tried again as the user.
     try:
-        os.chdir(child.ctx.process.cwd)
-    except OSError:
+        enter_cwd(child.ctx.process.cwd)
+    except KrunError:
         pass
 
 
@@ -209,10 +233,8 @@ def _environment(child: Child) -> None:
 
 def _home(uid: int) -> bytes:
     """The home directory that the container's /etc/passwd names for a uid, "/" if none (runc's rule)."""
-    try:
-        # Non-blocking: the image may have a FIFO there.
-        fd = os.open("/etc/passwd", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
+    fd = open_image_file("/etc/passwd")
+    if fd < 0:
         return b"/"
     try:
         data = os.read(fd, _PASSWD_LIMIT)
@@ -247,9 +269,10 @@ def _limits(child: Child) -> None:
 
 
 def _descriptors(child: Child) -> None:
-    # Everything goes at the exec, but for what the next step and the caller's --preserve-fds name.
-    close_range(3, flags=CLOSE_RANGE_CLOEXEC)
-    for fd in child.ctx.keep:
+    ctx = child.ctx
+    close_all_but(ctx.for_monitor())
+    ctx.root = ctx.null = ctx.console = -1
+    for fd in ctx.keep:
         keep_over_exec(fd)
 
 
@@ -280,13 +303,17 @@ def _monitor(child: Child) -> None:
         block.number(boot.T0, ctx.t0)
     # The reported pid must outlive `create`.
     prctl(PR_SET_PDEATHSIG, 0)
+    # A program that its caller cannot read is not dumpable from its first moment (fs/exec.c, would_dump()): the monitor's file
+    # has no right to read for root (build_native.py, MODE), and the sets after the exec do not depend on these.
+    effective, permitted, inheritable = capget()
+    capset(effective & ~_CAPS_TO_READ, permitted, inheritable)
     boot.start_monitor(ctx.exe, block.done(), ctx.argv, ctx.env)
 
 
 # THE order. (number, name, what, function). docs/lifecycle.md has the same numbers and names, with the reasons;
 # tests/unit/test_lifecycle.py compares them.
 ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
-    (1, "parent", "die with krun; wait for id maps", _parent),
+    (1, "parent", "close what is not ours, die with krun, wait for id maps, not dumpable", _parent),
     (2, "session", "new session and session keyring", _session),
     (3, "join", "join namespaces by path", _join),
     (4, "proc", "detached procfs", _steps("proc")),
@@ -302,13 +329,13 @@ ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
     (14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
     (15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
     (16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
-    (17, "chdir", "working directory, as root", _early_cwd),
-    (18, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
-    (19, "cwd", "working directory, checked", _cwd),
-    (20, "env", "environment and HOME", _environment),
-    (21, "program", "find and classify the program", _program),
-    (22, "limits", "rlimits", _limits),
-    (23, "descriptors", "close the caller's descriptors", _descriptors),
+    (17, "descriptors", "close all descriptors but the monitor's and the payload's", _descriptors),
+    (18, "chdir", "working directory, as root", _early_cwd),
+    (19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
+    (20, "cwd", "working directory, checked", _cwd),
+    (21, "env", "environment and HOME", _environment),
+    (22, "program", "find and classify the program", _program),
+    (23, "limits", "rlimits", _limits),
     (24, "monitor", "become the monitor", _monitor),
 )
 

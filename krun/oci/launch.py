@@ -31,12 +31,15 @@ from krun.sysio import (
     CLONE_NEWUSER,
     CLONE_PARENT,
     CLOSE_RANGE_CLOEXEC,
+    EAGAIN,
     EPERM,
     MOUNT_ATTR_IDMAP,
     OPEN_TREE_CLONE,
     PR_SET_PDEATHSIG,
     SIGKILL,
     clone3,
+    clone_inside,
+    close_all_but,
     close_range,
     lib,
     mount_setattr,
@@ -44,6 +47,7 @@ from krun.sysio import (
     pidfd_open,
     pidfd_send_signal,
     send_fd,
+    set_undumpable,
     setns,
     socketpair,
     unix_connect,
@@ -229,15 +233,17 @@ def spawn(
 ) -> Launched:
     """Clones the child, which runs `order`. Returns its pid and pidfd. Raises SysError.
 
-    A pid namespace to join is entered before the clone, for its children only. A user namespace to join needs a process
-    in between: its rights are needed to make the other namespaces, so they can only be made from inside it.
+    A pid namespace to join is entered by a short-lived process in between (clone_inside). A user namespace to join needs
+    one, too: its rights are needed to make the other namespaces, so they can only be made from inside it.
     """
     ctx = child.ctx
     ctx.parent_sync, ctx.sync = socketpair()
     pid_fd = child.join_fds.get("pid", -1)
-    own_pid = own_time = -1
-    # Whose rights are a user namespace's alone cannot come back from a pid namespace.
-    if "user" in child.join_fds or (pid_fd >= 0 and cgroups.in_user_namespace()):
+    own_time = -1
+    if os.geteuid() == 0:
+        # Before there is a child to inherit it. An ordinary user's helpers (newuidmap) need more: see init, step 1.
+        set_undumpable()
+    if "user" in child.join_fds:
         return _spawn_between(child, order, flags)
     try:
         if child.plan.new_time_ns:
@@ -245,16 +251,28 @@ def spawn(
             unshare(CLONE_NEWTIME, "time namespace")
             _write_offsets(time_offsets or {})
         if pid_fd >= 0:
-            own_pid = _own("pid")
-            setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")
-        pid, pidfd = clone3(flags, cgroup_fd=ctx.cgroup_fd)
+            name = f"pid namespace {child.plan.joins.get('pid', '')}"
+            pid = _clone_inside(child, flags, pid_fd, name)
+            pidfd = pidfd_open(pid) if pid else -1
+        else:
+            pid, pidfd = clone3(flags, cgroup_fd=ctx.cgroup_fd)
         if pid == 0:
             init.run(child, order)
     finally:
-        _restore(own_pid, CLONE_NEWPID)
         _restore(own_time, CLONE_NEWTIME)
     os.close(ctx.sync)
     return Launched(pid, pidfd)
+
+
+def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
+    """clone_inside; a cgroup that has no room for it is joined later, which pids.max does not forbid (cgroups(7))."""
+    try:
+        return clone_inside(flags, pid_fd, child.birth_root, child.ctx.cgroup_fd, child.held(), name)
+    except SysError as e:
+        if e.errno != EAGAIN or child.ctx.cgroup_fd < 0:
+            raise
+    child.in_cgroup = False
+    return clone_inside(flags, pid_fd, child.birth_root, -1, child.held(), name)
 
 
 def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
@@ -275,12 +293,14 @@ def _spawn_between(child: init.Child, order: "Any", flags: int) -> Launched:
     middle, middle_fd = clone3(0)
     if middle == 0:
         try:
-            user = child.join_fds.pop("user", -1)
-            lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-            if user >= 0:
-                setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
-                init.become_root(ctx)
+            user = child.join_fds.pop("user")
             pid_fd = child.join_fds.get("pid", -1)
+            close_all_but([*child.held(), user, pid_fd, pid_w])
+            lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+            cred.set_oom_score_early("self", ctx.process.oom_score_adj)
+            set_undumpable()
+            setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
+            init.become_root(ctx)
             if pid_fd >= 0:
                 setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")
             if child.plan.new_time_ns:
@@ -590,7 +610,7 @@ def _make(container: Container, child: init.Child, opts: "Options", rootless: bo
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
     close_all(ctx, child)
-    talk = _CreateTalk(container, launched, ctx.parent_sync, joined)
+    talk = _CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup)
     try:
         talk.run()
     finally:

@@ -28,6 +28,7 @@ from krun.sysio import (
     MS_UNBINDABLE,
     OPEN_TREE_CLONE,
     RESOLVE_BENEATH,
+    RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
     RESOLVE_NO_XDEV,
     mknodat,
@@ -39,6 +40,7 @@ from krun.sysio import (
     openat2,
     pivot_root,
     read_file,
+    try_openat2,
     umount2,
 )
 
@@ -584,13 +586,19 @@ class OpenProc(Step):
 def enter_cwd(cwd: str) -> None:
     """Changes to the payload's working directory and makes sure that it lies inside the container.
 
-    A cwd like /proc/self/fd/7 that leads out of the root makes getcwd(2) answer "(unreachable)" or ENOENT:
-    CVE-2024-21626. Raises SysError, KrunError.
+    No magic link is followed, so that /proc/self/fd/7 leads nowhere (CVE-2024-21626); were one followed, getcwd(2)
+    would answer "(unreachable)" or ENOENT. Raises SysError, KrunError.
     """
+    what = f'("{cwd}") set in config.json failed'
+    fd = try_openat2(AT_FDCWD, cwd, PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS)
+    if fd < 0:
+        raise SysError("chdir to cwd", what, -fd)
     try:
-        os.chdir(cwd)
+        os.fchdir(fd)
     except OSError as e:
-        raise SysError("chdir to cwd", f'("{cwd}") set in config.json failed', e.errno or 0) from None
+        raise SysError("chdir to cwd", what, e.errno or 0) from None
+    finally:
+        os.close(fd)
     try:
         here = os.getcwd()
     except OSError as e:

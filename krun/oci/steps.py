@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 IN_ROOT = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
 PATH = os.O_PATH | os.O_CLOEXEC
 
+# The members of Context that hold a descriptor: what the monitor gets (boot.h), and what only the steps before it use.
+FOR_MONITOR = ("kvm", "exe", "proc", "sync", "start", "result", "log", "board")
+FOR_STEPS = ("root", "null", "console")
+
 
 class Context:
     """What the child carries from step to step; descriptors are -1 until their step has opened them.
@@ -45,7 +49,7 @@ class Context:
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
-        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace", "slave",
+        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label",
     )  # fmt: skip
 
@@ -54,9 +58,7 @@ class Context:
         self.process = process
         self.id = id
         self.root = self.proc = self.null = self.sync = self.console = -1
-        self.kvm = self.exe = self.start = self.result = self.log = self.board = self.slave = (
-            self.parent_sync
-        ) = -1
+        self.kvm = self.exe = self.start = self.result = self.log = self.board = self.parent_sync = -1
         self.cgroup_fd = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
@@ -71,6 +73,15 @@ class Context:
         self.seccomp = b""
         self.trace = 0
         self.groups_denied = False
+
+    def for_monitor(self) -> "list[int]":
+        """Returns the descriptors that the monitor and its payload get: nothing else outlives step "descriptors"."""
+        return [*(getattr(self, name) for name in FOR_MONITOR), *self.keep]
+
+    def held(self) -> "list[int]":
+        """Returns every descriptor that the child may have: all others are closed as soon as it is born."""
+        steps = [getattr(self, name) for name in FOR_STEPS]
+        return [*self.for_monitor(), *steps, *self.tasks, *self.sources.values()]
 
 
 def labelled(options: "list[tuple[str, str | None]]", label: str) -> "list[tuple[str, str | None]]":

@@ -58,3 +58,22 @@ def test_no_import_inside_functions_that_run_in_the_child() -> None:
                     node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)
                 ]
                 assert not inside, f"{path.name}: {function.name} imports"
+
+
+def test_nothing_of_the_hosts_is_open_when_the_credentials_are_the_containers() -> None:
+    for order in (init.ORDER, init.EXEC_ORDER):
+        names = [row[1] for row in order]
+        assert names[0] == "parent"
+        assert names.index("stdio") < names.index("descriptors") < names.index("ids")
+
+
+def test_paths_of_the_image_are_opened_in_one_way() -> None:
+    """From the pivot (exec: the join) on, a path may lead through a magic link: only openat2(2) refuses those."""
+    by_path = {"open", "stat", "lstat", "access", "chdir", "listdir", "scandir", "readlink", "chroot", "mkdir"}
+    for path in (ROOT / "krun/oci/init.py", ROOT / "krun/kvm/probe.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute | ast.Name):
+                continue
+            name = ast.unparse(call.func)
+            by_name = name == "open" or name.partition("os.")[2] in by_path
+            assert not by_name or ast.unparse(call.args[0]) == "'/'", f"{path.name}:{call.lineno}: {name}"

@@ -20,6 +20,11 @@ int kr_openat2(int dirfd, const char *path, uint64_t flags, uint64_t mode, uint6
     return (int)KR_CALL(SYS_openat2, dirfd, path, &how, sizeof(how));
 }
 
+/* faccessat2(2) of what `fd` is open on (O_PATH, too), with the effective ids (Linux 5.8). */
+int kr_faccess(int fd, int mode) {
+    return (int)KR_CALL(SYS_faccessat2, fd, "", mode, AT_EMPTY_PATH | AT_EACCESS);
+}
+
 int kr_mknodat(int dirfd, const char *name, unsigned int mode, unsigned int major, unsigned int minor) {
     return (int)KR_CALL(SYS_mknodat, dirfd, name, mode, makedev(major, minor));
 }

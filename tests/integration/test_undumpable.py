@@ -1,0 +1,73 @@
+"""krun's processes are dumpable at no moment on their way to the payload: nobody without CAP_SYS_PTRACE looks into them.
+
+The eyes are a native process of uid 0 with docker's capabilities (proc_watch.c) in one pid namespace with krun, and nobody
+else's processes: the kernel answers it, no monitor. What the attack programs find depends on the monitor as well.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.bundle import Bundle
+from helpers.engines import remove, short_directory
+from helpers.runtime import Runtime
+
+#: $1 the eyes with arguments, $2 a command to begin with, the rest: what krun does again and again; says how often that worked.
+SCRIPT = """
+eyes=$1; $2 >/dev/null; shift 2
+$eyes >&2 & watcher=$!
+runs=0
+while kill -0 $watcher 2>/dev/null; do "$@" >/dev/null && runs=$((runs + 1)); done
+wait $watcher; status=$?
+echo $runs
+exit $status
+"""
+
+
+@pytest.fixture(scope="module")
+def eyes(tmp_path_factory):
+    program = tmp_path_factory.mktemp("eyes") / "proc_watch"
+    source = Path(__file__).with_name("proc_watch.c")
+    subprocess.run(
+        ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source], check=True
+    )
+    return program
+
+
+def watch(eyes, krun: Runtime, *words, first=":", name=""):
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", SCRIPT, "sh", f"{eyes} 4 {name}", first]
+    argv += [krun.path, "--root", krun.root, *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0, done.stderr
+
+
+@pytest.fixture
+def krun(as_root):
+    # Open to the root of a user namespace, which pytest's directory is not.
+    work = short_directory("eyes")
+    work.chmod(0o711)
+    runtime = Runtime("krun", work)
+    try:
+        yield runtime
+    finally:
+        runtime.clean()
+        remove(work)
+
+
+@pytest.mark.parametrize("spaces", ["own", "user"])
+def test_nobody_looks_into_a_process_on_its_way(krun, eyes, spaces):
+    bundle = Bundle(krun.work / "bundle").args("/bin/true")
+    if spaces == "user":
+        bundle.namespaces(add=("user",))
+        for kind in ("uidMappings", "gidMappings"):
+            bundle.linux[kind] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    # Root of the host owns the container's user namespace, and may look at what has become part of that, natively too.
+    name = "krun" if spaces == "user" else ""
+    watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, name=name)
+
+
+def test_nobody_looks_into_an_exec(krun, eyes):
+    container = krun.new(Bundle(krun.work / "bundle").args("sleep", "1000"))
+    first = f"{krun.path} --root {krun.root} run --detach --bundle {container.bundle.write()} {container.id}"
+    watch(eyes, krun, "exec", "--user", "0:0", container.id, "/bin/true", first=first)
