@@ -59,6 +59,8 @@ class User:
 
 ROOT_USER = User("root", 0, tuple(CAPABILITIES))
 USER = User("user", 1000, ())
+#: As --cap-add SYS_PTRACE: undumpable processes of its user namespace hide nothing from it.
+TRACER = User("tracer", 0, (*CAPABILITIES, "CAP_SYS_PTRACE"))
 BOTH = (ROOT_USER, USER)
 
 #: Changes the bundle before it is written.
@@ -113,22 +115,39 @@ def host_pid_namespace(bundle: Bundle) -> None:
     bundle.namespaces(drop=("pid",))
 
 
+def user_namespace(bundle: Bundle) -> None:
+    """As --userns-remap: the container's root is an ordinary user of the host, and may all in its own namespace."""
+    bundle.namespaces(add=("user",))
+    for kind in ("uidMappings", "gidMappings"):
+        bundle.linux[kind] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+
+
+class NothingWorked(AssertionError):
+    """What should have gone on beside the attack did not: that the attack lost proves nothing."""
+
+
 def exec_true(run: Run, end: threading.Event) -> None:
-    """`krun exec` of something harmless, again and again."""
+    """`krun exec` of something harmless, again and again; the attack may make some of them fail, but not all."""
+    done = []
     while not end.is_set():
-        run.container.exec("/bin/true", options=("--user", "0:0"))
+        done.append(run.container.exec("/bin/true", options=("--user", "0:0")))
+    if len(done) > 2 and not any(result.status == 0 for result in done):
+        raise NothingWorked(f"no exec has worked: {done[:1]}")
 
 
 def create_beside(run: Run, end: threading.Event) -> None:
     """A second container that is created into the pid namespace of the first, and deleted, again and again."""
+    done = []
     while not end.is_set():
         bundle = Bundle(run.work / "beside", root=run.bundle.rootfs)
         bundle.namespace_path("pid", f"/proc/{run.container.pid}/ns/pid")
         second = run.runtime.new(bundle.args("/bin/true"))
         run.ids.append(second.id)
-        second.create()
+        done.append(second.create())
         second.call("delete", "--force")
         reap_adopted(run.work / f"{second.id}.pid")
+    if len(done) > 2 and not any(result.status == 0 for result in done):
+        raise NothingWorked(f"no create has worked: {done[:1]}")
 
 
 def reap_adopted(pid_file: Path) -> None:
@@ -155,6 +174,9 @@ ATTACKS = (
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
     # krun's own processes.
+    Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
+    Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
+    Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     # The kernel's help: filters, native code.
     # What is written for others.
 )
@@ -282,7 +304,7 @@ def beside(run: Run) -> Iterator[None]:
         try:
             what(run, end)
         except BaseException as e:  # is raised by the caller, below
-            if not end.is_set() and run.container.status is None:
+            if isinstance(e, NothingWorked) or (not end.is_set() and run.container.status is None):
                 failed.append(e)
 
     threads = [threading.Thread(target=guarded, args=(b,), daemon=True) for b in run.attack.beside]
