@@ -69,7 +69,18 @@ def test_nothing_of_the_hosts_is_open_when_the_credentials_are_the_containers() 
 
 def test_paths_of_the_image_are_opened_in_one_way() -> None:
     """From the pivot (exec: the join) on, a path may lead through a magic link: only openat2(2) refuses those."""
-    by_path = {"open", "stat", "lstat", "access", "chdir", "listdir", "scandir", "readlink", "chroot", "mkdir"}
+    by_path = {
+        "open",
+        "stat",
+        "lstat",
+        "access",
+        "chdir",
+        "listdir",
+        "scandir",
+        "readlink",
+        "chroot",
+        "mkdir",
+    }
     for path in (ROOT / "krun/oci/init.py", ROOT / "krun/kvm/probe.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute | ast.Name):
