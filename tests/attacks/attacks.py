@@ -179,6 +179,7 @@ ATTACKS = (
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     # The kernel's help: filters, native code.
     # What is written for others.
+    Attack("core_of_others", users=(ROOT_USER,), seconds=2, engines=True),
 )
 
 

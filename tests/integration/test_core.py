@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,131 @@ def test_no_core_without_limit(tmp_path: Path) -> None:
     )
     assert done.returncode == -6
     assert not list(tmp_path.glob("core*"))
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("rules") / "core_rules"
+    source = Path(__file__).with_name("core_rules.c")
+    subprocess.run(["gcc", "-O1", "-static", "-pthread", "-w", "-o", program, source], check=True)
+    program.parent.chmod(0o755)
+    program.parent.parent.chmod(0o755)
+    return program
+
+
+@pytest.fixture(params=["native", "krun"])
+def crash(request: pytest.FixtureRequest, rules: Path, tmp_path: Path) -> Callable[..., list[Path]]:
+    """Runs a case of core_rules.c in tmp_path/work, natively first; returns the cores that it left."""
+    assert pattern_is_a_file(), "kernel.core_pattern names a program"
+    work = tmp_path / "work"
+    work.mkdir()
+    work.chmod(0o777)
+
+    def run(case: str, limit: int | None = None, status: int | None = -6) -> list[Path]:
+        def limits() -> None:
+            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (hard if limit is None else limit, hard))
+
+        monitor = ["/usr/bin/python3", "-m", "krun.kvm.direct"]
+        done = subprocess.run(
+            [*(monitor if request.param == "krun" else []), str(rules), case],
+            cwd=work,
+            preexec_fn=limits,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert status is None or done.returncode == status, (done.returncode, done.stderr)
+        return list(work.glob("core*"))
+
+    return run
+
+
+@pytest.mark.parametrize("case", ["undumpable", "user", "fsuid", "effective"])
+def test_no_core_of_what_is_not_dumpable(crash: Callable[..., list[Path]], case: str) -> None:
+    """PR_SET_DUMPABLE(2const): other credentials than those the memory was read with leave no core."""
+    assert Path("/proc/sys/fs/suid_dumpable").read_text().strip() == "0", "the expectation is that of mode 0"
+    assert crash(case) == []
+
+
+def test_core_of_who_is_dumpable_again(crash: Callable[..., list[Path]]) -> None:
+    (core,) = crash("user-again")
+    assert core.stat().st_uid == 1000 and stat.S_IMODE(core.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("limit", [1, 4095, 4096, 5000, 12288, 100_000])
+def test_small_limits(crash: Callable[..., list[Path]], limit: int) -> None:
+    cores = crash("", limit)
+    assert len(cores) == (limit >= 4096)
+    for core in cores:
+        assert core.stat().st_blocks * 512 <= limit + 65536  # file systems allocate ahead
+
+
+def old_file(work: Path, uid: int = 1000) -> Path:
+    """A file of somebody else's where the core goes, readable and writable by all."""
+    path = work / "core"
+    path.write_bytes(b"old")
+    path.chmod(0o666)
+    os.chown(path, uid, uid)
+    return path
+
+
+def test_an_existing_file_is_not_used(crash: Callable[..., list[Path]], tmp_path: Path) -> None:
+    old = old_file(tmp_path / "work")
+    with old.open("rb") as reader:
+        (core,) = crash("")
+        assert reader.read() == b"old" and os.fstat(reader.fileno()).st_nlink == 0
+    assert core.stat().st_uid == 0 and stat.S_IMODE(core.stat().st_mode) == 0o600
+
+
+def test_links_to_other_files(crash: Callable[..., list[Path]], tmp_path: Path) -> None:
+    old = old_file(tmp_path / "work")
+    os.link(old, tmp_path / "other")
+    (core,) = crash("")
+    assert (tmp_path / "other").read_bytes() == b"old" and core.stat().st_nlink == 1
+    core.unlink()
+    core.symlink_to(tmp_path / "other")
+    (core,) = crash("")
+    assert (tmp_path / "other").read_bytes() == b"old" and not core.is_symlink()
+
+
+def test_what_cannot_be_removed_stays(crash: Callable[..., list[Path]], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "core").mkdir()
+    (core,) = crash("")
+    assert core.is_dir()
+    core.rmdir()
+    old = old_file(work, 0)
+    work.chmod(0o1777)
+    crash("user-again")
+    assert old.read_bytes() == b"old"
+
+
+def test_which_mappings_are_dumped(crash: Callable[..., list[Path]]) -> None:
+    (core,) = crash("mappings")
+    data = core.read_bytes()
+    assert [data.count(bytes([n]) * 4096) for n in range(1, 9)] == [1, 0, 1, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("case", ["stackless", "child"])
+def test_a_core_is_left(crash: Callable[..., list[Path]], case: str) -> None:
+    """Of a process without its first stack (where its auxiliary vector was), and of a child on its parent's memory."""
+    (core,) = crash(case, status=None)
+    done = subprocess.run(["readelf", "-hln", core], capture_output=True, text=True, check=False)
+    assert "NT_PRSTATUS" in done.stdout and not done.stderr
+
+
+def test_threads_that_are_anywhere(crash: Callable[..., list[Path]]) -> None:
+    """All of them come to a stand, whatever they were doing, without a lock held."""
+    for _ in range(8):
+        (core,) = crash("busy")
+        notes = subprocess.run(["readelf", "-n", core], capture_output=True, text=True, check=True).stdout
+        assert notes.count("NT_PRSTATUS") >= 21
+        core.unlink()
+
+
+def test_two_that_die_at_once(crash: Callable[..., list[Path]]) -> None:
+    for _ in range(5):
+        (core,) = crash("two")
+        core.unlink()

@@ -158,7 +158,7 @@ static u32 dumpable(struct kr_task *t, u32 fsuid) {
 /* Whether the process leaves a core. */
 static int wanted(struct kr_task *t, int sig, struct wish *w) {
     u64 lim[2] = {0, 0};
-    if (sig < 1 || sig > KR_NSIG || !(KR_SIGBIT(sig) & KR_CORE_SIGNALS) || !t->run)
+    if (sig < 1 || sig > KR_NSIG || !(KR_SIGBIT(sig) & KR_CORE_SIGNALS) || !t->runs)
         return 0;
     kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
     if (lim[0] < KR_CORE_MIN)
