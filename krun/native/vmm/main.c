@@ -187,6 +187,8 @@ static void wait_for_start(struct kr_task *t) {
         long n = kr_sys3(__NR_read, kr_boot.fd_start, &c, 1);
         if (n == 1)
             break;
+        if (n == -EINTR && t->sig_caught) /* a default action: the payload has not said another one */
+            kr_die_signal(t, t->info.si_signo);
         if (n != -EINTR)
             give_up(t, "start", "read", "start.fifo", n < 0 ? n : -EIO);
     }
@@ -286,6 +288,9 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_ask_ready(t, (kr_boot.flags & KR_BOOTF_FIRST) != 0);
     first_proc.dump_uid = (u32)kr_sys0(__NR_geteuid);
     first_proc.dump_gid = (u32)kr_sys0(__NR_getegid);
+    if ((u32)kr_sys0(__NR_getuid) != first_proc.dump_uid ||
+        (u32)kr_sys0(__NR_getgid) != first_proc.dump_gid) /* begin_new_exec() in the kernel */
+        first_proc.flags |= KR_PROCF_UNDUMPABLE;
     size_t pos = 0;
     u32 len;
     const void *filter;

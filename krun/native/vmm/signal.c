@@ -111,13 +111,23 @@ void kr_wait_mask_end(struct kr_task *t) {
         t->wait_mask.active = 0;
 }
 
+/* No frame could be built for sig: SIGSEGV, to its handler if there is one (signal_setup_done(),
+ * force_sigsegv() in the kernel). The mask stays as it was. */
+static void no_frame(struct kr_task *t, int sig) {
+    if (sig == SIGSEGV)
+        kr_die_signal(t, SIGSEGV);
+    kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, (int)t->trapno, t->error);
+}
+
 /* Builds the frame for one signal under its action and sets the mask that holds in the handler. */
 static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act) {
     int sig = si->si_signo;
-    kr_sigset base = t->wait_mask.active ? t->wait_mask.mask : t->sigmask, saved = t->sigmask;
+    if (kr_sigframe_push(t, si, act, t->sigmask) < 0) {
+        no_frame(t, sig);
+        return;
+    }
+    kr_sigset base = t->wait_mask.active ? t->wait_mask.mask : t->sigmask;
     t->wait_mask.active = 0;
-    if (kr_sigframe_push(t, si, act, saved) < 0)
-        kr_die_signal(t, SIGSEGV);
     t->sigmask = (base | act->mask | (act->flags & SA_NODEFER ? 0 : KR_SIGBIT(sig))) & ~UNCATCHABLE;
     kr_host_mask(t->sigmask);
 }
@@ -194,8 +204,12 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     u32 caught = t->sig_caught;
     if (caught) { /* an asynchronous one waits: it comes after, on top; its mask changes must not be lost */
         kr_sigset base = t->sigmask;
-        if (kr_sigframe_push(t, &si, &act, base) < 0)
-            kr_die_signal(t, SIGSEGV);
+        if (kr_sigframe_push(t, &si, &act, base) < 0) {
+            if (sig == SIGSEGV)
+                kr_die_signal(t, SIGSEGV);
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, trapno, error);
+            return;
+        }
         t->sigmask = (base | act.mask | (act.flags & SA_NODEFER ? 0 : KR_SIGBIT(sig))) & ~UNCATCHABLE;
         return;
     }
