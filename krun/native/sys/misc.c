@@ -49,9 +49,12 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
     return kr_forward(__NR_fanotify_init, a);
 }
 
-static long left_user_ns(struct kr_task *t, long r, u64 left) {
-    if (r == 0 && left)
+/* Notes what unshare or setns with these flags has changed; `any`: they may be of any kind. */
+static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
+    if (r == 0 && (any || flags & CLONE_NEWUSER))
         __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
+    if (r == 0 && (any || flags & CLONE_NEWPID))
+        t->newpid = kr_children_elsewhere();
     return r;
 }
 
@@ -63,14 +66,14 @@ long sys_unshare(struct kr_task *t, const u64 a[6]) {
     long r = kr_forward(__NR_unshare, a);
     if (r == -EINVAL)
         r = kr_call_alone(t, __NR_unshare, a);
-    return left_user_ns(t, r, a[0] & CLONE_NEWUSER);
+    return left_ns(t, r, a[0], 0);
 }
 
 long sys_setns(struct kr_task *t, const u64 a[6]) {
     long r = kr_forward(__NR_setns, a);
     if (r == -EINVAL || r == -EUSERS)
         r = kr_call_alone(t, __NR_setns, a);
-    return left_user_ns(t, r, !a[1] || a[1] & CLONE_NEWUSER);
+    return left_ns(t, r, a[1], !a[1]);
 }
 
 /* ---- memory ---- */

@@ -227,7 +227,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     t->proc->refs = 1;
     memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
     t->is_vfork = 0;
-    t->asked = t->resumed = 0;
+    t->asked = t->resumed = t->newpid = 0;
     kr_ask_after_fork();
     t->vcpu_limit = 0;
     for (struct kr_task *o = mm->tasks, *next; o; o = next) {
@@ -273,45 +273,6 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     note_user_ns(t, ca->flags);
     kr_board_enter(t);
     t->regs_replaced = 1;
-}
-
-/* KVM's worker (the recovery of huge pages) is a thread of the process and shares its fs_struct, as long as
- * the VM lives. The calls that Linux serves to a process of one thread only (unshare and setns of a user
- * namespace, setns of a mount namespace) would never succeed: for the time of the call the VM goes. */
-long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
-    struct kr_vm *vm = &t->mm->vm;
-    struct kr_cpu cpu;
-    const char *why;
-    if (t->mm->tasks != t || t->next || !t->vcpu)
-        return -EINVAL;
-    if (kr_cpu_save(t, &cpu) < 0)
-        return -ENOMEM;
-    kr_sigset old = kr_host_mask(~0ULL);
-    kr_lock(&t->mm->lock);
-    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
-        next = v->next;
-        kr_sys2(__NR_munmap, v->run, vm->run_size);
-        kr_fd_drop(&v->fd);
-        kr_free(v, sizeof *v);
-    }
-    kr_fd_drop(&vm->fd);
-    long r;
-    for (int tries = 0;; tries++) {
-        r = kr_sys6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
-        if ((r != -EINVAL && r != -EUSERS) || tries == 20)
-            break;
-        s64 pause[2] = {0, 200000}; /* the worker was told to end and may not be quite gone */
-        kr_sys2(__NR_nanosleep, pause, 0);
-    }
-    int e = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
-    if (e < 0 || !(t->vcpu = kr_vcpu_get(vm, t)))
-        kr_die("no VM after system call %ld: %s: errno %d", nr, why, -e);
-    t->run = t->vcpu->run;
-    kr_cpu_load(t, &cpu);
-    kr_unlock(&t->mm->lock);
-    if (!t->sig_caught)
-        kr_host_mask(old);
-    return r;
 }
 
 static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {

@@ -514,6 +514,11 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     long r = kr_program_find(t, dirfd, path, flags, &p, &why);
     if (r < 0)
         return r;
+    if (t->newpid) { /* the new program's VM could not run (alone.c) */
+        kr_log("execve: not served after unshare or setns of a pid namespace; fork first (unshare --fork)");
+        kr_program_free(&p);
+        return -EINVAL;
+    }
     struct kr_args args;
     r = kr_args_in(&args, argv, envp, p.words, p.nwords, path, KR_BOOT_STRINGS);
     if (r == 0)

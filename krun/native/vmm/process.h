@@ -19,6 +19,8 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca);
  * for calls that Linux refuses with EINVAL or EUSERS to a process of several threads. The call must not
  * block. The call's result; -EINVAL if there are other tasks. */
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]);
+/* Whether the calling thread's children go to another pid namespace than its own. */
+int kr_children_elsewhere(void);
 
 /* A host stack: KR_STACK_SIZE bytes behind a guard of KR_STACK_GUARD. Its lowest address, or NULL. */
 #define KR_STACK_SIZE (64u << 10)

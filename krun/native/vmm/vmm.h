@@ -110,6 +110,7 @@ struct kr_task {
     struct kvm_run *run;    /* == vcpu->run, or == parked while the thread has no vCPU */
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
+    u32 newpid;             /* its children go to another pid namespace: no new VM (alone.c) */
     u32 standing;           /* it stands (quiesce.h); under mm->lock */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
     u32 vcpu_limit;         /* its descriptor table is a copy, which holds the vCPUs below this; 0: all */
