@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers import order
 from helpers.bundle import Bundle, make_busybox_root
+from helpers.observed import Observed, observed, pair, runtime_of
 from helpers.runtime import Container, Runtime
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -22,6 +24,9 @@ RUNTIMES = os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(",")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast", action="store_true", help="lint, unit, native, a sample of the rest: two minutes"
+    )
     parser.addoption("--soak", action="store_true", help="test_soak.py: 500 cycles, 100 at once")
 
 
@@ -108,20 +113,26 @@ def running(created: Container) -> Container:
     return created
 
 
-_observed: dict[str, object] = {}
-
-
 @pytest.fixture
-def observe(request: pytest.FixtureRequest, runtime: Runtime) -> Callable[[object], object]:
+def observe(request: pytest.FixtureRequest) -> Observed:
     """observe(value): with runc remember it, with krun demand the same."""
-    count = itertools.count()
+    runtime = runtime_of(request.node)
+    assert runtime is not None, "a case that observes is parametrized by a runtime"
+    return observed(request, runtime, "runc" in RUNTIMES)
 
-    def see(value: object) -> object:
-        key = f"{request.node.nodeid.replace(f'[{runtime.name}', '[')}#{next(count)}"
-        if runtime.name == "runc":
-            _observed[key] = value
-        elif key in _observed:
-            assert value == _observed[key], "differs from runc"
-        return value
 
-    return see
+#: In tests of engines, whose fixtures wrap a runtime: same(value, what).
+same = observe
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """What is quick and cheap to mend comes first (helpers/order.py); a case of krun's that compares with runc's comes after
+    runc's, whatever -k or -m selected.
+    """
+    collected = items[:]
+    if config.getoption("fast"):
+        items[:] = [item for item in items if order.is_fast(item)]
+        config.hook.pytest_deselected(items=[item for item in collected if item not in set(items)])
+    yield
+    items[:] = order.ordered(pair(collected, items))

@@ -115,16 +115,17 @@ def _compile(source: Path, folder: Path, flags: list[str], force: bool) -> Path:
     return output
 
 
-def _compile_all(sources: list[Path], folder: Path, flags: list[str], force: bool) -> list[Path]:
+def compile_all(sources: list[Path], folder: Path, flags: list[str], force: bool) -> list[Path]:
+    """Compiles what is not current into `folder` and returns the objects. Raises SystemExit with the compiler's words."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(JOBS) as pool:
         return list(pool.map(lambda source: _compile(source, folder, flags, force), sources))
 
 
-def _link(
+def link(
     objects: list[Path], output: Path, folder: Path, flags: list[str], force: bool, mode: int = 0o755
 ) -> None:
-    """Links beside the output and renames, so that a reader never sees half a file."""
+    """Links in `folder`, if needed, and renames, so that a reader never sees half a file. Raises SystemExit."""
     work = folder / output.name
     command = [*CC, "-o", str(work), *map(str, objects), *flags]
     is_current = (
@@ -165,9 +166,9 @@ def build_module(force: bool = False) -> Path:
         f"-I{include}",
         f"-I{sysconfig.get_path('platinclude')}",
     ]
-    objects = _compile_all(sorted((HERE / "host").glob("*.c")), folder, [*MODULE_CFLAGS, f"-I{HERE}"], force)
+    objects = compile_all(sorted((HERE / "host").glob("*.c")), folder, [*MODULE_CFLAGS, f"-I{HERE}"], force)
     objects.append(_compile(glue, folder, glue_flags, force))
-    _link(objects, MODULE, folder, ["-shared", "-Wl,-z,relro,-z,now"], force)
+    link(objects, MODULE, folder, ["-shared", "-Wl,-z,relro,-z,now"], force)
     return MODULE
 
 
@@ -183,8 +184,8 @@ def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
     flags = [*MONITOR_CFLAGS, *MONITOR_INCLUDES]
     if debug:
         flags = ["-O0" if flag == "-O2" else flag for flag in flags] + ["-DKR_DEBUG=1"]
-    objects = _compile_all(sources, folder, flags, force)
-    _link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE)
+    objects = compile_all(sources, folder, flags, force)
+    link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE)
     return MONITOR
 
 
@@ -196,9 +197,9 @@ def build_ubsan_monitor(force: bool = False) -> Path:
     folder = OBJECTS.parent / "native-ubsan"
     flags = [*MONITOR_CFLAGS, *UBSAN_CFLAGS, *MONITOR_INCLUDES]
     runtime = HERE.parents[1] / "tests" / "fuzz" / "ubsan.c"
-    objects = _compile_all([*monitor_sources(), runtime], folder / "objects", flags, force)
+    objects = compile_all([*monitor_sources(), runtime], folder / "objects", flags, force)
     output = folder / "krun-monitor"
-    _link(objects, output, folder / "objects", [*MONITOR_LDFLAGS, "-fPIE"], force)
+    link(objects, output, folder / "objects", [*MONITOR_LDFLAGS, "-fPIE"], force)
     return output
 
 

@@ -203,7 +203,7 @@ def test_compose_of_two_services(engine, docker, runtime, tmp_path):
     assert docker("ps", "-aq").ok().out == ""
 
 
-def test_user_namespaces_for_all(remapped, runtime, tmp_path):
+def test_user_namespaces_for_all(remapped, runtime, tmp_path, same):
     """dockerd --userns-remap: root of every container is nobody's subordinate id."""
     tmp_path.chmod(0o777)
     script = "cat /proc/self/uid_map; id -u; touch /data/x; touch /y && stat -c %u /y; mount -t tmpfs x /mnt; cat /proc/self/setgroups"
@@ -211,7 +211,7 @@ def test_user_namespaces_for_all(remapped, runtime, tmp_path):
     words = ("--runtime", runtime, "--network", "none", *LIMITS, "-v", f"{tmp_path}:/data")
     try:
         done = remapped.call(runtime, "run", "--name", "box", *words, IMAGE, "sh", "-c", script)
-        same(runtime, "remap", (done.status, done.out, done.err))
+        same((done.status, done.out, done.err), "remap")
         assert done.out.split()[:3] == ["0", "300000", "65536"], done
         done = remapped.call(runtime, "run", "-d", "--name", "long", *words, IMAGE, "sleep", "1000").ok()
         assert remapped.call(runtime, "exec", "long", "id", "-u").ok().out == "0\n"
@@ -219,11 +219,3 @@ def test_user_namespaces_for_all(remapped, runtime, tmp_path):
         remapped.call(runtime, "stop", "--time", "0", "long").ok()
     finally:
         clean(remapped)
-
-
-_seen = {}
-
-
-def same(runtime, what, value):
-    """What krun shows must be what runc has shown."""
-    assert _seen.setdefault(what, value) == value, f"differs from runc: {what}"

@@ -199,7 +199,7 @@ def test_id_is_needed(runtime, verb):
 
 def test_id_in_use(runtime, bundle, created):
     done = runtime.call("create", "--bundle", bundle.write(), created.id)
-    assert done.status == 1 and "already" in done.err or "exists" in done.err, done
+    assert done.status == 1 and ("already" in done.err or "exists" in done.err), done
     assert created.state()["status"] == "created"
 
 

@@ -36,9 +36,14 @@ KNOWN = {
 }
 
 
-def build() -> None:
-    """Build crictl and critest if they are not there yet."""
-    if (TOOLS / "complete").exists():
+#: Program to go's words that build it, before and after the output's name.
+COMMANDS = {"crictl": (["build"], "./cmd/crictl"), "critest": (["test", "-c"], "./cmd/critest")}
+
+
+def build(*names: str) -> None:
+    """Build programs of COMMANDS that are not there yet. Errors: SystemExit with the remedy."""
+    names = tuple(name for name in names if not (TOOLS / name).exists())
+    if not names:
         return
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
@@ -63,12 +68,12 @@ def build() -> None:
     replace = [go, "mod", "edit", f"-replace=k8s.io/kubectl={stand_in}"]
     subprocess.run(replace, cwd=source, env=environment, check=True)
     TOOLS.mkdir(parents=True, exist_ok=True)
-    for words in (
-        ["build", "-o", TOOLS / "crictl", "./cmd/crictl"],
-        ["test", "-c", "-o", TOOLS / "critest", "./cmd/critest"],
-    ):
-        subprocess.run([go, *map(str, words)], cwd=source, env=environment, check=True)
-    (TOOLS / "complete").touch()
+    for name in names:
+        words, package = COMMANDS[name]
+        subprocess.run(
+            [go, *words, "-o", str(TOOLS / f".{name}"), package], cwd=source, env=environment, check=True
+        )
+        (TOOLS / f".{name}").rename(TOOLS / name)
 
 
 def busybox_of_critest(root: Path) -> None:
@@ -178,7 +183,7 @@ def main() -> int:
     parser.add_argument("--focus", default="", help="only tests whose name matches")
     parser.add_argument("--build-only", action="store_true")
     options = parser.parse_args()
-    build()
+    build(*COMMANDS)
     if options.build_only:
         return 0
     work = short_directory("critest")

@@ -146,6 +146,7 @@ pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mou
     quick=True,
 )
 #: What the processes of a container see of each other in /proc: each monitor answers for its payload (vmm/ask.h).
+#: Statuses are printed after `wait`: the shell says that a job has ended when it notices, before an `echo` or after it.
 case(
     "foreign-proc",
     "procps lsof psmisc iproute2 dpkg perl util-linux",
@@ -157,7 +158,7 @@ perl -e 'use IO::Socket; $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "1
 ss -ltnp | sed 's/pid=[0-9]*/pid=N/'; lsof -ni :7777 | awk '{print $1,$4,$5,$8,$9,$10}'; fuser 7777/tcp 2>/dev/null | wc -w; cat /proc/$q/fd/4; readlink /proc/$q/fd/4; cat /proc/$q/root/etc/hostname | wc -l; echo through pid 1 >>/proc/1/fd/1
 ps -eLf | awk '/sleep 100/{print $1,$6,$NF}' | sort; ps aux | awk '/sleep 100/{print $1,$8,$NF}' | sort; top -b -n1 | awk '/sleep|perl/{print $2,$NF}' | sort
 su -s /bin/sh nobody -c 'sleep 60 & sleep 0.3; readlink /proc/$!/exe /proc/1/exe; ls -l /proc/$!/fd | cut -c1-10; find /proc/$!/fd | wc -l; lsof -p $! 2>/dev/null | awk "{print \$4,\$5}" | grep -v mem; ls /proc/1/fd 2>&1 | sed "s/.*: //"; kill $!'
-killall -s USR1 /usr/bin/sleep; echo $?; wait $p; start-stop-daemon --stop --exec /usr/bin/perl; echo $?; wait $q; sleep 77 & sleep 0.5; start-stop-daemon --status --exec /bin/sleep; echo $?; pidof sleep | wc -w; kill $!
+killall -s USR1 /usr/bin/sleep; r=$?; wait $p; echo $r; start-stop-daemon --stop --exec /usr/bin/perl; r=$?; wait $q; echo $r; sleep 77 & sleep 0.5; start-stop-daemon --status --exec /bin/sleep; echo $?; pidof sleep | wc -w; kill $!
 """,
     scrub=((r"line \d+: +\d+ (User|Terminated)", r"\1"),),
     quick=True,
