@@ -75,3 +75,28 @@ def test_dev_verbs_of_the_pages_exist():
     for page in PAGES:
         for verb in re.findall(r"\./dev ([a-z-]+)", page.read_text()):
             assert verb in verbs, f"{page.name}: ./dev {verb}"
+
+
+def test_the_map_has_every_file_and_no_other():
+    """docs/architecture.md: a table "file of FOLDER" for each folder with sources, a row for each; headers may have one, too."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    tables = re.findall(r"^\| file of `([\w/]+)` \|.*\n\| --- .*\n((?:\|.*\n)*)", text, flags=re.M)
+    named = [
+        (ROOT / folder, word)
+        for folder, rows in tables
+        for row in rows.splitlines()
+        for word in re.findall(r"`([\w.]+)`", row.split("|")[1])
+    ]
+    assert len(named) == len(set(named)), "a file is named twice"
+    mapped = {folder / f"{word}{end}" for folder, word in named for end in ("", ".py", ".c", ".S")}
+    there = {
+        path
+        for path in (ROOT / "krun").rglob("*")
+        if path.suffix in (".py", ".c", ".S") and path.name != "__init__.py"
+    }
+    missing = sorted(str(path.relative_to(ROOT)) for path in there - mapped)
+    assert not missing, f"docs/architecture.md has no row for {missing}"
+    gone = [
+        f"{folder.relative_to(ROOT)}: {word}" for folder, word in named if not list(folder.glob(f"{word}*"))
+    ]
+    assert not gone, f"docs/architecture.md names what is not there: {gone}"
