@@ -100,3 +100,23 @@ def test_the_map_has_every_file_and_no_other():
         f"{folder.relative_to(ROOT)}: {word}" for folder, word in named if not list(folder.glob(f"{word}*"))
     ]
     assert not gone, f"docs/architecture.md names what is not there: {gone}"
+
+
+def test_every_promise_has_its_test():
+    """docs/specification.md: each row names tests, and each of them is there (FILE or FILE::FUNCTION)."""
+    rows = re.findall(
+        r"^\| (?!promise|---)(.+) \| (.+) \|$", (ROOT / "docs" / "specification.md").read_text(), flags=re.M
+    )
+    assert len(rows) > 30
+    bad = []
+    for promise, shown in rows:
+        tests = re.findall(r"`([^`]+)`", shown)
+        assert tests, f"no test shows: {promise}"
+        for test in tests:
+            file, _, function = test.partition("::")
+            path = ROOT / file
+            if not (file.startswith("tests/") and path.exists()):
+                bad.append(test)
+            elif function and not re.search(rf"^def {function}\(", path.read_text(), flags=re.M):
+                bad.append(test)
+    assert not bad, f"docs/specification.md names tests that are not there: {bad}"

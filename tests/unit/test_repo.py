@@ -30,6 +30,27 @@ def test_one_version():
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_changelog_has_its_sections():
+    """A version's entries stand under Added, Changed, Fixed or Security, each at most once, in this order."""
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)[1:]
+    assert versions
+    for version in versions:
+        sections = re.findall(r"^### (.*)$", version, flags=re.M)
+        assert sections and sections == [
+            s for s in ("Added", "Changed", "Fixed", "Security") if s in sections
+        ]
+        before, _, entries = version.partition("### ")
+        assert "\n- " not in before and "\n- " in entries
+
+
+def test_pre_commit_needs_no_network():
+    """Hooks are local programs of .venv; a repository of hooks would be fetched."""
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"repo: *(\S+)", text) == ["local"]
+    assert set(re.findall(r"language: *(\S+)", text)) == {"system"}
+    assert all(entry.startswith(".venv/bin/") for entry in re.findall(r"entry: *(\S+)", text))
+
+
 def test_no_binary_and_no_large_file_is_committed():
     bad = []
     for name in tracked():
@@ -43,8 +64,8 @@ def test_top_level():
     """The project's fixed top level; a new name there is a decision, made here."""
     names = {name.split("/")[0] for name in tracked()}
     wanted = set(
-        "pyproject.toml setup.cfg MANIFEST.in LICENSE README.md CHANGELOG.md dev krun tests docs tools"
-        " .ci .gitignore .clang-format".split()
+        "pyproject.toml setup.cfg MANIFEST.in LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md dev krun tests"
+        " docs tools .ci .gitignore .clang-format .editorconfig .pre-commit-config.yaml".split()
     )
     assert names <= wanted, names - wanted
 
