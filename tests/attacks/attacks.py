@@ -171,6 +171,7 @@ ATTACKS = (
     Attack("map_edges"),
     Attack("shm_reused_id", users=(ROOT_USER,), prepare=(checkpointer,)),
     # Descriptors and execve.
+    Attack("clone_vfork_leader_exits"),
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
     # krun's own processes.

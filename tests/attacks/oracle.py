@@ -13,8 +13,9 @@ from pathlib import Path
 
 from helpers.runtime import cgroup_directories
 
-#: KR_WINDOW_END and KR_HOST_SYS of krun/native/vmm/layout.h.
+#: KR_WINDOW_END, KR_EMPTY_PATH and KR_HOST_SYS of krun/native/vmm/layout.h.
 WINDOW_END = 0x6A0000000000
+EMPTY_PATH = 0x6D0000000000
 HOST_SYS = 0x6E0000000000
 GAP = ((WINDOW_END, WINDOW_END + 4096, "---p"), (0x6D0000000000, 0x6D0000001000, "r--p"))
 #: Files that no container may change, besides the canaries.
@@ -176,6 +177,8 @@ class Watcher(threading.Thread):
                 return f"a mapping crosses the window's end: {m.line}"
             if own or "x" in m.permissions:
                 return f"a mapping of the monitor's below the window's end: {m.line}"
+        elif m.start == EMPTY_PATH and m.end == EMPTY_PATH + 4096 and m.permissions == "r--p" and not m.inode:
+            return ""
         elif m.start < HOST_SYS:
             # Two pages of the monitor's that cannot be written: the fence, and its empty path (vmm/layout.h).
             if (m.start, m.end, m.permissions) in GAP:

@@ -22,6 +22,13 @@ int main(int argc, char **argv) {
             fcntl(20, F_GETFD) == -1, !strcmp(getcwd(cwd, 4096), "/"));
         fchdir(start), close(start);
     }
+    // What no flag asks for is not looked at.
+    long bad = (long)0xdeadbeefdeadbeef;
+    pid_t c = (pid_t)syscall(SYS_clone, SIGCHLD, 0, bad, bad, bad);
+    if (c == 0)
+        _exit(3);
+    int s;
+    EXPECT(waitpid(c, &s, 0) == c && WEXITSTATUS(s) == 3);
     TRY(syscall(SYS_clone, CLONE_THREAD | SIGCHLD, 0, 0, 0, 0));
     TRY(syscall(SYS_clone, CLONE_SIGHAND | SIGCHLD, 0, 0, 0, 0));
     return wrong;

@@ -103,7 +103,11 @@ void *kr_stack_new(void) {
     return (void *)p;
 }
 
-static struct kr_proc *copy_proc(struct kr_proc *p) {
+/* Its maker, which waits for it, takes its task and its kr_proc back as soon as its first thread ends. A second
+ * thread would go on using them: such a process makes none. In proc->flags. */
+#define KR_PROCF_LENT 0x10000000u
+
+static struct kr_proc *copy_proc(struct kr_proc *p, int lent) {
     struct kr_proc *c = kr_alloc(sizeof *c);
     if (c) {
         kr_lock(&p->sig_lock);
@@ -113,6 +117,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
         kr_lock_init(&c->exec_lock);
         memset(&c->quiesce, 0, sizeof c->quiesce);
         c->refs = 1;
+        c->flags = lent ? c->flags | KR_PROCF_LENT : c->flags & ~KR_PROCF_LENT;
     }
     return c;
 }
@@ -122,7 +127,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     int thread = (ca->flags & CLONE_THREAD) != 0;
     struct kr_vm *vm = &t->mm->vm;
     struct kr_cpu cpu;
-    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
+    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc, (ca->flags & CLONE_VFORK) != 0);
     struct kr_task *c = proc ? kr_task_new(proc) : NULL;
     long r = -ENOMEM;
     if (!c || !(c->stack = kr_stack_new()))
@@ -226,6 +231,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     t->tid = (u32)kr_sys0(__NR_gettid);
     t->proc->refs = 1;
     memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
+    t->proc->flags &= ~KR_PROCF_LENT;
     t->is_vfork = 0;
     t->asked = t->resumed = t->newpid = 0;
     kr_ask_after_fork();
@@ -307,6 +313,16 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     return r;
 }
 
+/* What no flag asks for is not looked at: libraries leave there what was in the register. */
+static void drop_unused(struct kr_clone_args *a) {
+    if (!(a->flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID)))
+        a->child_tid = 0;
+    if (!(a->flags & CLONE_PARENT_SETTID))
+        a->parent_tid = 0;
+    if (!(a->flags & CLONE_PIDFD))
+        a->pidfd = 0;
+}
+
 long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     u64 f = ca->flags;
     s32 set_tid[SET_TID_MAX];
@@ -328,18 +344,20 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     }
     /* A thread's vCPU is a descriptor of its maker's table but serves the whole address space later: a
      * process that shares its memory and not its table must not make one. */
-    if ((f & CLONE_THREAD) && t->is_vfork &&
-        !(__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES)) {
+    u32 flags = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED);
+    if ((f & CLONE_THREAD) &&
+        ((flags & KR_PROCF_LENT) || (t->is_vfork && !(flags & KR_PROCF_SHARED_FILES)))) {
         kr_log("clone: no threads in a process made by vfork or by CLONE_VM without CLONE_FILES");
         return -EAGAIN;
     }
-    if (!kr_span_ok(ca->child_tid, 4) || !kr_span_ok(ca->parent_tid, 4) || !kr_span_ok(ca->pidfd, 4))
+    struct kr_clone_args host = *ca;
+    drop_unused(&host);
+    if (!kr_span_ok(host.child_tid, 4) || !kr_span_ok(host.parent_tid, 4) || !kr_span_ok(host.pidfd, 4))
         return -EFAULT;
     if (ca->stack_size ? !kr_span_ok(ca->stack, ca->stack_size) : !kr_span_ok(ca->stack, 0))
         return -EINVAL;
     if ((f & CLONE_SETTLS) && ca->tls >= KR_WINDOW_END)
         return -EPERM;
-    struct kr_clone_args host = *ca;
     host.flags &= ~((u64)CLONE_CLEAR_SIGHAND | CLONE_PTRACE | CLONE_UNTRACED);
     if (ca->set_tid_size) {
         if (ca->set_tid_size > SET_TID_MAX)
