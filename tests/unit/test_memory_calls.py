@@ -30,6 +30,9 @@ OTHERS = {
         ],
         "munmap": ["kr_sys2(__NR_munmap, p, KR_PAGE_UP(size))"],  # what it gave out itself
     },
+    "lib/kr_guard.c": {  # heap, data, tables: of the monitor's making
+        "pkey_mprotect": ["kr_sys4(__NR_pkey_mprotect, addr, len, PROT_READ | PROT_WRITE, kr_guard.key)"]
+    },
     "sys/aio.c": {
         "munmap": ["kr_sys2(__NR_munmap, c->host, c->ring_size)"]
     },  # above the window: open_context()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * State: one free list per size class, one bump region. Lock: heap_lock, innermost of all. */
 #include "kr_alloc.h"
+#include "kr_guard.h"
 #include "kr_lib.h"
 #include "kr_lock.h"
 #include <linux/mman.h>
@@ -22,7 +23,10 @@ static unsigned class_of(size_t size) {
 
 static void *map(size_t size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (u64)-1, 0);
-    return p < 0 ? NULL : (void *)p;
+    if (p < 0)
+        return NULL;
+    kr_guard_memory((u64)p, size);
+    return (void *)p;
 }
 
 void *kr_alloc(size_t size) {

@@ -5,6 +5,7 @@
  */
 #include "path.h"
 #include "table.h"
+#include "../lib/kr_guard.h"
 #include "../vmm/ask.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/seccomp.h"
@@ -202,6 +203,14 @@ static int filtered(struct kr_task *t, long *ret) {
     }
 }
 
+/* A call all of whose pointers are the payload's: the kernel has nothing to write in the monitor's memory. */
+static long forward(u64 nr, const u64 a[6]) {
+    kr_guard_shut();
+    long r = kr_forward((long)nr, a);
+    kr_guard_open();
+    return r;
+}
+
 /* The rest of a write that another monitor's question cut short (vmm/ask.h); a signal of the payload's ends
  * it. */
 static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
@@ -210,7 +219,7 @@ static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
         kr_ask_serve(t);
         a[1] = buf + (u64)done;
         a[2] = size - (u64)done;
-        long n = kr_forward(nr, a);
+        long n = forward((u64)nr, a);
         if (n <= 0 && n != -KR_ERESTART)
             break;
         if (n > 0)
@@ -243,7 +252,7 @@ static long serve(struct kr_task *t) {
     t->began = row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
     if (t->resumed && t->waited && nr != __NR_futex) /* which checks its arguments itself */
         kr_ask_adjust(t, nr, a);
-    ret = row->service == KR_SVC_FORWARD ? kr_forward((long)nr, a) : call_handler(nr, t, a);
+    ret = row->service == KR_SVC_FORWARD ? forward(nr, a) : call_handler(nr, t, a);
     if (t->was_asked && ret > 0 && (nr == __NR_write || nr == __NR_sendto))
         return write_on(t, (long)nr, a, ret);
     return ret;

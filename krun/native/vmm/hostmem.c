@@ -3,6 +3,7 @@
  * The host's memory calls at fixed addresses, with the window check inside: see hostmem.h. No state.
  */
 #include "hostmem.h"
+#include "../lib/kr_guard.h"
 #include "usercopy.h"
 #include <linux/mman.h>
 
@@ -179,6 +180,7 @@ int kr_host_back(u8 *at, u64 size) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, (u64)-1, 0);
     if (p < 0)
         return (int)p;
+    kr_guard_memory(addr, size); /* before the seal, which would refuse it */
     kr_host_seal(addr, size);
     return 0;
 }

@@ -5,6 +5,7 @@
  * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
  */
 #include "ask.h"
+#include "../lib/kr_guard.h"
 #include "mm.h"
 #include "quiesce.h"
 #include "signal.h"
@@ -43,6 +44,7 @@ static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
 
 __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context) {
     struct kr_ucontext *uc = context;
+    kr_guard_open(); /* the kernel has shut the monitor's memory, the task among it; sigreturn puts back what was */
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
     if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))

@@ -39,6 +39,7 @@ static const struct {
     {__NR_rt_sigreturn, ALLOW},    /* end of the host signal handler */
     {__NR_execveat, ALLOW},        /* the payload's execve: the monitor executes itself */
     {__NR_arch_prctl, ALLOW},      /* %fs of a monitor that starts */
+    {__NR_pkey_alloc, ALLOW},      /* lib/kr_guard.h: at the start of a monitor */
     {__NR_memfd_create, ALLOW},    /* boot block, snapshots of /proc files */
     {__NR_ioctl, RULE},
     {__NR_mmap, RULE},

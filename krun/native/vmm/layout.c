@@ -9,6 +9,7 @@
 #include "main.h"
 #include "hostmem.h"
 #include "../abi/boot.h"
+#include "../lib/kr_guard.h"
 #include <linux/auxvec.h>
 #include <linux/elf.h>
 #include <linux/resource.h>
@@ -25,16 +26,23 @@ static int known_parts_are_high(const u64 *auxv) {
     return low >= KR_HOST_LOW;
 }
 
-/* Text, constants, data: one mapping a segment, RELRO among them. */
+/* Text, constants, data: one mapping a segment, RELRO among them. Data that stay writable come under the key
+ * first, which the seal would refuse. */
 static void seal_file(void) {
-    u64 base = (u64)__ehdr_start;
+    u64 base = (u64)__ehdr_start, relro = 0;
     const struct elf64_hdr *eh = (const void *)base;
     const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);
+    for (u32 i = 0; i < eh->e_phnum; i++)
+        if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
+            relro = KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz);
     for (u32 i = 0; i < eh->e_phnum; i++) {
         u64 start = KR_PAGE_DOWN(base + ph[i].p_vaddr),
             end = KR_PAGE_UP(base + ph[i].p_vaddr + ph[i].p_memsz);
-        if (ph[i].p_type == PT_LOAD)
-            kr_host_seal(start, end - start);
+        if (ph[i].p_type != PT_LOAD)
+            continue;
+        if (ph[i].p_flags & PF_W)
+            kr_guard_memory(KR_MAX(start, relro), end - KR_MAX(start, relro));
+        kr_host_seal(start, end - start);
     }
 }
 

@@ -24,6 +24,7 @@
 #include "trace.h"
 #include "vdso.h"
 #include "../abi/boot.h"
+#include "../lib/kr_guard.h"
 #include "../sys/misc.h"
 #include <linux/elf.h>
 #include <linux/fcntl.h>
@@ -56,6 +57,7 @@ static void relocate(void) {
     for (u64 i = 0; i < size / sizeof *r; i++)
         if ((r[i].r_info & 0xffffffff) == 8) /* R_X86_64_RELATIVE */
             *(u64 *)(base + r[i].r_offset) = base + (u64)r[i].r_addend;
+    kr_guard_init();
     /* RELRO: tables of function pointers are read-only from here on. */
     const struct elf64_hdr *eh = (const void *)base;
     const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);

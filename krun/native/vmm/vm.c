@@ -8,6 +8,7 @@
 #include "mm.h"
 #include "x86.h"
 #include "fdtab.h"
+#include "../lib/kr_guard.h"
 #include "hostmem.h"
 #include <linux/futex.h>
 #include <linux/mman.h>
@@ -39,7 +40,10 @@ static long new_fd(int fd, u64 req, u64 arg) {
 static void *reserve(u64 size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                      (u64)-1, 0);
-    return p < 0 ? NULL : (void *)p;
+    if (p < 0)
+        return NULL;
+    kr_guard_memory((u64)p, size);
+    return (void *)p;
 }
 
 /* The system area and the table pool have places of their own (KR_HOST_SYS) and are mapped piece by piece

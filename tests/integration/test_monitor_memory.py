@@ -1,0 +1,82 @@
+"""What the host shows of a monitor's memory: where it lies, what is sealed, what is under the protection key."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WINDOW_END, HOST_SYS, HOST_LOW = 0x6A0000000000, 0x6E0000000000, 0x6F0000000000
+
+pytestmark = pytest.mark.skipif(not os.access("/dev/kvm", os.R_OK | os.W_OK), reason="needs /dev/kvm")
+
+
+def has_key() -> bool:
+    return " ospke" in Path("/proc/cpuinfo").read_text()
+
+
+def has_seal() -> bool:
+    release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+    return release >= (6, 10)
+
+
+class Area:
+    """One mapping of /proc/PID/smaps."""
+
+    def __init__(self, text: str) -> None:
+        head, _, rest = text.partition("\n")
+        words = head.split(maxsplit=5)
+        self.start, self.end = (int(n, 16) for n in words[0].split("-"))
+        self.permissions, self.name = words[1], words[5].strip() if len(words) > 5 else ""
+        key = re.search(r"^ProtectionKey:\s+(\d+)", rest, re.M)
+        self.key = int(key[1]) if key else 0
+        flags = re.search(r"^VmFlags:(.*)", rest, re.M)
+        self.flags = flags[1].split() if flags else []
+
+
+@pytest.fixture(scope="module")
+def areas() -> list[Area]:
+    """Of a monitor whose program has executed itself anew, so that nothing of krun's start is left."""
+    process = subprocess.Popen(
+        ["/usr/bin/python3", "-m", "krun.kvm.direct", "/bin/sh", "-c", "exec sh -c 'echo ready; read x'"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout and process.stdout.readline() == b"ready\n"
+        text = Path(f"/proc/{process.pid}/smaps").read_text()
+    finally:
+        process.communicate(b"\n", timeout=20)
+    return [Area(part) for part in re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", text) if part]
+
+
+def test_nothing_of_the_monitor_in_the_window(areas: list[Area]) -> None:
+    monitor = [
+        a for a in areas if a.name.endswith("krun-monitor") or a.name.startswith(("[v", "anon_inode:kvm"))
+    ]
+    monitor += [a for a in areas if "gd" in a.flags]  # its own stack; the name "[stack]" is the payload's
+    assert len(monitor) > 5
+    assert all(a.start >= HOST_LOW for a in monitor), [a.name for a in monitor]
+    between = [(a.start, a.permissions) for a in areas if WINDOW_END <= a.start < HOST_SYS]
+    assert between == [(WINDOW_END, "---p"), (0x6D0000000000, "r--p")]
+
+
+@pytest.mark.skipif(not has_seal(), reason="mseal(2) is of Linux 6.10")
+def test_what_stays_is_sealed(areas: list[Area]) -> None:
+    own = [a for a in areas if a.name.endswith("krun-monitor") or WINDOW_END <= a.start < HOST_LOW]
+    assert len(own) >= 6
+    assert [a.name or hex(a.start) for a in own if "sl" not in a.flags] == []
+
+
+@pytest.mark.skipif(not has_key(), reason="the processor has no protection keys")
+def test_writable_memory_is_under_the_key(areas: list[Area]) -> None:
+    """But for host stacks, on which the kernel writes signal frames, what is shared, and the payload's own."""
+    own = [
+        a for a in areas if a.start >= HOST_SYS and a.permissions.startswith("rw-p") and "gd" not in a.flags
+    ]
+    assert len(own) >= 3
+    assert [f"{a.start:#x} {a.name}" for a in own if a.key != 1] == []
+    assert {a.key for a in areas if a.start < WINDOW_END} == {0}
