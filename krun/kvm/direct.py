@@ -5,10 +5,12 @@ signals and the terminal are the program's. The program sees the host's file sys
 """
 
 import os
+import resource
 import signal
 import sys
 
 from krun.kvm import boot
+from krun.sysio import STACK_SOFT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
         block.fd(boot.FD_LOG, log_fd)
     block.number(boot.FLAGS, boot.FLAG_FIRST | flags)
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if not 0 <= soft <= STACK_SOFT:  # as in oci/init.py
+        block.number(boot.RLIMIT_STACK, soft & (1 << 64) - 1)
+        resource.setrlimit(resource.RLIMIT_STACK, (STACK_SOFT if hard < 0 else min(STACK_SOFT, hard), hard))
     env = [k + b"=" + v for k, v in os.environb.items()]
     boot.start_monitor(monitor, block.done(), [os.fsencode(a) for a in argv], env)
 

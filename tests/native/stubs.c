@@ -42,6 +42,7 @@ __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), voi
     (void)t;
     return fn(arg);
 }
+__attribute__((weak)) int kr_children_elsewhere(void) { return 0; }
 /* Nobody else is here to be asked. */
 __attribute__((weak)) long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     (void)t, (void)w, (void)mode;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * vmm/sigframe.c: a frame is what the kernel makes (its layout is compared with a real one), goes back to
- * where it came from, and a forged one gives no forbidden state. Sources: sigframe.c kr_alloc.c */
+ * where it came from, and a forged one gives no forbidden state. Sources: sigframe.c cpu.c
+ * kr_alloc.c */
 #include "harness.h"
 #include "vmm/mm.h"
 #include "vmm/sigframe.h"
@@ -212,6 +213,8 @@ static void as_the_kernel(void) {
 
 void test_main(void) {
     t = kr_test_task();
+    static struct kr_vcpu vcpu; /* its state is the functions above */
+    t->vcpu = &vcpu;
     stack = kr_test_window(65536);
     static const u32 sizes[] = {576, 832, 2696};
     as_the_kernel();

@@ -36,6 +36,7 @@ OTHERS = {
     "sys/aio.c": {
         "munmap": ["kr_sys2(__NR_munmap, c->host, c->ring_size)"]
     },  # above the window: open_context()
+    "vmm/alone.c": {"munmap": ["kr_sys2(__NR_munmap, v->run, vm->run_size)"]},
     "vmm/board.c": {
         "mmap": [
             "kr_sys6(__NR_mmap, 0, KR_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, 0)"

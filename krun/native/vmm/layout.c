@@ -59,13 +59,11 @@ static void take_personality(void) {
 int kr_layout_check(const u64 *auxv, const char **why) {
     int counted;
     long r = kr_host_take_window(&counted);
-    *why =
-        "the kernel placed the monitor where its program has to be: stack limit, personality (setarch), or "
-        "vm.legacy_va_layout, which must be 0";
+    *why = "the monitor above its program (see the stack limit, setarch(8), vm.legacy_va_layout)";
+    if (r == -EEXIST || (!r && !counted && !known_parts_are_high(auxv)))
+        return -EADDRNOTAVAIL;
     if (r < 0)
         return (int)r;
-    if (!counted && !known_parts_are_high(auxv))
-        return -EEXIST;
     if (kr_boot.flags & KR_BOOTF_FIRST)
         take_personality();
     seal_file();

@@ -277,7 +277,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     const char *why = "";
     int r = kr_layout_check(auxv, &why);
     if (r < 0)
-        give_up(t, "layout", why, "krun-monitor", r);
+        give_up(t, "layout", "placing", why, r);
     t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
     kr_layout_restore_stack();
     hide_all(t);

@@ -19,7 +19,7 @@ long kr_boot_encode(char *text, const u8 *block, size_t size);
 u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room);
 
 /* layout.c: whether every mapping of this process, and all that the kernel will place without being asked,
- * lies above KR_HOST_LOW. 0, or -errno with the reason in *why: then nothing of the payload may be mapped.
+ * lies above KR_HOST_LOW. 0, or -errno with what was to be placed where in *why: then nothing of the payload may be mapped.
  * Called before anything is. Seals the monitor's own file and data (mseal(2)) where it can. */
 int kr_layout_check(const u64 *auxv, const char **why);
 /* layout.c: the payload's own soft RLIMIT_STACK (KR_BOOT_RLIMIT_STACK), unless somebody set another one

@@ -419,15 +419,6 @@ static u64 mapped_until(struct kr_mm *mm, u64 addr, u64 end) {
 
 static int range_mapped(struct kr_mm *mm, u64 addr, u64 end) { return mapped_until(mm, addr, end) == end; }
 
-int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
-    kr_lock(&mm->lock);
-    int ok = range_mapped(mm, addr, addr + len);
-    for (u32 i = lower(mm, addr); ok && i < mm->nvma && mm->vma[i].start < addr + len; i++)
-        ok = (mm->vma[i].prot & prot) == prot;
-    kr_unlock(&mm->lock);
-    return ok;
-}
-
 long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     u32 grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
     prot &= ~(u32)(PROT_GROWSDOWN | PROT_GROWSUP);

@@ -83,9 +83,6 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
  * from an empty page table that is filled page by page (probe.c). 0: nothing is refused any more. */
 u64 kr_probe_fault(struct kr_task *t);
 
-/* Whether the whole range is mapped with at least prot. */
-int kr_mm_range_has(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
-
 /* In a fork child: drops the mappings that MADV_DONTFORK kept out of it. Locked by the caller. */
 void kr_mm_after_fork(struct kr_mm *mm);
 
