@@ -22,6 +22,9 @@ int main(int argc, char **argv) {
     while (!attack_over()) {
         pid_t pid = fork();
         if (pid == 0) {
+            struct rlimit space = {400UL << 20, RLIM_INFINITY};
+            if (getpid() & 1) // what the monitor maps to look where it is cannot be counted then
+                setrlimit(RLIMIT_AS, &space);
             *victim = getpid();
             execl("/proc/self/exe", "layout", "1", NULL);
             _exit(0);
