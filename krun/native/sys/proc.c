@@ -16,7 +16,8 @@ kr_sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork, sys_execve, sys_execveat, 
 long sys_clone(struct kr_task *t, const u64 a[6]) {
     u64 flags = a[0] & 0xffffffffULL;
     struct kr_clone_args ca = {.flags = flags & ~(u64)(CSIGNAL | 0x400000 /* CLONE_DETACHED, ignored */),
-                               .exit_signal = flags & CSIGNAL,
+                               /* Ignored there, refused by clone3(2). */
+                               .exit_signal = flags & (CLONE_THREAD | CLONE_PARENT) ? 0 : flags & CSIGNAL,
                                .stack = a[1],
                                .parent_tid = a[2],
                                .child_tid = a[3],

@@ -40,21 +40,48 @@
 #endif
 #define SET_TID_MAX 32
 
+/* call[0] (clone or clone3) with the arguments behind it; the child runs fn(arg) on its new stack, the parent
+ * gets the child's id. */
+long kr_clone_call(const u64 call[6], void (*fn)(struct kr_task *), struct kr_task *arg);
 __asm__(".text\n"
-        ".globl kr_clone3_call\n"
-        ".hidden kr_clone3_call\n"
-        "kr_clone3_call:\n"
-        "    mov %rdx, %r8\n"
-        "    mov %rcx, %r9\n"
-        "    mov $435, %eax\n"
+        "kr_clone_call:\n"
+        "    push %rbx\n"
+        "    mov %rsi, %rbx\n"
+        "    mov %rdx, %r9\n"
+        "    mov (%rdi), %rax\n"
+        "    mov 16(%rdi), %rsi\n"
+        "    mov 24(%rdi), %rdx\n"
+        "    mov 32(%rdi), %r10\n"
+        "    mov 40(%rdi), %r8\n"
+        "    mov 8(%rdi), %rdi\n"
         "    syscall\n"
         "    test %rax, %rax\n"
         "    jnz 1f\n"
         "    xor %ebp, %ebp\n"
         "    mov %r9, %rdi\n"
-        "    call *%r8\n"
+        "    call *%rbx\n"
         "    ud2\n"
-        "1:  ret\n");
+        "1:  pop %rbx\n"
+        "    ret\n");
+
+long kr_host_clone(struct kr_clone_args *ca, void (*fn)(struct kr_task *), struct kr_task *arg) {
+    u64 f = ca->flags, both = CLONE_PIDFD | CLONE_PARENT_SETTID; /* clone has one argument for the two */
+    u64 call[6] = {__NR_clone3, (u64)ca, sizeof *ca};
+    int odd =
+        (f & (CLONE_THREAD | CLONE_PARENT)) && ca->exit_signal; /* clone3 refuses it, clone ignores it */
+    if (!odd && !(f >> 32) && !(f & (CSIGNAL | CLONE_DETACHED)) && (f & both) != both &&
+        ca->exit_signal <= 64 && !ca->set_tid && !ca->set_tid_size && !ca->cgroup &&
+        !ca->stack == !ca->stack_size) {
+        call[0] = __NR_clone;
+        call[1] = f | ca->exit_signal;
+        call[2] = ca->stack + ca->stack_size;
+        call[3] = f & CLONE_PIDFD ? ca->pidfd : ca->parent_tid;
+        call[4] = ca->child_tid;
+        call[5] = ca->tls;
+    }
+    return fn ? kr_clone_call(call, fn, arg)
+              : kr_sys5((long)call[0], call[1], call[2], call[3], call[4], call[5]);
+}
 
 /* The child's first state from the parent's: result 0 and the new stack. */
 static void child_cpu(struct kr_cpu *cpu, const struct kr_clone_args *ca) {
@@ -187,7 +214,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     kr_robust_share(t, !thread);
     if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
-    r = kr_clone3_call(host, sizeof *host, child_start, c);
+    r = kr_host_clone(host, child_start, c);
     if (ca->flags & CLONE_VFORK)
         kr_quiesce_back(t);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
@@ -298,7 +325,7 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     kr_lock(&t->mm->lock);
     kr_fd_before_fork();
     kr_alloc_before_fork();
-    long r = kr_sys2(__NR_clone3, host, sizeof *host);
+    long r = kr_host_clone(host, NULL, NULL);
     if (r == 0) {
         fork_child(t, ca, &cpu);
     } else {

@@ -26,8 +26,11 @@ int kr_children_elsewhere(void);
 #define KR_STACK_SIZE (64u << 10)
 #define KR_STACK_GUARD KR_PAGE
 void *kr_stack_new(void);
-/* clone3 whose child runs fn(arg) on its new stack; the parent gets the child's id. */
-long kr_clone3_call(struct kr_clone_args *ca, size_t size, void (*fn)(struct kr_task *), struct kr_task *arg);
+/* The host's call for ca: clone(2) where it can say all of it, because its flags stand in a register, where
+ * filters see them (vmm/profile.h); clone3(2) for what only a payload's clone3 asks. The child runs fn(arg)
+ * on its new stack; fn NULL (a fork): it returns from here with 0. The parent gets the child's id, or -errno.
+ */
+long kr_host_clone(struct kr_clone_args *ca, void (*fn)(struct kr_task *), struct kr_task *arg);
 
 /* Executes a host call whose relative paths start at directory `cwd` (a descriptor): on a short-lived host
  * thread that shares all with t but the working directory and the descriptor table. For calls that take paths
