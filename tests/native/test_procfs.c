@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * vmm/procfs.c, vmm/procview.c, sys/open.c against the real /proc. Sources: procfs.c procview.c fdtab.c
- * open.c path.c seccomp.c jail.c kr_alloc.c
+ * open.c path.c seccomp.c nnp.c kr_alloc.c
  */
 #include "harness.h"
 #include "vmm/fdtab.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * vmm/seccomp.c: checker and evaluator against the kernel itself (random programs, installed in a child),
- * chains, cache, calls; and the filter of vmm/jail.c. Sources: seccomp.c jail.c kr_alloc.c */
+ * chains, cache, calls. Sources: seccomp.c nnp.c kr_alloc.c */
 #include "harness.h"
-#include "sys/table.h"
 #include "vmm/jail.h"
 #include "vmm/mm.h"
 #include "vmm/seccomp.h"
@@ -10,13 +9,6 @@
 #include <linux/filter.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
-
-/* The rows that the jail is made from: every number that has a name in the header is served, here, but for
- * one. */
-const struct kr_sys_row *kr_sys_row(u64 nr) {
-    static const struct kr_sys_row served = {.service = KR_SVC_FORWARD};
-    return nr != __NR_ptrace && (nr < 335 || (nr >= 424 && nr < 460)) ? &served : NULL;
-}
 
 #define PROBE 500 /* a call that does not exist: ENOSYS unless the filter answers */
 #define ERR(n) (SECCOMP_RET_ERRNO | (n))
@@ -373,60 +365,10 @@ static void threads(void) {
     a->mm->tasks = NULL;
 }
 
-/* The monitor's own filter, for real, in a child: what it lets through and what ends it. */
-static long jailed(long (*fn)(void)) {
-    long pid = kr_sys0(__NR_fork);
-    if (pid == 0) {
-        struct kr_task *t = kr_test_task();
-        kr_boot.flags = 4; /* first program */
-        long r = kr_jail_install(t);
-        if (r == 0)
-            r = fn();
-        for (;;)
-            kr_sys1(__NR_exit_group, r < 0 ? -r : r == 0 ? 0 : 255);
-    }
-    int status = 0;
-    kr_sys4(__NR_wait4, pid, &status, 0, 0);
-    return status & 0x7f ? -(long)(status & 0x7f) : status >> 8 & 0xff;
-}
-
-static long j_getpid(void) { return kr_sys0(__NR_getpid) > 0 ? 0 : 1; }
-static long j_mmap(void) { return kr_sys6(__NR_mmap, 0, 4096, 3, 0x22, (u64)-1, 0) < 0; }
-static long j_exec(void) { return kr_sys6(__NR_mmap, 0, 4096, 7, 0x22, (u64)-1, 0); }
-static long j_mprotect(void) { return kr_sys3(__NR_mprotect, 0x10000, 4096, 5); }
-static long j_ptrace(void) { return kr_sys4(__NR_ptrace, 0, 0, 0, 0); }
-static long j_unknown(void) { return kr_sys0(599); }
-static long j_kvm(void) { return kr_sys3(__NR_ioctl, 0, 0xae60 /* KVM_CREATE_IRQCHIP */, 0); }
-static long j_kvm_ok(void) { return kr_sys3(__NR_ioctl, -1, 0xae80 /* KVM_RUN */, 0); }
-static long j_tty(void) { return kr_sys3(__NR_ioctl, -1, 0x5401, 0); }
-static long j_dumpable(void) { return kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0); }
-static long j_undumpable(void) { return kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); }
-static long j_seccomp(void) { return kr_sys3(__NR_seccomp, 0, 0, 0); }
-static long j_personality(void) { return kr_sys1(__NR_personality, 0x400000); }
-static long j_personality_ok(void) { return kr_sys1(__NR_personality, 0xffffffff) < 0; }
-
-static void jail(void) {
-    CHECK_EQ(jailed(j_getpid), 0);
-    CHECK_EQ(jailed(j_mmap), 0);
-    CHECK_EQ(jailed(j_exec), EPERM);
-    CHECK_EQ(jailed(j_mprotect), EPERM);
-    CHECK_EQ(jailed(j_ptrace), -31); /* SIGSYS */
-    CHECK_EQ(jailed(j_unknown), -31);
-    CHECK_EQ(jailed(j_kvm), EPERM);
-    CHECK_EQ(jailed(j_kvm_ok), EBADF);
-    CHECK_EQ(jailed(j_tty), EBADF);
-    CHECK_EQ(jailed(j_dumpable), EPERM);
-    CHECK_EQ(jailed(j_undumpable), 0);
-    CHECK_EQ(jailed(j_seccomp), -31);
-    CHECK_EQ(jailed(j_personality), EPERM);
-    CHECK_EQ(jailed(j_personality_ok), 0);
-}
-
 void test_main(void) {
     chains();
     calls();
     threads();
     fuzz();
-    jail();
     against_kernel();
 }

@@ -2,7 +2,7 @@
  * sys/table.c and the handlers with nested pointers: whatever the payload passes, no address outside its
  * window and no hidden descriptor reaches the host. The host call is a fake that looks at what it gets.
  * Sources: table.c io.c poll.c socket.c futex.c prctl.c file.c event.c ipc.c key.c misc.c self.c ioctl.c
- * kr_alloc.c
+ * bpf.c kr_alloc.c
  */
 #include "harness.h"
 #include "sys/nested.h"

@@ -19,6 +19,7 @@ NUMBERS = {462: "mseal", 440: "process_madvise", 450: "set_mempolicy_home_node",
 #: Numbers of calls named for other ends than making them.
 NAMED = {
     "vmm/jail.c": "rows and rules of the filter",
+    "vmm/profile.c": "rows of the filter",
     "sys/mman.c": "numbers for kr_host_forward(), which checks the range",
 }
 

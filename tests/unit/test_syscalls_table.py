@@ -174,29 +174,6 @@ def test_handlers_exist() -> None:
     assert defined - {""} == {row.name for row in ROWS if row.how == "OWN"}
 
 
-def test_the_jail_allows_what_the_monitor_calls() -> None:
-    """The monitor's own filter kills at any call that is neither served nor in its list: so the sources name no other."""
-    native = SYS.parent
-    jail = (native / "vmm" / "jail.c").read_text()
-    own = dict(re.findall(r"\{__NR_(\w+), (ALLOW|RULE|KILL)\}", jail))
-    assert len(own) > 10 and own["seccomp"] == "KILL"
-    allowed = {row.name for row in ROWS if not row.how.startswith("NO")} | set(own)
-    allowed -= {name for name, what in own.items() if what == "KILL"}
-    by_number = {row.number: row.name for row in ROWS}
-    seen = set()
-    for path in sorted(p for d in ("vmm", "sys", "lib") for p in (native / d).iterdir()):
-        if path.suffix not in (".c", ".h", ".S") or path.name == "jail.c":
-            continue
-        text = path.read_text()
-        names = set(re.findall(r"__NR_([a-z]\w+)", text))
-        numbers = re.findall(r"kr_(?:sys[0-6]|call_intr)\(\s*(\d+)", text)
-        numbers += re.findall(r"#define NR_[A-Z]\w* (\d+)", text) + re.findall(r"mov \$(\d+), %eax", text)
-        names |= {by_number[int(n)] for n in numbers}
-        assert names <= allowed, f"{path.name}: {sorted(names - allowed)} would end the monitor by SIGSYS"
-        seen |= names
-    assert {"mmap", "futex", "faccessat2", "clone3", "rt_sigreturn"} <= seen
-
-
 #: Calls with a path that are forwarded, by the reason why a path that leads to a file of the monitor's does no harm
 #: (sys/path.c). Any other one must have a handler that finds the file itself.
 HARMLESS = {

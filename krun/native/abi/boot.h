@@ -81,6 +81,8 @@ enum kr_boot_tag {
 #define KR_BOOTF_COUNT 2u /* per-call counts and times to FD_LOG at exit */
 #define KR_BOOTF_FIRST 4u /* first program of a container or exec (not an execve of the payload) */
 #define KR_BOOTF_NNP 8u   /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
+#define KR_BOOTF_JAILED                                                                                      \
+    16u /* the filters of vmm/jail.c are on; only in the block of a monitor that has them */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

@@ -8,6 +8,7 @@
  * kernel read or write any address of the monitor. So what is not listed is ENOTTY, as for a device that does
  * not know the request.
  */
+#include "requests.h"
 #include "nested.h"
 
 enum how {
@@ -121,6 +122,14 @@ static const struct request requests[] = {
     {0x5604, 0x5608, VAL, RAW},
     {0x5600, 0x560f, PTR, RAW},
 };
+
+u32 kr_ioctl_ranges(struct kr_range *out, u32 max, int encoded) {
+    u32 n = 0;
+    for (size_t i = 0; i < KR_COUNT(requests) && n < max; i++)
+        if (requests[i].form == ANY || (requests[i].form == ENC) == encoded)
+            out[n++] = (struct kr_range){requests[i].first, requests[i].last};
+    return kr_ranges_join(out, n);
+}
 
 /* struct ifreq with ifr_data: the kernel reads or writes a small structure there. */
 struct ifreq_k {

@@ -12,4 +12,9 @@
 /* 0 when `pid` is a thread of the calling process, else -ESRCH or -EPERM (sys/self.c). */
 long kr_own_thread(unsigned long pid);
 
+/* The prctl(2) options for which the host's call is made for the payload (sys/prctl.c): writes at most max of
+ * them, returns how many. */
+#define KR_PRCTL_OPTIONS 64 /* room for all rows of the list */
+unsigned kr_prctl_forwarded(unsigned *out, unsigned max);
+
 #endif

@@ -19,8 +19,9 @@
 
 kr_sys_fn sys_seccomp;
 
-/* How an option is served: forwarded with what in the second argument, refused, or by a function below. */
-enum how { PLAIN = 1, OUT_INT, OUT_LONG, IN_NAME, OUT_NAME, OUT_4TH, OWN, NO };
+/* How an option is served: forwarded with what in the second argument; by a function below that makes the
+ * host's call (ASK) or does without (OWN); refused. */
+enum how { PLAIN = 1, OUT_INT, OUT_LONG, IN_NAME, OUT_NAME, OUT_4TH, ASK, OWN, NO };
 
 struct option {
     u32 option;
@@ -58,13 +59,13 @@ static const struct option options[] = {
     {35, NO, EPERM},   /* SET_MM: the kernel's bounds are the monitor's business (kr_publish_mm) */
     {36, PLAIN, 0},    /* SET_CHILD_SUBREAPER */
     {37, OUT_INT, 0},  /* GET_CHILD_SUBREAPER */
-    {38, OWN, 0},      /* SET_NO_NEW_PRIVS */
-    {39, OWN, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
+    {38, ASK, 0},      /* SET_NO_NEW_PRIVS */
+    {39, ASK, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
     {40, OUT_LONG, 0}, /* GET_TID_ADDRESS */
     {41, PLAIN, 0},    /* SET_THP_DISABLE */
     {42, PLAIN, 0},    /* GET_THP_DISABLE */
     {47, PLAIN, 0},    /* CAP_AMBIENT */
-    {52, OWN, 0},      /* GET_SPECULATION_CTRL */
+    {52, ASK, 0},      /* GET_SPECULATION_CTRL */
     {53, NO, ENXIO},   /* SET_SPECULATION_CTRL: would bind the host thread, not the guest's code */
     {57, PLAIN, 0},    /* SET_IO_FLUSHER */
     {58, PLAIN, 0},    /* GET_IO_FLUSHER */
@@ -77,9 +78,17 @@ static const struct option options[] = {
     {77, PLAIN, 0},    /* TIMER_CREATE_RESTORE_IDS */
     {78, PLAIN, 0},    /* FUTEX_HASH */
     {PR_SET_PTRACER, NO, EINVAL}, /* as without Yama */
-    {0x53564d41, OWN, 0},         /* SET_VMA */
+    {0x53564d41, ASK, 0},         /* SET_VMA */
     {0x41555856, OWN, 0},         /* GET_AUXV */
 };
+
+u32 kr_prctl_forwarded(u32 *out, u32 max) {
+    u32 n = 0;
+    for (size_t i = 0; i < KR_COUNT(options) && n < max; i++)
+        if (options[i].how != OWN && options[i].how != NO)
+            out[n++] = options[i].option;
+    return n;
+}
 
 static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
@@ -175,6 +184,7 @@ long sys_prctl(struct kr_task *t, const u64 args[6]) {
         for (int k = 1; k < 5; k++) /* numbers stay as they are; nothing looks like an address of ours */
             a[k] = kr_guest_ptr(a[k], 1);
         switch (o->how) {
+        case ASK:
         case OWN:
             return own(t, a);
         case OUT_INT:

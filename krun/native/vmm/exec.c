@@ -10,6 +10,7 @@
 #include "elf.h"
 #include "fdtab.h"
 #include "hostmem.h"
+#include "jail.h"
 #include "main.h"
 #include "process.h"
 #include "procfs.h"
@@ -432,7 +433,8 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
         if (fds[i].fd >= 0)
             emit(&b, fds[i].tag, &fds[i].fd, 4);
     u64 lim[2], type = t->mm->vm.entry, place = kr_fd_place();
-    flags = (flags & ~(u64)KR_BOOTF_NNP) | (t->nnp ? KR_BOOTF_NNP : 0);
+    flags &= ~(u64)(KR_BOOTF_NNP | KR_BOOTF_JAILED);
+    flags |= (t->nnp ? KR_BOOTF_NNP : 0) | (kr_jailed() ? KR_BOOTF_JAILED : 0);
     emit(&b, KR_BOOT_FLAGS, &flags, 8);
     emit(&b, KR_BOOT_VM_TYPE, &type, 8);
     emit(&b, KR_BOOT_FD_PLACE, &place, 8);

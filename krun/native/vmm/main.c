@@ -340,9 +340,9 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_publish_mm(&first_mm);
     kr_regs(t)->rip = start.entry;
     kr_regs(t)->rsp = start.sp;
-    r = kr_jail_install(t); /* or nothing of the image runs */
+    r = kr_jail_install(t, &why); /* or nothing of the image runs */
     if (r < 0)
-        give_up(t, "jail", "installing the monitor's own seccomp filter", "krun-monitor", r);
+        give_up(t, "jail", why, "krun-monitor", r);
     kr_board_update(t); /* no_new_privs is known now */
     if (first) {
         kr_stage("run");
