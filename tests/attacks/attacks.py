@@ -179,6 +179,8 @@ ATTACKS = (
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     # The kernel's help: filters, native code.
+    Attack("jail_exec", seconds=6, engines=True),
+    Attack("jail_kvm"),
     # What is written for others.
     Attack("core_of_others", users=(ROOT_USER,), seconds=2, engines=True),
 )
