@@ -97,24 +97,15 @@ static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size) {
     return 0;
 }
 
-static long xattrat(long nr, const u64 a[6]) {
-    struct xattr_args_k x;
-    if (a[5] < sizeof x)
-        return -EINVAL;
-    long r = xattr_args_in(&x, a[4], a[5]);
-    return r < 0 ? r : kr_call_intr(nr, a[0], a[1], a[2], a[3], (u64)&x, sizeof x);
-}
-
-long sys_setxattrat(struct kr_task *t, const u64 a[6]) {
+static long xattrat(struct kr_task *t, long nr, const u64 a[6]) {
     struct xattr_args_k x;
     if (a[5] < sizeof x)
         return -EINVAL;
     long r = xattr_args_in(&x, a[4], a[5]);
     u64 b[6] = {a[0], a[1], a[2], a[3], (u64)&x, sizeof x};
-    return r < 0 ? r : kr_path_at(t, 463, b, 2);
+    return r < 0 ? r : kr_path_at(t, nr, b, 2);
 }
 
-long sys_getxattrat(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return xattrat(464, a);
-}
+long sys_setxattrat(struct kr_task *t, const u64 a[6]) { return xattrat(t, 463, a); }
+
+long sys_getxattrat(struct kr_task *t, const u64 a[6]) { return xattrat(t, 464, a); }

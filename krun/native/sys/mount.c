@@ -4,7 +4,7 @@
  * are mounts of their own (detached copies of the host's /dev/kvm and of the monitor's file, a procfs without
  * masks), which a payload with CAP_SYS_ADMIN could attach, copy, reconfigure or make writable through
  * /proc/self/fd/N. So what a path leads to is found with judgement (sys/path.c) and the kernel gets what was
- * found. Targets and umount2 need no care: those mounts are of no mount namespace, and the kernel mounts or
+ * found. Targets, umount2 and pivot_root: those mounts are of no mount namespace, and the kernel mounts or
  * unmounts nothing there.
  *
  * No state, no locks.
@@ -17,6 +17,7 @@
 #include <linux/mount.h>
 
 #define TYPE_MAX 64
+#define UMOUNT_NOFOLLOW_K 8
 #define PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
 
 /* Up to a page of mount data, as far as it is readable (copy_mount_options() in the kernel). 0 or -EFAULT. */
@@ -51,14 +52,11 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
     return r;
 }
 
-long sys_mount(struct kr_task *t, const u64 a[6]) {
+/* The other kinds, on a private copy of the target: it leads where the payload may go. */
+static long mount_on(const u64 a[6], const char *target) {
     char type[TYPE_MAX];
-    /* do_mount() in the kernel asks in this order. */
-    u64 kind = a[3] & MS_REMOUNT ? 0 : a[3] & MS_BIND ? MS_BIND : a[3] & PROPAGATION ? 0 : a[3] & MS_MOVE;
-    if (kind && a[0])
-        return mount_path(t, a);
     if (!a[2] || !a[4])
-        return kr_forward(__NR_mount, a);
+        return kr_call_intr(__NR_mount, a[0], (u64)target, a[2], a[3], a[4], 0);
     long n = kr_copy_str(type, a[2], sizeof type);
     if (n < 0)
         return n == -ENAMETOOLONG ? -ENODEV : n;
@@ -76,10 +74,61 @@ long sys_mount(struct kr_task *t, const u64 a[6]) {
         }
         data = (u64)page;
     }
-    long r = kr_call_intr(__NR_mount, a[0], a[1], (u64)type, a[3], data, 0);
+    long r = kr_call_intr(__NR_mount, a[0], (u64)target, (u64)type, a[3], data, 0);
     if (page)
         kr_free(page, KR_PAGE);
     return r;
+}
+
+long sys_mount(struct kr_task *t, const u64 a[6]) {
+    char *path;
+    /* do_mount() in the kernel asks in this order. */
+    u64 kind = a[3] & MS_REMOUNT ? 0 : a[3] & MS_BIND ? MS_BIND : a[3] & PROPAGATION ? 0 : a[3] & MS_MOVE;
+    if (kind && a[0])
+        return mount_path(t, a);
+    long n = kr_path_copy(a[1], &path);
+    if (n < 0)
+        return kr_path_error(__NR_mount, a, 1, n);
+    n = kr_open_path(t, AT_FDCWD, path, 0);
+    if (n >= 0)
+        kr_sys1(__NR_close, n);
+    n = n < 0 ? kr_path_error(__NR_mount, a, 1, n) : mount_on(a, path);
+    kr_path_put(path);
+    return n;
+}
+
+/* A call whose paths are arguments 0 and, where two is set, 1: they lead where the payload may go, and what they lead to is not held
+ * (an open directory of a mount keeps it busy). The kernel acts on mounts of the caller's own mount namespace only: neither the
+ * monitor's nor another process's are of it. */
+static long on_mounts(struct kr_task *t, long nr, const u64 a[6], int two, u32 flags) {
+    u64 b[6];
+    char *path[2] = {NULL, NULL};
+    long n = 0;
+    memcpy(b, a, sizeof b);
+    for (int i = 0; i <= two && n >= 0; i++) {
+        n = kr_path_copy(a[i], &path[i]);
+        b[i] = (u64)path[i];
+        if (n >= 0)
+            n = kr_open_path(t, AT_FDCWD, path[i], flags);
+        if (n >= 0)
+            kr_sys1(__NR_close, n);
+        else
+            n = kr_path_error(nr, a, i, n);
+    }
+    if (n >= 0)
+        n = kr_forward(nr, b);
+    for (int i = 0; i < 2; i++)
+        if (path[i])
+            kr_path_put(path[i]);
+    return n;
+}
+
+long sys_umount2(struct kr_task *t, const u64 a[6]) {
+    return on_mounts(t, __NR_umount2, a, 0, (u32)a[1] & UMOUNT_NOFOLLOW_K ? O_NOFOLLOW : 0);
+}
+
+long sys_pivot_root(struct kr_task *t, const u64 a[6]) {
+    return on_mounts(t, __NR_pivot_root, a, 1, O_DIRECTORY);
 }
 
 #define FSCONFIG_SET_FD_K 5
@@ -103,7 +152,7 @@ static long on_path(struct kr_task *t, long nr, const u64 a[6], int at, u32 empt
     u64 b[6];
     if (((u32)a[at] & empty) &&
         kr_path_empty(a[1])) /* a descriptor of the payload's own: dispatch has looked */
-        return kr_forward(nr, a);
+        return kr_path_itself(nr, a);
     long fd = kr_path_find(t, a[0], a[1], follows ? 0 : AT_SYMLINK_NOFOLLOW);
     if (fd < 0)
         return kr_path_error(nr, a, 1, fd);
@@ -117,7 +166,23 @@ static long on_path(struct kr_task *t, long nr, const u64 a[6], int at, u32 empt
 }
 
 long sys_move_mount(struct kr_task *t, const u64 a[6]) {
-    return on_path(t, 429, a, 4, MOVE_MOUNT_F_EMPTY_PATH, ((u32)a[4] & MOVE_MOUNT_F_SYMLINKS) != 0);
+    u32 flags = (u32)a[4];
+    u64 b[6] = {a[0], a[1], a[2], a[3], a[4]};
+    long to = -1;
+    if (flags & MOVE_MOUNT_T_EMPTY_PATH && kr_path_empty(a[3])) {
+        b[3] = kr_path_nothing(a[3]);
+    } else {
+        to = kr_path_find(t, a[2], a[3], flags & MOVE_MOUNT_T_SYMLINKS ? 0 : AT_SYMLINK_NOFOLLOW);
+        if (to < 0)
+            return kr_path_error(429, a, 3, to);
+        b[2] = (u64)to;
+        b[3] = (u64) "";
+        b[4] |= MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    long n = on_path(t, 429, b, 4, MOVE_MOUNT_F_EMPTY_PATH, (flags & MOVE_MOUNT_F_SYMLINKS) != 0);
+    if (to >= 0)
+        kr_sys1(__NR_close, to);
+    return n;
 }
 
 long sys_fspick(struct kr_task *t, const u64 a[6]) {

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that change the inode that a path leads to (mode, owner, times, length, attributes), give it another
- * name, or hand it to the kernel for use. Forwarded, they would follow /proc/self/fd/N to a descriptor of the
- * monitor's (the log is a file of the host's, the procfs handle has no masks). So the path is walked with
- * judgement (vmm/procfs.h), and the change is made to what was found: between look and use no link can be
- * turned.
- *
- * Calls that act on a name and not on what it leads to (mkdir, rename, unlink, ...) need no such care, for
- * the only directory among the monitor's descriptors is a procfs that is mounted read-only; those that only
- * tell something neither. kr_path_seen makes them answer as if our numbers were not open.
+ * Finding what a path names, and the calls that change it: mode, owner, times, length; handles; what the
+ * kernel is to use (acct, swapon, quota files). path.h says how.
  *
  * No state, no locks.
  */
@@ -17,19 +10,82 @@
 #include "../vmm/process.h"
 #include "../vmm/procfs.h"
 #include <linux/fcntl.h>
+#include <linux/openat2.h>
 #include <linux/stat.h>
 
 #define PATH_ROOM 4096u
+#define NR_FACCESSAT2 439
 #define NR_FCHMODAT2 452
+#define NR_FILE_GETATTR 468
+#define NR_FILE_SETATTR 469
+#define CWD ((u64)(s64)AT_FDCWD)
+
+/* ---- Finding ---- */
+
+long kr_path_copy(u64 ptr, char **path) {
+    char *p = kr_alloc(PATH_ROOM);
+    if (!p)
+        return -ENOMEM;
+    long n = kr_copy_str(p, ptr, PATH_ROOM);
+    if (n < 0) {
+        kr_free(p, PATH_ROOM);
+        return n;
+    }
+    *path = p;
+    return n;
+}
+
+void kr_path_put(char *path) { kr_free(path, PATH_ROOM); }
+
+/* O_PATH of a private copy. */
+static long find(struct kr_task *t, int dirfd, const char *path, u32 flags) {
+    return *path ? kr_open_path(t, dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
+}
 
 long kr_path_find(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags) {
-    char *path = kr_alloc(PATH_ROOM);
-    if (!path)
-        return -ENOMEM;
-    long n = kr_copy_str(path, ptr, PATH_ROOM);
-    if (n >= 0)
-        n = *path ? kr_open_path(t, (int)dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
-    kr_free(path, PATH_ROOM);
+    char *path;
+    long n = kr_path_copy(ptr, &path);
+    if (n < 0)
+        return n;
+    n = find(t, (int)dirfd, path, flags);
+    kr_path_put(path);
+    return n;
+}
+
+struct use {
+    int dirfd;
+    u32 flags;
+    const char *path;
+    kr_use_fn *fn;
+    const u64 *b;
+};
+
+/* On a thread with a copy of a table in which no number is free: a standard descriptor makes room. */
+static long use_with_room(void *arg) {
+    const struct use *u = arg;
+    kr_sys1(__NR_close, u->dirfd == 0);
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (u->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0),
+                           .resolve = RESOLVE_NO_MAGICLINKS};
+    long fd = kr_sys4(__NR_openat2, (s64)u->dirfd, u->path, &how, sizeof how);
+    return fd >= 0 ? u->fn((int)fd, u->b) : fd == -ELOOP || fd == -EACCES ? -EMFILE : fd;
+}
+
+long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b) {
+    char *path;
+    long n = kr_path_copy(ptr, &path);
+    if (n < 0)
+        return n;
+    long fd = find(t, (int)dirfd, path, flags);
+    if (fd >= 0) {
+        n = fn((int)fd, b);
+        kr_sys1(__NR_close, fd);
+    } else if (fd == -EMFILE) {
+        struct use u = {(int)dirfd, flags, path, fn, b};
+        n = kr_alone(t, use_with_room, &u);
+    } else {
+        n = fd;
+    }
+    kr_path_put(path);
     return n;
 }
 
@@ -64,59 +120,64 @@ int kr_path_empty(u64 ptr) {
     return !ptr || (kr_copy_in(&first, ptr, 1) == 0 && !first);
 }
 
+long kr_path_itself(long nr, const u64 a[6]) {
+    u64 b[6];
+    memcpy(b, a, sizeof b);
+    b[1] = kr_path_nothing(a[1]);
+    return kr_forward(nr, b);
+}
+
 static int is_own_fd(u64 ptr, u32 flags) { return (flags & AT_EMPTY_PATH) && kr_path_empty(ptr); }
 
-/* nr(handle, path of fd, a, b) for calls that take a directory and follow links; closes fd. */
-static long through(long fd, long nr, u64 a, u64 b) {
+/* b[0](handle, path of fd, b[1], b[2]): calls that take a directory and follow links. */
+static long through(int fd, const u64 *b) {
     char rel[64];
-    if (fd < 0)
-        return fd;
-    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    long n = kr_call_intr(nr, (u64)(s64)dir, (u64)rel, a, b, 0, 0);
-    kr_sys1(__NR_close, fd);
-    return n;
+    int dir = kr_proc_self_fd(rel, sizeof rel, fd);
+    return kr_call_intr((long)b[0], (u64)(s64)dir, (u64)rel, b[1], b[2], 0, 0);
+}
+
+/* Flags that are neither, or no path but a descriptor of the payload's own: the kernel's business. */
+static int is_plain(u64 ptr, u32 flags) {
+    return !(flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) && !is_own_fd(ptr, flags);
+}
+
+/* The kernel's answer where is_plain() says no: it gets no path to walk. flags: argument number at. */
+static long not_plain(long nr, const u64 a[6], int at) {
+    return is_own_fd(a[1], (u32)a[at]) ? kr_path_itself(nr, a) : kr_path_error(nr, a, 1, -EINVAL);
 }
 
 /* ---- mode ---- */
 
 long sys_chmod(struct kr_task *t, const u64 a[6]) {
-    return through(kr_path_find(t, (u64)AT_FDCWD, a[0], 0), __NR_fchmodat, a[1], 0);
+    return kr_path_use(t, CWD, a[0], 0, through, (u64[]){__NR_fchmodat, a[1], 0});
 }
 
 long sys_fchmodat(struct kr_task *t, const u64 a[6]) {
-    return through(kr_path_find(t, a[0], a[1], 0), __NR_fchmodat, a[2], 0);
+    return kr_path_use(t, a[0], a[1], 0, through, (u64[]){__NR_fchmodat, a[2], 0});
 }
 
 long sys_fchmodat2(struct kr_task *t, const u64 a[6]) {
-    u32 flags = (u32)a[3];
-    if (flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) || is_own_fd(a[1], flags))
-        return kr_forward(NR_FCHMODAT2, a);
-    return through(kr_path_find(t, a[0], a[1], flags), __NR_fchmodat, a[2], 0);
+    if (!is_plain(a[1], (u32)a[3]))
+        return not_plain(NR_FCHMODAT2, a, 3);
+    return kr_path_use(t, a[0], a[1], (u32)a[3], through, (u64[]){__NR_fchmodat, a[2], 0});
 }
 
 /* ---- owner ---- */
 
-static long own(long fd, u64 uid, u64 gid) {
-    if (fd < 0)
-        return fd;
-    long n = kr_call_intr(__NR_fchownat, (u64)fd, (u64) "", uid, gid, AT_EMPTY_PATH, 0);
-    kr_sys1(__NR_close, fd);
-    return n;
+static long own(int fd, const u64 *b) {
+    return kr_call_intr(__NR_fchownat, (u64)fd, (u64) "", b[0], b[1], AT_EMPTY_PATH, 0);
 }
 
-long sys_chown(struct kr_task *t, const u64 a[6]) {
-    return own(kr_path_find(t, (u64)AT_FDCWD, a[0], 0), a[1], a[2]);
-}
+long sys_chown(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, a[0], 0, own, a + 1); }
 
 long sys_lchown(struct kr_task *t, const u64 a[6]) {
-    return own(kr_path_find(t, (u64)AT_FDCWD, a[0], AT_SYMLINK_NOFOLLOW), a[1], a[2]);
+    return kr_path_use(t, CWD, a[0], AT_SYMLINK_NOFOLLOW, own, a + 1);
 }
 
 long sys_fchownat(struct kr_task *t, const u64 a[6]) {
-    u32 flags = (u32)a[4];
-    if (flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) || is_own_fd(a[1], flags))
-        return kr_forward(__NR_fchownat, a);
-    return own(kr_path_find(t, a[0], a[1], flags), a[2], a[3]);
+    if (!is_plain(a[1], (u32)a[4]))
+        return not_plain(__NR_fchownat, a, 4);
+    return kr_path_use(t, a[0], a[1], (u32)a[4], own, a + 2);
 }
 
 /* ---- times ---- */
@@ -130,107 +191,71 @@ long sys_utime(struct kr_task *t, const u64 a[6]) {
         tv[2] = sec[1];
         tv[1] = tv[3] = 0;
     }
-    return through(kr_path_find(t, (u64)AT_FDCWD, a[0], 0), __NR_futimesat, a[1] ? (u64)tv : 0, 0);
+    return kr_path_use(t, CWD, a[0], 0, through, (u64[]){__NR_futimesat, a[1] ? (u64)tv : 0, 0});
 }
 
 long sys_utimes(struct kr_task *t, const u64 a[6]) {
-    return through(kr_path_find(t, (u64)AT_FDCWD, a[0], 0), __NR_futimesat, a[1], 0);
+    return kr_path_use(t, CWD, a[0], 0, through, (u64[]){__NR_futimesat, a[1], 0});
 }
 
 long sys_futimesat(struct kr_task *t, const u64 a[6]) {
     if (!a[1]) /* of the descriptor */
         return kr_forward(__NR_futimesat, a);
-    return through(kr_path_find(t, a[0], a[1], 0), __NR_futimesat, a[2], 0);
+    return kr_path_use(t, a[0], a[1], 0, through, (u64[]){__NR_futimesat, a[2], 0});
 }
 
 long sys_utimensat(struct kr_task *t, const u64 a[6]) {
-    u32 flags = (u32)a[3];
-    if (!a[1] || flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) || is_own_fd(a[1], flags))
+    if (!a[1]) /* of the descriptor */
         return kr_forward(__NR_utimensat, a);
-    return through(kr_path_find(t, a[0], a[1], flags), __NR_utimensat, a[2], 0);
+    if (!is_plain(a[1], (u32)a[3]))
+        return not_plain(__NR_utimensat, a, 3);
+    return kr_path_use(t, a[0], a[1], (u32)a[3], through, (u64[]){__NR_utimensat, a[2], 0});
 }
 
 /* ---- length ---- */
 
-long sys_truncate(struct kr_task *t, const u64 a[6]) {
+/* Opened for writing only when it is a regular file of no procfs, looked at where no other thread can exchange it: what the kernel
+ * opens of procfs is the monitor's. Those files have no length that could be set; the payload's right to write decides. */
+static long truncate_fd(int fd, u64 length) {
     struct statx st;
     char rel[64];
-    if ((s64)a[1] < 0)
-        return -EINVAL;
-    long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    if (fd < 0)
-        return fd;
     long n = kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st);
     u32 type = st.stx_mode & 0170000;
-    if (n == 0)
-        n = type == 0040000 ? -EISDIR : type != 0100000 ? -EINVAL : 0;
-    if (n == 0) {
-        int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-        n = kr_call_intr(__NR_openat, (u64)(s64)dir, (u64)rel, O_WRONLY | O_CLOEXEC, 0, 0, 0);
-    }
-    kr_sys1(__NR_close, fd);
     if (n < 0)
         return n;
-    fd = n;
-    n = kr_call_intr(__NR_ftruncate, (u64)fd, a[1], 0, 0, 0, 0);
-    kr_sys1(__NR_close, fd);
-    return n;
+    if (type != 0100000)
+        return type == 0040000 ? -EISDIR : -EINVAL;
+    if (kr_fd_on_proc(fd))
+        return kr_sys4(NR_FACCESSAT2, fd, "", 2 /* W_OK */, AT_EMPTY_PATH | AT_EACCESS);
+    int dir = kr_proc_self_fd(rel, sizeof rel, fd);
+    n = kr_call_intr(__NR_openat, (u64)(s64)dir, (u64)rel, O_WRONLY | O_CLOEXEC, 0, 0, 0);
+    if (n < 0)
+        return n;
+    long r = kr_call_intr(__NR_ftruncate, (u64)n, length, 0, 0, 0, 0);
+    kr_sys1(__NR_close, n);
+    return r;
 }
 
-/* ---- extended attributes and those of chattr(1) ---- */
-
-#define NR_SETXATTRAT 463
-#define NR_REMOVEXATTRAT 466
-#define NR_FILE_SETATTR 469
-
-struct xattr_args_k {
-    u64 value;
-    u32 size, flags;
-};
-
-/* The old call on a descriptor's path, from a thread that stands where the path begins. Closes fd. */
-static long from_handle(struct kr_task *t, long fd, long nr, u64 b, u64 c, u64 d, u64 e) {
-    char rel[64];
-    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    u64 a[6] = {(u64)rel, b, c, d, e, 0};
-    long n = kr_call_from(t, dir, nr, a);
-    kr_sys1(__NR_close, fd);
-    return n;
-}
-
-long sys_setxattr(struct kr_task *t, const u64 a[6]) {
-    long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
+long sys_truncate(struct kr_task *t, const u64 a[6]) {
+    if ((s64)a[1] < 0)
+        return -EINVAL;
+    long fd = kr_path_find(t, CWD, a[0], 0);
+    if (fd >= 0)
+        fd = kr_slot_put(t, (int)fd);
     if (fd < 0)
         return fd;
-    char rel[64];
-    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    struct xattr_args_k x = {a[2], (u32)a[3], (u32)a[4]};
-    long n =
-        a[3] >> 32 ? -E2BIG : kr_sys6(NR_SETXATTRAT, (u64)(s64)dir, (u64)rel, 0, a[1], (u64)&x, sizeof x);
-    if (n == -ENOSYS) /* before Linux 6.13 */
-        return from_handle(t, fd, __NR_setxattr, a[1], a[2], a[3], a[4]);
-    kr_sys1(__NR_close, fd);
+    long n = truncate_fd((int)fd, a[1]);
+    kr_slot_free((int)fd);
     return n;
 }
 
-long sys_removexattr(struct kr_task *t, const u64 a[6]) {
-    long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    if (fd < 0)
-        return fd;
-    char rel[64];
-    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    long n = kr_sys4(NR_REMOVEXATTRAT, (s64)dir, rel, 0, a[1]);
-    if (n == -ENOSYS)
-        return from_handle(t, fd, __NR_removexattr, a[1], 0, 0, 0);
-    kr_sys1(__NR_close, fd);
-    return n;
-}
+/* ---- through the monitor's procfs ---- */
 
 long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     u32 flags = (u32)a[flags_arg];
     char rel[64];
-    if (flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) || is_own_fd(a[1], flags))
-        return kr_forward(nr, a);
+    if (!is_plain(a[1], flags))
+        return not_plain(nr, a, flags_arg);
     long fd = kr_path_find(t, a[0], a[1], flags);
     if (fd < 0)
         return fd;
@@ -244,31 +269,27 @@ long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     return n;
 }
 
-long sys_removexattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_REMOVEXATTRAT, a, 2); }
-long sys_file_setattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_FILE_SETATTR, a, 4); }
-
-/* ---- another name, a handle ---- */
-
-long sys_linkat(struct kr_task *t, const u64 a[6]) {
+long kr_path_from(struct kr_task *t, long fd, long nr, const u64 a[6], int at) {
     char rel[64];
-    if (!((u32)a[4] & AT_SYMLINK_FOLLOW) || is_own_fd(a[1], (u32)a[4]))
-        return kr_forward(__NR_linkat, a); /* a link in the last place is itself the thing */
-    long fd = kr_path_find(t, a[0], a[1], 0);
-    if (fd < 0)
-        return fd;
+    u64 b[6];
     int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    long n = kr_call_intr(__NR_linkat, (u64)(s64)dir, (u64)rel, a[2], a[3], a[4], 0);
+    memcpy(b, a, sizeof b);
+    b[at] = (u64)rel;
+    long n = kr_call_from(t, dir, nr, b);
     kr_sys1(__NR_close, fd);
     return n;
 }
 
+long sys_file_getattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_FILE_GETATTR, a, 4); }
+long sys_file_setattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_FILE_SETATTR, a, 4); }
+
 long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[4];
     if (is_own_fd(a[1], flags))
-        return kr_forward(__NR_name_to_handle_at, a);
+        return kr_path_itself(__NR_name_to_handle_at, a);
     long fd = kr_path_find(t, a[0], a[1], flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW);
     if (fd < 0)
-        return fd;
+        return kr_path_error(__NR_name_to_handle_at, a, 1, fd);
     long n = kr_call_intr(__NR_name_to_handle_at, (u64)fd, (u64) "", a[2], a[3],
                           (flags & ~(u32)AT_SYMLINK_FOLLOW) | AT_EMPTY_PATH, 0);
     kr_sys1(__NR_close, fd);
@@ -277,56 +298,38 @@ long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
 
 /* ---- for the kernel to use ---- */
 
+/* A call of privileged users whose only path is argument 0. */
+static long use(struct kr_task *t, long nr, const u64 a[6]) {
+    long fd = kr_path_find(t, CWD, a[0], 0);
+    return fd < 0 ? kr_path_error(nr, a, 0, fd) : kr_path_from(t, fd, nr, a, 0);
+}
+
 long sys_acct(struct kr_task *t, const u64 a[6]) {
-    if (!a[0]) /* off */
-        return kr_forward(__NR_acct, a);
-    long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    return fd < 0 ? kr_path_error(__NR_acct, a, 0, fd) : from_handle(t, fd, __NR_acct, 0, 0, 0, 0);
+    return a[0] ? use(t, __NR_acct, a) : kr_forward(__NR_acct, a); /* off */
 }
 
-long sys_swapon(struct kr_task *t, const u64 a[6]) {
-    long fd = kr_path_find(t, (u64)AT_FDCWD, a[0], 0);
-    return fd < 0 ? kr_path_error(__NR_swapon, a, 0, fd) : from_handle(t, fd, __NR_swapon, a[1], 0, 0, 0);
-}
+long sys_swapon(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapon, a); }
+long sys_swapoff(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapoff, a); }
 
-/* ---- what a path seems to lead through ---- */
-
-#define FEW 512u
-
-/* The end of the next "fd/NUMBER" in p, or NULL. */
-static char *fd_number(char *p) {
-    while ((p = strchr(p, 'f'))) {
-        if (strncmp(p, "fd/", 3) == 0 && p[3] >= '0' && p[3] <= '9') {
-            p += 3;
-            while (*p >= '0' && *p <= '9')
-                p++;
-            if (!*p || *p == '/')
-                return p;
-        }
-        p++;
+/* Besides the device, Q_QUOTAON's last argument is a path. */
+long sys_quotactl(struct kr_task *t, const u64 a[6]) {
+    const u32 quotaon = 0x800002;
+    char file[64];
+    if (!a[1])
+        return kr_forward(__NR_quotactl, a);
+    long fd = kr_path_find(t, CWD, a[1], 0), quota = -1;
+    if (fd < 0)
+        return kr_path_error(__NR_quotactl, a, 1, fd);
+    u64 b[6];
+    memcpy(b, a, sizeof b);
+    if ((u32)a[0] >> 8 == quotaon) {
+        quota = kr_path_find(t, CWD, a[3], 0);
+        if (quota >= 0)
+            kr_proc_self_fd(file, sizeof file, (int)quota);
+        b[3] = quota >= 0 ? (u64)file : KR_BAD_PTR;
     }
-    return NULL;
-}
-
-long kr_path_seen(struct kr_task *t, u64 dirfd, u64 ptr) {
-    char few[FEW], *path = few;
-    long n = kr_copy_str(few, ptr, FEW), r = 0;
-    if (n == -ENAMETOOLONG) {
-        path = kr_alloc(PATH_ROOM);
-        n = path ? kr_copy_str(path, ptr, PATH_ROOM) : -ENOMEM;
-    }
-    /* What cannot be read is the kernel's to refuse. */
-    for (char *end = path; n >= 0 && r == 0 && (end = fd_number(end));) {
-        char was = *end;
-        *end = 0;
-        long fd = kr_open_path(t, (int)dirfd, path, 0);
-        *end = was;
-        if (fd >= 0)
-            kr_sys1(__NR_close, fd);
-        else if (fd == -ENOENT || fd == -EACCES)
-            r = fd;
-    }
-    if (path && path != few)
-        kr_free(path, PATH_ROOM);
-    return r;
+    long n = kr_path_from(t, fd, __NR_quotactl, b, 1);
+    if (quota >= 0)
+        kr_sys1(__NR_close, quota);
+    return n;
 }

@@ -33,14 +33,14 @@ static long pid_line(char *text, size_t len) {
 }
 
 /* 0 when fd is a pidfd of the calling process, else -EBADF or -EPERM. */
-static long own_pidfd(u64 arg) {
+static long own_pidfd(struct kr_task *t, u64 arg) {
     s32 fd = (s32)arg;
     if (fd < 0) /* PIDFD_SELF and its like, where the kernel knows them */
         return kr_sys4(__NR_pidfd_send_signal, fd, 0, 0, 0) == 0 ? 0 : -EBADF;
     char rel[48];
     size_t size, len;
     kr_snprintf(rel, sizeof rel, "thread-self/fdinfo/%d", fd);
-    char *text = kr_proc_slurp(rel, &size, &len);
+    char *text = kr_proc_slurp(t, rel, &size, &len);
     if (!text)
         return -EBADF;
     long pid = pid_line(text, len);
@@ -48,7 +48,7 @@ static long own_pidfd(u64 arg) {
     if (pid < 0)
         return -EBADF;
     /* The number as the same procfs has it: a pid namespace of the payload's own has other numbers. */
-    text = kr_proc_slurp("thread-self/status", &size, &len);
+    text = kr_proc_slurp(t, "thread-self/status", &size, &len);
     if (!text)
         return -EPERM;
     long me = -1;
@@ -149,7 +149,7 @@ long sys_process_madvise(struct kr_task *t, const u64 a[6]) {
     u64 done = 0;
     long r = vectors_in(v, a[1], a[2], 1);
     if (!r)
-        r = own_pidfd(a[0]);
+        r = own_pidfd(t, a[0]);
     for (u64 i = 0; !r && i < a[2]; i++) {
         r = kr_mm_madvise(t->mm, v[i].base, v[i].len, (int)a[3]);
         done += r ? 0 : v[i].len;
@@ -161,10 +161,9 @@ long sys_process_madvise(struct kr_task *t, const u64 a[6]) {
 /* ---- descriptors ---- */
 
 long sys_pidfd_getfd(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     if ((u32)a[2])
         return -EINVAL;
-    long r = own_pidfd(a[0]);
+    long r = own_pidfd(t, a[0]);
     return r ? r : kr_fd_dup((u64)kr_guest_fd(a[1]), F_DUPFD_CLOEXEC, 0);
 }
 

@@ -3,7 +3,6 @@
  * Dispatch: from a number and six arguments to a result. Owns no state but constant tables made from
  * syscalls.def; takes no locks. Any thread that serves a task may call.
  */
-#include "path.h"
 #include "table.h"
 #include "../lib/kr_guard.h"
 #include "../vmm/ask.h"
@@ -128,8 +127,7 @@ static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x) {
     return __builtin_mul_overflow(n, (u64)KR_ARG_BYTES(x), &bytes) ? ~0ULL : bytes;
 }
 
-u32 kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
-    u32 paths = 0;
+void kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
     for (u32 i = 0; i < row->nargs; i++) {
         u32 x = row->arg[i];
         switch (KR_ARG_KIND(x)) {
@@ -143,31 +141,12 @@ u32 kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
         case KR_ARG_MMSG:
             a[i] = kr_guest_ptr(a[i], 1);
             break;
-        case KR_ARG_PATH:
-            paths |= 1u << i;
-            a[i] = kr_guest_ptr(a[i], 1);
-            break;
         default:
             if (KR_ARG_KIND(x) >= KR_ARG_PTR)
                 a[i] = kr_guest_ptr(a[i], arg_bytes(row, a, x));
             break;
         }
     }
-    return paths;
-}
-
-/* No path of a call may seem to show a number of ours. 0 or -errno. */
-static long see_paths(struct kr_task *t, const struct kr_sys_row *row, const u64 a[6], u32 paths) {
-    long r = 0;
-    for (u32 i = 0; paths >> i && r == 0; i++) {
-        if (!(paths >> i & 1))
-            continue;
-        int at = i && KR_ARG_KIND(row->arg[i - 1]) == KR_ARG_DFD;
-        r = kr_path_seen(t, at ? a[i - 1] : (u64)AT_FDCWD, a[i]);
-        if (r < 0)
-            r = kr_path_error((u32)t->nr, a, (int)i, r);
-    }
-    return r;
 }
 
 /* ---- dispatch ---- */
@@ -244,10 +223,7 @@ static long serve(struct kr_task *t) {
         return -(long)row->err;
     u64 a[6];
     memcpy(a, t->args, sizeof a);
-    u32 paths = kr_check_args(row, a);
-    ret = paths ? see_paths(t, row, a, paths) : 0;
-    if (ret < 0)
-        return ret;
+    kr_check_args(row, a);
     t->was_asked = 0;
     t->began = row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
     if (t->resumed && t->waited && nr != __NR_futex) /* which checks its arguments itself */

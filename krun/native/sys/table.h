@@ -80,7 +80,7 @@ static inline u64 kr_guest_ptr(u64 ptr, u64 len) { return kr_span_ok(ptr, len) ?
 /* A payload's descriptor number, or one that is never open when it is the monitor's. */
 int kr_guest_fd(u64 fd);
 
-/* Checks the arguments of a row and replaces bad ones (as above) in a[]. Which of them are paths, by bits. */
-u32 kr_check_args(const struct kr_sys_row *row, u64 a[6]);
+/* Checks the arguments of a row and replaces bad ones (as above) in a[]. */
+void kr_check_args(const struct kr_sys_row *row, u64 a[6]);
 
 #endif

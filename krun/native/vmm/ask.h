@@ -44,6 +44,8 @@ long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w);
 /* The open descriptors of process pid: kr_alloc(*size) numbers, *n of them, ascending. 0 or errors as above.
  */
 long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size);
+/* Whether the monitor's procfs counts as the calling process does: not where that is in a pid namespace of the payload's own making. */
+int kr_ask_same_numbers(void);
 /* What the board says of process pid. 0 or -ESRCH. */
 struct kr_board_entry;
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);

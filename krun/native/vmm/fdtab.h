@@ -72,6 +72,8 @@ void kr_slot_free(int fd);
  * fn returns. fn must not block for the payload's doing, must not touch t's registers, and closes what it
  * made. Its result; -EAGAIN, -ENOMEM: no thread. (private.c) */
 long kr_private(struct kr_task *t, long (*fn)(void *arg), void *arg);
+/* The same, always on a thread: fn may close numbers of the copy. */
+long kr_alone(struct kr_task *t, long (*fn)(void *arg), void *arg);
 
 /* Other tasks use the same descriptor table: the threads of the process, or processes that CLONE_FILES made.
  */

@@ -33,13 +33,29 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
  * afterwards. */
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 
-/* readlinkat(2): own exe, fd/N. buf is monitor memory. Length or -errno. */
-long kr_readlink(struct kr_task *t, int dirfd, const char *path, char *buf, size_t size);
+/* The directory that a name lies in: for calls that act on a name and not on what it leads to. `last` is the last component (with
+ * the slashes behind it) in path, of which nothing is walked yet; it is the whole path where that has but one. */
+struct kr_parent {
+    int dir; /* the directory, or the dirfd that was given */
+    int owned;
+    int slash; /* a slash stands behind the last component */
+    const char *last;
+};
+/* path is a private copy, and is cut. 0 or -errno; then kr_parent_close. A number below fd or fdinfo that the payload must not see
+ * is -ENOENT. */
+long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p);
+void kr_parent_close(struct kr_parent *p);
+
+/* readlinkat(2): own exe, fd/N. path is a private copy, and is cut; buf is monitor memory. Length or -errno. */
+long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t size);
 
 /* For lstat(2): the object of a descriptor of another process that path names, O_PATH, as kr_ask_link
  * (ask.h); -ESRCH: it names none. *pn: process and number; *mode: how it is open. */
 struct kr_proc_name;
 long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn, u32 *mode);
+
+/* Whether fd lies on a procfs. */
+int kr_fd_on_proc(int fd);
 
 /* What a getdents on fd must leave out. */
 enum kr_dir_kind {
@@ -108,11 +124,22 @@ long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
  * what is the monitor's. -ESRCH: not a monitor. */
 long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel);
 /* A sealed memfd with n bytes, open for reading only, or -errno. */
-long kr_procview_publish(const void *data, size_t n, const char *name);
+long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name);
 
 /* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on
  * failure. *size is for kr_free. */
-char *kr_proc_slurp(const char *rel, size_t *size, size_t *len);
+char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len);
+
+/* The numbers that a directory below the handle lists (task, fd), in the kernel's order. */
+#define KR_NUMBERS_MAX (1u << 20)
+struct kr_numbers {
+    const char *rel;
+    u32 *v, n, room;
+    int dir; /* the number of the descriptor that was open for it: one of the list, where it lists descriptors */
+};
+/* 0 or -errno; kr_numbers_free in any case. */
+long kr_proc_numbers(struct kr_task *t, const char *rel, struct kr_numbers *l);
+void kr_numbers_free(struct kr_numbers *l);
 
 /* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */
 int kr_proc_self_fd(char *buf, size_t size, int fd);

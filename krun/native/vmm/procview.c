@@ -333,38 +333,43 @@ static long publish_pipe(const struct text *o) {
     return r < 0 ? r : -ENOMEM;
 }
 
-/* A sealed memfd with the text, opened anew for reading only. */
-static long publish(const struct text *o, const char *name) {
-    u64 limit[2];
-    if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)
-        return publish_pipe(o);
-    char label[64];
-    kr_snprintf(label, sizeof label, KR_VIEW_LABEL "%s", name);
-    long fd = kr_sys2(__NR_memfd_create, label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return fd;
+/* Writes the text into the memfd fd, which is in nobody's reach, and seals it. 0 or -errno. */
+static long fill(int fd, const struct text *o) {
     for (size_t at = 0; at < o->len;) {
         long n = kr_sys3(__NR_write, fd, o->buf + at, o->len - at);
         if (n == -EINTR)
             continue;
-        if (n <= 0) {
-            kr_sys1(__NR_close, fd);
+        if (n <= 0)
             return n < 0 ? n : -EIO;
-        }
         at += (size_t)n;
     }
-    kr_sys3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-    char link[64];
-    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
-    int dir = kr_proc_self_fd(link, sizeof link, (int)fd);
-    long ro = kr_sys4(__NR_openat2, (s64)dir, link, &how, sizeof how);
-    kr_sys1(__NR_close, fd);
-    return ro;
+    return kr_sys3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 }
 
-long kr_procview_publish(const void *data, size_t n, const char *name) {
+/* A sealed memfd with the text, opened anew for reading only. Another thread that puts something else in the place of the new
+ * descriptor has that refused by F_ADD_SEALS: only a memfd of its own would be opened again. */
+static long publish(struct kr_task *t, const struct text *o, const char *name) {
+    u64 limit[2];
+    if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)
+        return publish_pipe(o);
+    char label[64], link[64];
+    kr_snprintf(label, sizeof label, KR_VIEW_LABEL "%s", name);
+    long fd = kr_slot_put(t, (int)kr_sys2(__NR_memfd_create, label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (fd < 0)
+        return fd;
+    long r = fill((int)fd, o);
+    if (r >= 0) {
+        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
+        int dir = kr_proc_self_fd(link, sizeof link, (int)fd);
+        r = kr_sys4(__NR_openat2, (s64)dir, link, &how, sizeof how);
+    }
+    kr_slot_free((int)fd);
+    return r;
+}
+
+long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name) {
     struct text o = {.buf = (char *)(u64)data, .len = n};
-    return publish(&o, name);
+    return publish(t, &o, name);
 }
 
 static u64 mask_of(const char *s) {
@@ -407,7 +412,7 @@ long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, con
     size_t size, len;
     if (kr_ask_board(t, pid, &e) < 0)
         return -ESRCH;
-    char *kernel = kr_proc_slurp(rel, &size, &len);
+    char *kernel = kr_proc_slurp(t, rel, &size, &len);
     if (!kernel)
         return -ENOENT;
     u32 workers = (u32)kr_has_kvm_thread(t);
@@ -425,7 +430,7 @@ long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, con
         make_stat(&o, kernel, n > workers ? (u32)n - workers : (u32)n);
     }
     const char *base = strrchr(rel, '/');
-    long r = o.failed ? -ENOMEM : publish(&o, base + 1);
+    long r = o.failed ? -ENOMEM : publish(t, &o, base + 1);
     kr_free(kernel, size);
     kr_free(o.buf, o.room);
     return r;
@@ -471,7 +476,7 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
         r = memory(&o, t->mm->auxv_addr, t->mm->auxv_addr + t->mm->auxv_size);
         break;
     default:
-        kernel = kr_proc_slurp(rel, &size, &len);
+        kernel = kr_proc_slurp(t, rel, &size, &len);
         if (!kernel)
             return -EACCES;
         if (entry == KR_PE_STATUS) {
@@ -505,7 +510,7 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
     if (o.failed)
         r = -ENOMEM;
     if (r == 0)
-        r = publish(&o, base ? base + 1 : rel);
+        r = publish(t, &o, base ? base + 1 : rel);
     if (kernel)
         kr_free(kernel, size);
     kr_free(o.buf, o.room);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where relative paths start: chdir, chroot. The monitor's procfs handle is a directory without the masks and read-only mounts of the
+ * container's /proc: a path must not lead there, so the directory is found with judgement (path.h). No state, no locks.
+ */
+#include "path.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
+
+/* The directory that a path leads to, O_PATH, or -errno. */
+static long directory(struct kr_task *t, u64 ptr) {
+    char *path;
+    long n = kr_path_copy(ptr, &path);
+    if (n < 0)
+        return n;
+    n = kr_open_path(t, AT_FDCWD, path, O_DIRECTORY);
+    kr_path_put(path);
+    return n;
+}
+
+long sys_chdir(struct kr_task *t, const u64 a[6]) {
+    long fd = directory(t, a[0]);
+    if (fd < 0)
+        return fd;
+    long n = kr_sys1(__NR_fchdir, fd);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+long sys_chroot(struct kr_task *t, const u64 a[6]) {
+    long fd = directory(t, a[0]);
+    if (fd < 0)
+        return fd;
+    /* There is no fchroot: through the working directory, which comes back afterwards. */
+    long back = kr_sys3(__NR_open, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    long n = back < 0 ? back : kr_sys1(__NR_fchdir, fd);
+    if (n == 0) {
+        n = kr_sys1(__NR_chroot, ".");
+        kr_sys1(__NR_fchdir, back);
+    }
+    if (back >= 0)
+        kr_sys1(__NR_close, back);
+    kr_sys1(__NR_close, fd);
+    return n;
+}

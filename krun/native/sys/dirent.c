@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * getdents: directories of /proc are listed without what is the monitor's (vmm/procfs.h).
+ *
+ * State: where listings of descriptors of other processes stand, under cursor_lock.
+ */
+#include "sys.h"
+#include "../vmm/ask.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/procfs.h"
+
+#define DIRENT_ROOM 32768u
+
+struct dirent_head { /* common to linux_dirent and linux_dirent64 */
+    u64 ino, off;
+    u16 reclen;
+} __attribute__((packed));
+
+/* Drops entries from buf[n]; what is left. names start at name_at of an entry. */
+struct open_fds { /* of another process */
+    u32 *fds, n;
+    size_t size;
+};
+
+static int is_open(const struct open_fds *o, u64 fd) {
+    u32 lo = 0, hi = o->n;
+    while (lo < hi) {
+        u32 mid = lo + (hi - lo) / 2;
+        if (o->fds[mid] < fd)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < o->n && o->fds[lo] == fd;
+}
+
+static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, int kind, u32 pid,
+                           const struct open_fds *other) {
+    long kept = 0;
+    for (long at = 0; at < n;) {
+        struct dirent_head h;
+        memcpy(&h, buf + at, sizeof h);
+        const char *name = (const char *)buf + at + name_at, *end;
+        u64 number = kr_strtou(name, &end);
+        int numeric = end != name && !*end;
+        int drop = kind == KR_DIR_EMPTY       ? name[0] != '.'
+                   : kind == KR_DIR_FDS       ? numeric && kr_fd_hidden(number)
+                   : kind == KR_DIR_FDS_OTHER ? numeric && !is_open(other, number)
+                                              : numeric && kr_is_kvm_thread(t, pid, number);
+        if (!drop) {
+            memmove(buf + kept, buf + at, h.reclen);
+            kept += h.reclen;
+        }
+        at += h.reclen;
+    }
+    return kept;
+}
+
+/* Where a listing of a directory that the kernel does not let us list stands: fd or fdinfo of another
+ * process, opened O_PATH (vmm/procfs.c). A few at a time; the oldest is forgotten and begins anew. */
+static struct {
+    int fd;
+    u32 pid, next; /* least number still to be shown */
+    u64 used;
+} cursors[8];
+static struct kr_lock cursor_lock;
+
+static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf, u32 room) {
+    static u64 clock;
+    u32 c = 0, i = 0, n = 0;
+    if (nr != __NR_getdents64)
+        return -EACCES;
+    kr_lock(&cursor_lock);
+    for (u32 k = 0; k < KR_COUNT(cursors); k++) {
+        if (cursors[k].used && cursors[k].fd == fd && cursors[k].pid == pid) {
+            c = k;
+            break;
+        }
+        if (cursors[k].used < cursors[c].used)
+            c = k;
+    }
+    if (!cursors[c].used || cursors[c].fd != fd || cursors[c].pid != pid)
+        cursors[c].fd = fd, cursors[c].pid = pid, cursors[c].next = 0;
+    cursors[c].used = ++clock;
+    while (i < o->n && o->fds[i] < cursors[c].next)
+        i++;
+    for (; i < o->n && n + 32 <= room; i++, n += 32) {
+        struct dirent_head h = {.ino = (u64)pid << 20 | o->fds[i], .off = o->fds[i] + 3, .reclen = 32};
+        memset(buf + n, 0, 32);
+        memcpy(buf + n, &h, sizeof h);
+        buf[n + 18] = 0; /* DT_UNKNOWN */
+        kr_snprintf((char *)buf + n + 19, 13, "%u", o->fds[i]);
+        cursors[c].next = o->fds[i] + 1;
+    }
+    if (!n)
+        cursors[c].used = 0; /* the end: the next listing is another */
+    kr_unlock(&cursor_lock);
+    return n;
+}
+
+static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
+    u32 pid = 0;
+    struct open_fds other = {NULL, 0, 0};
+    int kind = kr_dir_kind(t, (int)a[0], &pid);
+    if (kind == KR_DIR_PLAIN)
+        return kr_forward(nr, a);
+    if (kind == KR_DIR_FDS_OTHER) {
+        long r = kr_ask_fds(t, pid, &other.fds, &other.n, &other.size);
+        if (r < 0)
+            return r == -ESRCH ? -ENOENT : r;
+    }
+    u32 room = KR_MIN((u32)a[2], DIRENT_ROOM);
+    u8 *buf = kr_alloc(DIRENT_ROOM);
+    long n = -ENOMEM;
+    while (buf) { /* until something is left to show, or the end */
+        n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
+        if (n == -EBADF && kind == KR_DIR_FDS_OTHER) {
+            n = emulate(nr, (int)a[0], pid, &other, buf, room);
+            break;
+        }
+        if (n <= 0)
+            break;
+        n = filter_entries(t, buf, n, name_at, kind, pid, &other);
+        if (n)
+            break;
+    }
+    if (n > 0 && kr_copy_out(a[1], buf, (size_t)n) < 0)
+        n = -EFAULT;
+    kr_free(buf, buf ? DIRENT_ROOM : 0);
+    kr_free(other.fds, other.fds ? other.size : 0);
+    return n;
+}
+
+long sys_getdents(struct kr_task *t, const u64 a[6]) { return list(t, __NR_getdents, a, 18); }
+long sys_getdents64(struct kr_task *t, const u64 a[6]) { return list(t, __NR_getdents64, a, 19); }

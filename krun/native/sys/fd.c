@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Descriptor numbers: close, close_range, dup. The monitor's own are in vmm/fdtab.c. No state, no locks.
+ */
+#include "sys.h"
+#include "../vmm/fdtab.h"
+#include <linux/close_range.h>
+#include <linux/fcntl.h>
+
+long sys_close(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    if (kr_fd_hidden(a[0]))
+        return -EBADF;
+    return kr_forward(__NR_close, a);
+}
+
+long sys_close_range(struct kr_task *t, const u64 a[6]) {
+    u64 flags = (u32)a[2];
+    if (flags & CLOSE_RANGE_UNSHARE) {
+        /* A thread with a descriptor table of its own would keep the monitor's files under numbers that are
+         * forgotten here. Alone, nothing has to be unshared. */
+        if (kr_files_shared(t))
+            return -EINVAL;
+        flags &= ~(u64)CLOSE_RANGE_UNSHARE;
+    }
+    return kr_fd_close_range(a[0], a[1], flags);
+}
+
+long sys_dup(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    return kr_fd_dup(a[0], F_DUPFD, 0);
+}
+
+/* While others share the table, check and call are one step: a number that is not hidden may become a vCPU's
+ * in between. */
+static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
+    if (kr_fd_hidden(a[0]) || kr_fd_hidden(a[1]))
+        return -EBADF;
+    if (!kr_files_shared(t))
+        return kr_call_intr(nr, a[0], a[1], a[2], 0, 0, 0);
+    return kr_fd_dup_onto(a[0], a[1], nr == __NR_dup3 ? (u32)a[2] : 0);
+}
+
+long sys_dup2(struct kr_task *t, const u64 a[6]) {
+    if ((u32)a[0] == (u32)a[1]) { /* is it open? */
+        long n = kr_fd_hidden(a[0]) ? -EBADF : kr_sys3(__NR_fcntl, (u32)a[0], F_GETFD, 0);
+        return n < 0 ? n : (long)(u32)a[0];
+    }
+    return dup_to(t, __NR_dup2, a);
+}
+
+long sys_dup3(struct kr_task *t, const u64 a[6]) {
+    if ((u32)a[2] & ~(u32)O_CLOEXEC || (u32)a[0] == (u32)a[1])
+        return -EINVAL;
+    return dup_to(t, __NR_dup3, a);
+}

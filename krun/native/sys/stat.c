@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a file is, and whether it may be used: stat, statx, statfs, access and their relatives. The object of a path is found with
+ * judgement, a name's directory is (path.h), so a magic link never shows a descriptor of the monitor's. No state, no locks.
+ */
+#include "path.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
+#include <linux/stat.h>
+
+#define NR_FACCESSAT2 439
+#define STAT_FLAGS (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_SYNC_TYPE)
+#define CWD ((u64)(s64)AT_FDCWD)
+
+/* The head of the kernel's struct stat. */
+struct stat_head {
+    u64 dev, ino, nlink;
+    u32 mode, uid, gid, pad;
+    u64 rdev;
+};
+
+/* lstat of a descriptor of another process where the kernel lets nobody look: what procfs makes of it. mask:
+ * of statx, 0: struct stat. -ESRCH if it is none. */
+static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf, u32 mask) {
+    struct kr_proc_name pn;
+    union {
+        struct {
+            struct stat_head h;
+            u64 size, rest[11];
+        } st;
+        struct statx sx;
+    } u;
+    char rel[64], like[32];
+    u32 how;
+    long n = kr_other_fd(t, dirfd, name, &pn, &how);
+    if (n < 0)
+        return n;
+    kr_sys1(__NR_close, n);
+    kr_snprintf(like, sizeof like, "%lu/cwd", pn.pid);
+    int dir = kr_proc_handle(rel, sizeof rel, like);
+    memset(&u, 0, sizeof u);
+    if (mask)
+        n = kr_sys5(__NR_statx, (s64)dir, rel, AT_SYMLINK_NOFOLLOW, mask, &u.sx);
+    else
+        n = kr_sys4(__NR_newfstatat, (s64)dir, rel, &u.st, AT_SYMLINK_NOFOLLOW);
+    if (n < 0)
+        return n;
+    u32 acc = how & O_ACCMODE;
+    u32 mode = 0120000 | (how & O_PATH ? 0 : acc == O_RDONLY ? 0500 : acc == O_WRONLY ? 0300 : 0700);
+    if (mask) {
+        u.sx.stx_mode = (u16)mode;
+        u.sx.stx_size = 64;
+        u.sx.stx_ino ^= pn.n << 32;
+    } else {
+        u.st.h.mode = mode;
+        u.st.size = 64;
+        u.st.h.ino ^= pn.n << 32;
+    }
+    return kr_copy_out(buf, &u, mask ? sizeof u.sx : 144);
+}
+
+/* ---- stat ---- */
+
+static long fstat_of(int fd, const u64 *b) { return kr_sys2(__NR_fstat, fd, b[0]); }
+
+/* b: flags, mask, buffer */
+static long statx_of(int fd, const u64 *b) {
+    return kr_sys5(__NR_statx, fd, "", (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW, b[1], b[2]);
+}
+
+/* Of a name: the kernel's own call on one component, which it does not follow. b: as statx_of, mask 0: struct stat. -EMFILE also when
+ * a slash stands behind the name: then a link is followed. */
+static long stat_name(struct kr_task *t, u64 dirfd, u64 ptr, const u64 *b) {
+    struct kr_parent p;
+    char *path;
+    long n = kr_path_copy(ptr, &path);
+    if (n < 0)
+        return n;
+    n = kr_parent_open(t, (int)dirfd, path, &p);
+    if (n == 0) {
+        if (p.slash)
+            n = -EMFILE;
+        else if (b[1])
+            n = kr_sys5(__NR_statx, (s64)p.dir, p.last, b[0], b[1], b[2]);
+        else
+            n = kr_sys4(__NR_newfstatat, (s64)p.dir, p.last, b[2], b[0]);
+        if (n == -EACCES) {
+            long other = lstat_other(t, p.dir, p.last, b[2], b[1] ? (u32)b[1] | STATX_TYPE : 0);
+            n = other == -ESRCH ? n : other;
+        }
+        kr_parent_close(&p);
+    }
+    kr_path_put(path);
+    return n;
+}
+
+/* fn, which is fstat_of or statx_of, with f; name: the arguments of stat_name where the last link is not followed. */
+static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
+                      const u64 *name) {
+    if (flags & AT_SYMLINK_NOFOLLOW) {
+        long n = stat_name(t, dirfd, ptr, name);
+        if (n != -EMFILE)
+            return n;
+    }
+    return kr_path_use(t, dirfd, ptr, flags, fn, f);
+}
+
+long sys_stat(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, a[0], 0, fstat_of, a + 1); }
+
+long sys_lstat(struct kr_task *t, const u64 a[6]) {
+    return stat_path(t, CWD, a[0], AT_SYMLINK_NOFOLLOW, fstat_of, a + 1,
+                     (u64[]){AT_SYMLINK_NOFOLLOW, 0, a[1]});
+}
+
+long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
+    u32 flags = (u32)a[3];
+    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
+        return kr_path_itself(__NR_newfstatat, a);
+    if (flags & ~(u32)(STAT_FLAGS))
+        return kr_path_error(__NR_newfstatat, a, 1, -EINVAL);
+    return stat_path(t, a[0], a[1], flags, fstat_of, a + 2, (u64[]){flags, 0, a[2]});
+}
+
+long sys_statx(struct kr_task *t, const u64 a[6]) {
+    u32 flags = (u32)a[2];
+    const u64 b[3] = {flags, (u32)a[3], a[4]};
+    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
+        return kr_path_itself(__NR_statx, a);
+    if (flags & ~(u32)(STAT_FLAGS) || (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE ||
+        b[1] & STATX__RESERVED)
+        return kr_path_error(__NR_statx, a, 1, -EINVAL);
+    if ((flags & AT_SYMLINK_NOFOLLOW) && !b[1]) /* a mask of nothing is no struct stat */
+        return kr_path_use(t, a[0], a[1], flags, statx_of, b);
+    return stat_path(t, a[0], a[1], flags, statx_of, b, b);
+}
+
+/* ---- statfs ---- */
+
+static long fstatfs_of(int fd, const u64 *b) { return kr_sys2(__NR_fstatfs, fd, b[0]); }
+
+long sys_statfs(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, a[0], 0, fstatfs_of, a + 1); }
+
+/* ---- access ---- */
+
+/* b: mode, flags */
+static long access_of(int fd, const u64 *b) {
+    return kr_sys4(NR_FACCESSAT2, fd, "", b[0], AT_EMPTY_PATH | (b[1] & AT_EACCESS));
+}
+
+static long access_path(struct kr_task *t, u64 dirfd, u64 ptr, u64 mode, u32 flags) {
+    if ((u32)mode & ~7u) /* looked at before the path; an int */
+        return -EINVAL;
+    return kr_path_use(t, dirfd, ptr, flags, access_of, (u64[]){mode & 7, flags});
+}
+
+long sys_access(struct kr_task *t, const u64 a[6]) { return access_path(t, CWD, a[0], a[1], 0); }
+long sys_faccessat(struct kr_task *t, const u64 a[6]) { return access_path(t, a[0], a[1], a[2], 0); }
+
+long sys_faccessat2(struct kr_task *t, const u64 a[6]) {
+    u32 flags = (u32)a[3];
+    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
+        return kr_path_itself(NR_FACCESSAT2, a);
+    if (flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EACCESS | AT_EMPTY_PATH))
+        return -EINVAL;
+    return access_path(t, a[0], a[1], a[2], flags);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * open_tree: an O_PATH open, or a copy of a mount tree. No state, no locks.
+ */
+#include "path.h"
+#include "../vmm/fdtab.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
+
+/* An O_PATH open (anybody may), or a copy of a mount tree: what the path leads to is found and judged here,
+ * and the call gets the descriptor. */
+static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
+    u32 flags = (u32)a[2];
+    char *path;
+    long n = kr_path_copy(a[1], &path);
+    if (n < 0)
+        return n;
+    if (!*path) { /* a descriptor of the payload's own (dispatch has checked it), or its working directory */
+        kr_path_put(path);
+        return kr_call_intr(nr, a[0], (u64) "", flags, a[3], a[4], 0);
+    }
+    long fd = kr_open_path(t, (int)a[0], path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0);
+    kr_path_put(path);
+    if (fd < 0)
+        return kr_path_error(nr, a, 1, fd);
+    n = kr_call_intr(nr, (u64)fd, (u64) "", flags | AT_EMPTY_PATH, a[3], a[4], 0);
+    kr_sys1(__NR_close, fd);
+    if (n > fd) { /* as if the other had not been there */
+        long low = kr_fd_dup((u64)n, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+        if (low >= 0) {
+            kr_sys1(__NR_close, n);
+            n = low;
+        }
+    }
+    return n;
+}
+
+long sys_open_tree(struct kr_task *t, const u64 a[6]) { return tree_of(t, 428, a); }
+long sys_open_tree_attr(struct kr_task *t, const u64 a[6]) { return tree_of(t, 467, a); }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Extended attributes (xattr(7)): found with judgement (path.h), then by the calls that take a directory (Linux 6.13). Before them
+ * there are only calls with a path, which a thread makes that stands in the monitor's procfs.
+ *
+ * No state, no locks.
+ */
+#include "path.h"
+#include "../vmm/process.h"
+#include "../vmm/procfs.h"
+#include <linux/fcntl.h>
+
+#define NR_SETXATTRAT 463
+#define NR_GETXATTRAT 464
+#define NR_LISTXATTRAT 465
+#define NR_REMOVEXATTRAT 466
+#define SIZE_MOST 65536u /* XATTR_SIZE_MAX, XATTR_LIST_MAX */
+#define CWD ((u64)(s64)AT_FDCWD)
+
+struct xattr_args_k {
+    u64 value;
+    u32 size, flags;
+};
+
+/* The new call nr on fd, or old, whose arguments behind the path are in a[1] and on. Closes fd. */
+static long on_fd(struct kr_task *t, long fd, long nr, u64 x, u64 y, u64 z, long old, const u64 a[6]) {
+    char rel[64];
+    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
+    long n = kr_sys6(nr, (u64)(s64)dir, (u64)rel, 0, x, y, z);
+    if (n == -ENOSYS)
+        return kr_path_from(t, fd, old, a, 0);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+/* Links of procfs have no attributes, also where the kernel lets nobody look (descriptors of other processes): ls(1) asks. */
+static long found(struct kr_task *t, u64 ptr, u32 flags) {
+    struct kr_proc_name pn;
+    char *path;
+    u32 how;
+    long fd = kr_path_find(t, CWD, ptr, flags);
+    if (fd != -EACCES || !flags || kr_path_copy(ptr, &path) < 0)
+        return fd;
+    long other = kr_other_fd(t, AT_FDCWD, path, &pn, &how);
+    kr_path_put(path);
+    if (other < 0)
+        return other == -KR_ERESTART ? other : fd;
+    kr_sys1(__NR_close, other);
+    return -EOPNOTSUPP;
+}
+
+static long set(struct kr_task *t, const u64 a[6], u32 flags) {
+    long fd = found(t, a[0], flags);
+    if (fd < 0)
+        return fd;
+    struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST + 1), (u32)a[4]}; /* more is E2BIG */
+    return on_fd(t, fd, NR_SETXATTRAT, a[1], (u64)&x, sizeof x, __NR_setxattr, a);
+}
+
+static long get(struct kr_task *t, const u64 a[6], u32 flags) {
+    long fd = found(t, a[0], flags);
+    if (fd < 0)
+        return fd;
+    struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST), 0};
+    return on_fd(t, fd, NR_GETXATTRAT, a[1], (u64)&x, sizeof x, __NR_getxattr, a);
+}
+
+static long list(struct kr_task *t, const u64 a[6], u32 flags) {
+    long fd = found(t, a[0], flags);
+    return fd < 0 ? fd : on_fd(t, fd, NR_LISTXATTRAT, a[1], a[2], 0, __NR_listxattr, a);
+}
+
+static long drop(struct kr_task *t, const u64 a[6], u32 flags) {
+    long fd = found(t, a[0], flags);
+    return fd < 0 ? fd : on_fd(t, fd, NR_REMOVEXATTRAT, a[1], 0, 0, __NR_removexattr, a);
+}
+
+long sys_setxattr(struct kr_task *t, const u64 a[6]) { return set(t, a, 0); }
+long sys_lsetxattr(struct kr_task *t, const u64 a[6]) { return set(t, a, AT_SYMLINK_NOFOLLOW); }
+long sys_getxattr(struct kr_task *t, const u64 a[6]) { return get(t, a, 0); }
+long sys_lgetxattr(struct kr_task *t, const u64 a[6]) { return get(t, a, AT_SYMLINK_NOFOLLOW); }
+long sys_listxattr(struct kr_task *t, const u64 a[6]) { return list(t, a, 0); }
+long sys_llistxattr(struct kr_task *t, const u64 a[6]) { return list(t, a, AT_SYMLINK_NOFOLLOW); }
+long sys_removexattr(struct kr_task *t, const u64 a[6]) { return drop(t, a, 0); }
+long sys_lremovexattr(struct kr_task *t, const u64 a[6]) { return drop(t, a, AT_SYMLINK_NOFOLLOW); }
+
+long sys_listxattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_LISTXATTRAT, a, 2); }
+long sys_removexattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_REMOVEXATTRAT, a, 2); }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the asker (ask.c) and the owner (answer.c) of a question share: sockets, messages. The protocol is in ask.h.
+ */
+#ifndef KR_ASK_WIRE_H
+#define KR_ASK_WIRE_H
+
+#include "ask.h"
+
+enum kr_ask_op { KR_ASK_LINK = 1, KR_ASK_TEXT, KR_ASK_FDS };
+
+#define FAMILY 1            /* AF_UNIX */
+#define KIND (5 | 02004000) /* SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK */
+#define SOL_SOCKET_ 1
+#define SO_PEERCRED_ 17
+#define SCM_RIGHTS_ 1
+#define MSG_QUIET 0x4040 /* MSG_DONTWAIT | MSG_NOSIGNAL */
+#define MSG_CLOEXEC 0x40000000
+#define POLL_IN 1
+
+#define FDS_MAX (1u << 20)
+#define TEXT_MAX (64u << 20)
+
+struct name { /* of an abstract socket bound without one: five digits */
+    u16 family;
+    char text[6];
+};
+#define NAME_SIZE 8
+
+struct cred {
+    u32 pid, uid, gid;
+};
+
+struct answer {
+    u64 cookie;
+    s32 status; /* 0 or -errno */
+    u32 mode;
+};
+
+struct control {
+    u64 len;
+    s32 level, type;
+    s32 fd;
+    u32 pad;
+};
+
+struct msg {
+    void *name;
+    u32 name_len, pad0;
+    struct {
+        void *base;
+        u64 len;
+    } * iov;
+    u64 iov_len;
+    void *control;
+    u64 control_len;
+    u32 flags, pad1;
+};
+
+/* A socket: out of the payload's reach where other threads could get at it. *holder is its number. Number or -errno. */
+long kr_sock_new(struct kr_task *t, int *holder);
+/* accept4(2) of `from`, likewise. */
+long kr_sock_accept(struct kr_task *t, int from, int *holder);
+void kr_sock_drop(struct kr_task *t, int *holder);
+/* Who is at the other end, as the kernel says. */
+int kr_sock_peer(int fd, struct cred *c);
+/* The seals of a text or a list that is passed. */
+#define KR_TEXT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+/* What follows `key` at the beginning of a line of text, or NULL. */
+const char *kr_line_after(const char *text, const char *key);
+u64 kr_hex_of(const char *s);
+/* In the child of a fork: the owner's half of kr_ask_after_fork. */
+void kr_answer_after_fork(void);
+
+#endif
