@@ -150,6 +150,17 @@ def create_beside(run: Run, end: threading.Event) -> None:
         raise NothingWorked(f"no create has worked: {done[:1]}")
 
 
+def bystander(run: Run, end: threading.Event) -> None:
+    """A process of the host with the attacker's user and no capability: the kernel lets the attacker look at it."""
+    command = ["setpriv", f"--reuid={run.user.uid}", f"--regid={run.user.uid}", "--clear-groups"]
+    command += ["--inh-caps=-all", "--bounding-set=-all", "/usr/bin/sleep", "600"]
+    with subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL) as process:
+        end.wait()
+        if process.poll() is not None:
+            raise NothingWorked(f"the bystander has ended: {process.returncode}")
+        process.kill()
+
+
 def reap_adopted(pid_file: Path) -> None:
     """Waits for the init of a deleted container.  Until that is done the pid namespace that it was in does not end."""
     try:
@@ -174,6 +185,11 @@ ATTACKS = (
     Attack("clone_vfork_leader_exits"),
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
+    Attack("path_links_hidden", seconds=10, engines=True),
+    Attack("path_truncate_mem", engines=True),
+    Attack("path_read_temporary"),
+    Attack("path_swap_open"),
+    Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),

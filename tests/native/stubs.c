@@ -43,6 +43,11 @@ __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), voi
     return fn(arg);
 }
 __attribute__((weak)) int kr_children_elsewhere(void) { return 0; }
+__attribute__((weak)) long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) {
+    (void)t;
+    return fn(arg);
+}
+__attribute__((weak)) int kr_ask_same_numbers(void) { return 1; }
 /* Nobody else is here to be asked. */
 __attribute__((weak)) long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     (void)t, (void)w, (void)mode;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/procfs.c, vmm/procview.c, sys/open.c against the real /proc. Sources: procfs.c procview.c fdtab.c
- * open.c path.c seccomp.c nnp.c kr_alloc.c
+ * vmm/procfs.c, vmm/procview.c, sys/open.c against the real /proc. Sources: procfs.c place.c walk.c proclink.c procname.c procread.c
+ * procview.c fdtab.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c nnp.c kr_alloc.c
  */
 #include "harness.h"
 #include "vmm/fdtab.h"
@@ -19,8 +19,8 @@
 #define RDWR 2
 
 kr_sys_fn sys_setxattr, sys_removexattr, sys_acct, sys_linkat, sys_open, sys_openat, sys_openat2, sys_stat,
-    sys_newfstatat, sys_statx, sys_readlink, sys_getdents64, sys_chdir, sys_dup2, sys_dup3, sys_close,
-    sys_close_range;
+    sys_lstat, sys_statfs, sys_access, sys_newfstatat, sys_statx, sys_readlink, sys_getdents64, sys_chdir,
+    sys_dup2, sys_dup3, sys_close, sys_close_range;
 const struct kr_sys_row *kr_sys_row(u64 nr) {
     (void)nr;
     return NULL;
@@ -236,13 +236,24 @@ static void own_process(void) {
     CHECK_EQ(sys_readlink(t, a), -ENOENT);
     a[0] = str(0, fmt("/proc/self/fd/%ld", 0, 0));
     CHECK(sys_readlink(t, a) > 0);
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/%ld", hidden, 0))), -ENOENT);
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/0/../fd/%ld/x", hidden, 0))),
-             0); /* no directory */
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, fmt("/proc/self/fd/../fd/%ld/x", hidden, 0))), -ENOENT);
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, "/proc/self/fd/0")), 0);
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, str(0, "/none/fd/")), 0);
-    CHECK_EQ(kr_path_seen(t, (u64)AT_FDCWD, KR_BAD_PTR), 0);
+    u64 ls[6] = {str(0, fmt("/proc/self/fd/%ld", hidden, 0)), (u64)(mem + 2048)};
+    CHECK_EQ(sys_lstat(t, ls), -ENOENT);
+    CHECK_EQ(sys_stat(t, ls), -ENOENT);
+    str(0, fmt("/proc/self/fd/../fd/%ld/x", hidden, 0));
+    CHECK_EQ(sys_lstat(t, ls), -ENOENT);
+    CHECK_EQ(sys_stat(t, ls), -ENOENT);
+    str(0, fmt("/proc/self/fd/%ld", 0, 0));
+    CHECK_EQ(sys_lstat(t, ls), 0);
+    CHECK_EQ(sys_stat(t, ls), 0);
+    kr_sys2(__NR_symlink, fmt("/proc/self/fd/%ld", hidden, 0),
+            "/tmp/kr-test-link"); /* its text says nothing */
+    str(0, "/tmp/kr-test-link");
+    CHECK_EQ(sys_lstat(t, ls), 0);
+    CHECK_EQ(sys_stat(t, ls), -ENOENT);
+    CHECK_EQ(sys_statfs(t, ls), -ENOENT);
+    ls[1] = 0;
+    CHECK_EQ(sys_access(t, ls), -ENOENT);
+    kr_sys1(__NR_unlink, "/tmp/kr-test-link");
     u64 xa[6] = {str(0, fmt("/proc/self/fd/%ld", hidden, 0)), str(1024, "user.x"), str(1100, "v"), 1, 0};
     CHECK_EQ(sys_setxattr(t, xa), -ENOENT);
     CHECK_EQ(sys_removexattr(t, xa), -ENOENT);
@@ -473,8 +484,9 @@ static void parser(void) {
 void test_main(void) {
     parser();
     kr_test_boot();
-    kr_fd_hide(kr_boot.fd_proc, 0, &kr_boot.fd_proc);
-    kr_fd_hide(kr_boot.fd_exe, 0, &kr_boot.fd_exe);
+    int number;
+    int *const fixed[KR_FD_FIXED] = {NULL, &kr_boot.fd_exe, &kr_boot.fd_proc};
+    CHECK_EQ(kr_fd_fix(fixed, &number), 0);
     kr_fd_hide((int)kr_sys3(__NR_open, "/dev/zero", 0, 0), 0, &hidden);
     t = kr_test_task();
     mem = kr_test_window(16384);

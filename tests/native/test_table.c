@@ -32,7 +32,6 @@ u32 kr_trace_on;
 u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
-long kr_path_seen(struct kr_task *t, u64 dirfd, u64 ptr) { return (void)t, (void)dirfd, (void)ptr, 0; }
 long kr_path_error(long nr, const u64 a[6], int i, long err) { return (void)nr, (void)a, (void)i, err; }
 long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     return (void)t, (void)flags_arg, kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -65,8 +64,8 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
 long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     return (void)mm, (void)addr, (void)len, (void)advice, 0;
 }
-char *kr_proc_slurp(const char *rel, size_t *size, size_t *len) {
-    return (void)rel, (void)size, (void)len, NULL;
+char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len) {
+    return (void)t, (void)rel, (void)size, (void)len, NULL;
 }
 long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len) {
     (void)mm, (void)id, (void)addr, (void)replace, (void)prot, (void)len;
@@ -395,7 +394,7 @@ static void descriptors(void) {
     CHECK_EQ(host.a[0], KR_BAD_FD);
     call(__NR_read, 0x7700000000ULL | HIDDEN_LAST, g, 1, 0, 0, 0);
     CHECK_EQ(host.a[0], KR_BAD_FD);
-    call(__NR_mkdirat, (u64)-100, g, 0777, 0, 0, 0);
+    call(__NR_open_by_handle_at, (u64)-100, g, 0, 0, 0, 0);
     CHECK_EQ(host.a[0], (u64)-100);
     call(__NR_fsync, HIDDEN_LAST + 1, 0, 0, 0, 0, 0);
     CHECK_EQ(host.a[0], HIDDEN_LAST + 1);
