@@ -203,13 +203,38 @@ static void copies(void) {
     int h;
     kr_fd_hide(open_null(), KR_FD_EXEC_DROPS, &h);
     int n = h;
-    kr_fd_copy_begin();
+    kr_fd_copy_begin(&h);
+    kr_fd_copy_made(&n); /* another's */
+    kr_fd_copy_made(&h);
+    kr_fd_copy_made(&h);
     kr_fd_drop(&h);
     CHECK_EQ(h, -1);
     CHECK(kr_fd_hidden((u64)n));
     kr_fd_copy_end();
     CHECK(!kr_fd_hidden((u64)n));
     CHECK(!is_open(n));
+}
+
+/* Copies for a message are hidden and closed; one that was closed behind our back is no number for something new. */
+static void passing(void) {
+    int fd = open_null(), h, a = kr_fd_pass((u64)fd), b = kr_fd_pass((u64)fd);
+    CHECK(a >= (int)BEHIND && b > a && kr_fd_hidden((u64)a) && kr_fd_hidden((u64)b));
+    CHECK_EQ(kr_fd_pass(base), -EBADF);
+    CHECK_EQ(kr_fd_pass((u64)a), -EBADF);
+    CHECK_EQ(kr_fd_pass(900), -EBADF);
+    kr_fd_passed(a);
+    CHECK(!is_open(a) && !kr_fd_hidden((u64)a) && is_open(b));
+    kr_fd_hide_begin();
+    CHECK_EQ(kr_fd_hide_end(b, KR_FD_FORK_DROPS, &h), -EAGAIN);
+    CHECK(h == -1 && !is_open(b) && kr_fd_hidden((u64)b));
+    kr_fd_passed(b);
+    kr_fd_passed(fd); /* not one of these */
+    CHECK(!kr_fd_hidden((u64)b) && is_open(fd));
+    a = kr_fd_pass((u64)fd);
+    kr_fd_before_fork();
+    kr_fd_after_fork();
+    CHECK(!is_open(a) && !kr_fd_hidden((u64)a));
+    kr_sys1(__NR_close, fd);
 }
 
 static void fork_child(void) {
@@ -274,6 +299,7 @@ void test_main(void) {
     slots();
     dynamic();
     copies();
+    passing();
     fork_child();
     close_ranges();
     payload_limit();

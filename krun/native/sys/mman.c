@@ -9,10 +9,18 @@
 #include "../vmm/mm.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
+#include <linux/stat.h>
 
 kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore,
     sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
+
+/* A file without a type is an anonymous inode: nothing that Linux lets a container map. */
+static int is_anonymous_inode(int fd) {
+    struct statx st;
+    static const char empty[1] = "";
+    return kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH, STATX_TYPE, &st) == 0 && !(st.stx_mode & 0170000);
+}
 
 /* A file is judged (kr_mm_mmap: noexec) and mapped by a number that no other thread can reach. */
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
@@ -22,7 +30,9 @@ long sys_mmap(struct kr_task *t, const u64 a[6]) {
         if (fd < 0)
             return fd;
     }
-    long r = kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], fd, a[5]);
+    long r = slot >= 0 && is_anonymous_inode(slot)
+                 ? -ENODEV
+                 : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], fd, a[5]);
     kr_slot_free(slot);
     return r;
 }

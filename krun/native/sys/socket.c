@@ -6,7 +6,6 @@
 #include "nested.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/procfs.h"
-#include <linux/fcntl.h>
 
 #define AF_RDS 21
 #define AF_XDP 44
@@ -51,7 +50,7 @@ struct cmsghdr_k {
     16384u /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
 
 /* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. While others
- * share the table, copies are sent (kr_fd_dup says why), which release_control closes: it walks c the same
+ * share the table, copies are sent (kr_fd_pass says why), which release_control closes: it walks c the same
  * way. */
 enum { CHECK, COPY, RELEASE };
 
@@ -61,10 +60,10 @@ static s32 sent_fd(s32 fd, int how) {
     if (how == CHECK)
         return kr_guest_fd((u32)fd);
     if (how == COPY) {
-        long copy = kr_fd_dup((u32)fd, F_DUPFD_CLOEXEC, 0);
-        return copy < 0 ? KR_BAD_FD : (s32)copy;
+        int copy = kr_fd_pass((u32)fd);
+        return copy < 0 ? KR_BAD_FD : copy;
     }
-    kr_sys1(__NR_close, fd);
+    kr_fd_passed(fd);
     return fd;
 }
 

@@ -107,6 +107,8 @@ static void note_user_ns(struct kr_task *t, u64 flags) {
 
 /* First code of a host thread or vfork child, on its new stack, all signals blocked. */
 static void child_start(struct kr_task *t) {
+    if (t->is_vfork && !(t->scratch[0] & CLONE_FILES))
+        kr_fd_copy_made(t);
     __atomic_store_n(&t->tid, (u32)kr_sys0(__NR_gettid), __ATOMIC_RELEASE);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
@@ -201,10 +203,9 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     host->flags |= CLONE_SETTLS;
     host->tls = (u64)c;
 
-    /* A child with a descriptor table of its own keeps our files under today's numbers (fdtab.h). */
-    if (copies)
-        kr_fd_copy_begin();
-    else if (!thread)
+    if (t->is_vfork && !thread)
+        kr_fd_copy_stays();
+    if (!copies && !thread)
         kr_files_share(t->proc, proc);
     kr_sigset old = kr_host_mask(~0ULL);
     int lends =
@@ -214,7 +215,11 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     kr_robust_share(t, !thread);
     if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
+    if (copies) /* the child keeps our files under today's numbers (fdtab.h) */
+        kr_fd_copy_begin(c);
     r = kr_host_clone(host, child_start, c);
+    if (copies)
+        kr_fd_copy_made(c);
     if (ca->flags & CLONE_VFORK)
         kr_quiesce_back(t);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))

@@ -34,7 +34,9 @@ struct entry {
 static struct kr_lock fdtab_lock;
 static struct entry *tab;
 static u32 count, room;
-static u32 copies; /* private copies of the descriptor table that live */
+static u32 copies;          /* private copies of the descriptor table that live */
+static const void *copying; /* the child whose copy is being made, with fdtab_lock held */
+static int passing;         /* holder of what kr_fd_pass makes */
 /* Every hidden number lies in [lowest, highest]. While a number is being made (before it is known) the range
  * is everything, so that readers wait for the lock. */
 static u32 lowest = ~0u, highest;
@@ -376,7 +378,7 @@ int kr_fd_hide_end(int fd, int kind, int *holder) {
     long n = fd;
     *holder = -1;
     if (fd >= 0) {
-        n = make_room() < 0 ? -ENOMEM : dup_high(fd);
+        n = make_room() < 0 ? -ENOMEM : find((u32)fd) ? -EAGAIN : dup_high(fd);
         if (n >= 0) {
             insert((int)n, kind, holder);
             *holder = (int)n;
@@ -401,6 +403,28 @@ long kr_fd_dup(u64 fd, int cmd, u64 least) {
     long n = hidden((u32)fd) ? -EBADF : kr_sys3(__NR_fcntl, (u32)fd, cmd, least);
     kr_unlock(&fdtab_lock);
     return n;
+}
+
+int kr_fd_pass(u64 fd) {
+    kr_lock(&fdtab_lock);
+    long n = hidden((u32)fd) ? -EBADF : make_room() < 0 ? -ENOMEM : dup_high((int)fd);
+    if (n >= 0) {
+        insert((int)n, KR_FD_FORK_DROPS, &passing);
+        set_range();
+    }
+    kr_unlock(&fdtab_lock);
+    return (int)n;
+}
+
+void kr_fd_passed(int fd) {
+    kr_lock(&fdtab_lock);
+    struct entry *e = find((u32)fd);
+    if (e && e->holder == &passing) {
+        kr_sys1(__NR_close, fd);
+        forget(e);
+        set_range();
+    }
+    kr_unlock(&fdtab_lock);
 }
 
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {
@@ -474,7 +498,19 @@ int kr_fd_list(int *out, int max) {
     return n;
 }
 
-void kr_fd_copy_begin(void) {
+void kr_fd_copy_begin(const void *child) {
+    kr_lock(&fdtab_lock);
+    copies++;
+    __atomic_store_n(&copying, child, __ATOMIC_RELEASE);
+}
+
+void kr_fd_copy_made(const void *child) {
+    const void *is = child;
+    if (__atomic_compare_exchange_n(&copying, &is, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        kr_unlock(&fdtab_lock);
+}
+
+void kr_fd_copy_stays(void) {
     kr_lock(&fdtab_lock);
     copies++;
     kr_unlock(&fdtab_lock);
@@ -500,6 +536,7 @@ void kr_fd_fork_parent(void) { kr_unlock(&fdtab_lock); }
 void kr_fd_after_fork(void) {
     kr_lock_init(&fdtab_lock);
     copies = 0;
+    copying = NULL;
     u32 kept = 0;
     for (u32 i = 0; i < count; i++) {
         if (tab[i].holder && tab[i].kind != KR_FD_FORK_DROPS) {

@@ -97,6 +97,10 @@ int kr_fd_hidden(u64 fd);
 long kr_fd_dup(u64 fd, int cmd, u64 least);
 /* dup3(2), dup2(2) in one step; -EBADF when either number is hidden. */
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
+/* A copy of one of the payload's descriptors for a message that is being sent, hidden until kr_fd_passed, which closes it: nobody
+ * can put another file under its number in between. Number or -errno. */
+int kr_fd_pass(u64 fd);
+void kr_fd_passed(int fd);
 /* close_range(2) around ours. */
 long kr_fd_close_range(u64 first, u64 last, u64 flags);
 
@@ -114,7 +118,8 @@ int kr_fd_hide(int fd, int kind, int *holder);
 /* The same around the making of a descriptor, for which the kernel takes the lowest free number: until
  * kr_fd_hide_end it lies among the payload's, whose other threads may ask for any number. Between the two
  * nobody is told that a number is not hidden, and kr_fd_dup waits. fd: what was made, or -errno, which is
- * returned. Nothing but the making call may stand between. */
+ * returned. Nothing but the making call may stand between. -EAGAIN: the number was one of ours that the
+ * payload had closed meanwhile (a close that began before it was ours); what is made may be in use under it. */
 void kr_fd_hide_begin(void);
 int kr_fd_hide_end(int fd, int kind, int *holder);
 
@@ -129,11 +134,16 @@ void kr_fd_drop(int *holder);
 /* Writes the dynamic numbers, ascending, into out[max]; returns how many there are. */
 int kr_fd_list(int *out, int max);
 
-/* Around the life of a task that runs on this mm with a descriptor table of its own (vfork, clone(CLONE_VM)
- * without CLONE_FILES). Begin is called before the clone, end when no process can have that copy any more.
- * Meanwhile no number is given back, for the copy still holds our files under them. */
-void kr_fd_copy_begin(void);
+/* Around the making of a task that runs on this mm with a descriptor table of its own (vfork, clone(CLONE_VM) without CLONE_FILES).
+ * Begin right before the clone: until kr_fd_copy_made no descriptor is made that the copy would have under a number that is not
+ * hidden. The child calls kr_fd_copy_made first of all, and the parent again when the clone returns (a child may be killed before).
+ * kr_fd_copy_end when no process can have that copy any more: meanwhile no number is given back, for the copy still holds our files
+ * under them. A child that made such tasks itself (kr_fd_copy_stays) may have left its copy to them: then for good.
+ * child: names the copy. */
+void kr_fd_copy_begin(const void *child);
+void kr_fd_copy_made(const void *child);
 void kr_fd_copy_end(void);
+void kr_fd_copy_stays(void);
 
 /* Around fork: the lock is held over it. The parent calls kr_fd_fork_parent afterwards, the child
  * kr_fd_after_fork. */

@@ -37,6 +37,11 @@ static long new_fd(int fd, u64 req, u64 arg) {
     return r;
 }
 
+static int is_anonymous(int fd) {
+    u64 st[18]; /* struct stat; its st_mode is the low half of the fourth word */
+    return kr_sys2(__NR_fstat, fd, st) == 0 && !(st[3] & 0170000);
+}
+
 static void *reserve(u64 size) {
     long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                      (u64)-1, 0);
@@ -351,7 +356,10 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         return NULL;
     }
     vm->next_vcpu++; /* the number is spent whatever happens next */
-    /* Only now: the payload's threads could put another file under a number that is not hidden. */
+    /* Only now: the payload's threads could put another file under a number that is not hidden, and may have done so before it was:
+     * an anonymous inode is none that can pretend to serve set_up's requests. */
+    if (!is_anonymous(v->fd))
+        goto fail;
     run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0);
     if (run < 0)
         goto fail;
