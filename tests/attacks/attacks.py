@@ -183,6 +183,8 @@ ATTACKS = (
     Attack("shm_reused_id", users=(ROOT_USER,), prepare=(checkpointer,)),
     # Descriptors and execve.
     Attack("clone_vfork_leader_exits"),
+    Attack("clone_copies_vcpu"),
+    Attack("fd_rights_of_another_file"),
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
     Attack("path_links_hidden", seconds=10, engines=True),
