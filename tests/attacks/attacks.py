@@ -185,6 +185,11 @@ ATTACKS = (
     Attack("clone_vfork_leader_exits"),
     Attack("clone_copies_vcpu"),
     Attack("fd_rights_of_another_file"),
+    Attack("exec_forged_boot", engines=True),
+    Attack("exec_own_monitor", engines=True),
+    Attack("exec_number_sweep"),
+    Attack("exec_target_swapped"),
+    Attack("exec_filter_lost"),
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
     Attack("path_links_hidden", seconds=10, engines=True),
