@@ -68,41 +68,37 @@ static long statx_of(int fd, const u64 *b) {
     return kr_sys5(__NR_statx, fd, "", (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW, b[1], b[2]);
 }
 
-/* Of a name: the kernel's own call on one component, which it does not follow. b: as statx_of, mask 0: struct stat. -EMFILE also when
- * a slash stands behind the name: then a link is followed. */
-static long stat_name(struct kr_task *t, u64 dirfd, u64 ptr, const u64 *b) {
-    struct kr_parent p;
+/* A single name of a directory that is no number (/proc/PID/fd): the kernel's walk follows nothing. */
+static int is_simple(const char *path) {
+    const char *name = path + (path[0] == '/');
+    return *name && !strchr(name, '/') && (*name < '0' || *name > '9');
+}
+
+/* Where the last link is not followed: the kernel's own call on a simple name, else fn with f as in stat_path. name: flags, mask (0:
+ * struct stat), buffer. */
+static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f, const u64 *name) {
     char *path;
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
         return n;
-    n = kr_parent_open(t, (int)dirfd, path, &p);
-    if (n == 0) {
-        if (p.slash)
-            n = -EMFILE;
-        else if (b[1])
-            n = kr_sys5(__NR_statx, (s64)p.dir, p.last, b[0], b[1], b[2]);
-        else
-            n = kr_sys4(__NR_newfstatat, (s64)p.dir, p.last, b[2], b[0]);
-        if (n == -EACCES) {
-            long other = lstat_other(t, p.dir, p.last, b[2], b[1] ? (u32)b[1] | STATX_TYPE : 0);
-            n = other == -ESRCH ? n : other;
-        }
-        kr_parent_close(&p);
+    if (!is_simple(path))
+        n = kr_path_use(t, dirfd, ptr, flags, fn, f);
+    else if (name[1])
+        n = kr_sys5(__NR_statx, (s64)(int)dirfd, path, name[0], name[1], name[2]);
+    else
+        n = kr_sys4(__NR_newfstatat, (s64)(int)dirfd, path, name[2], name[0]);
+    if (n == -EACCES) {
+        long other = lstat_other(t, (int)dirfd, path, name[2], name[1] ? (u32)name[1] | STATX_TYPE : 0);
+        n = other == -ESRCH ? n : other;
     }
     kr_path_put(path);
     return n;
 }
 
-/* fn, which is fstat_of or statx_of, with f; name: the arguments of stat_name where the last link is not followed. */
-static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
-                      const u64 *name) {
-    if (flags & AT_SYMLINK_NOFOLLOW) {
-        long n = stat_name(t, dirfd, ptr, name);
-        if (n != -EMFILE)
-            return n;
-    }
-    return kr_path_use(t, dirfd, ptr, flags, fn, f);
+/* fn, which is fstat_of or statx_of, with f; name: what stat_link needs besides. */
+static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f, const u64 *name) {
+    return flags & AT_SYMLINK_NOFOLLOW ? stat_link(t, dirfd, ptr, flags, fn, f, name)
+                                       : kr_path_use(t, dirfd, ptr, flags, fn, f);
 }
 
 long sys_stat(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, a[0], 0, fstat_of, a + 1); }
