@@ -56,7 +56,7 @@ def _named(body: str, numbers: dict[int, str], defines: dict[str, str]) -> set[s
 
 
 def functions() -> dict[str, Function]:
-    """Every function and every call-making macro of the monitor by name; assembly that loads a call's number counts as a function of
+    """Every function and every call-making macro of the monitor by name (FILE:NAME for static ones); assembly that loads a call's number counts as a function of
     its file's name."""
     numbers = {n: name for n, (name, _) in rows().items()}
     by_name = {name: n for n, name in numbers.items()}
@@ -90,10 +90,13 @@ def functions() -> dict[str, Function]:
             ):  # the handler hands its own number on
                 calls.add(numbers[own])
             words = set(re.findall(r"\w+", body)) - {name}
-            if name in made:  # an inline of the same name in another file, or both sides of an #if
-                calls |= made[name].calls
-                words |= made[name].words
-            made[name] = Function(path.name, frozenset(calls), frozenset(words))
+            # What is static in a .c file is that file's own: another one may have the name, too.
+            local = path.suffix == ".c" and re.match(r"(?:__\w+ )?(?:\w+\(\(\w+\)\) )?static\b", body)
+            key = f"{path.name}:{name}" if local else name
+            if key in made:  # both sides of an #if
+                calls |= made[key].calls
+                words |= made[key].words
+            made[key] = Function(path.name, frozenset(calls), frozenset(words))
         loose = {numbers[int(n)] for n in re.findall(r"mov[l]? \$(\d+), ?%eax", raw) if int(n) in numbers}
         if loose:
             made[path.name] = Function(path.name, frozenset(loose), frozenset())
@@ -107,7 +110,9 @@ def reach(made: dict[str, Function], root: str) -> set[str]:
         function = made[todo.pop()]
         calls |= function.calls
         for word in function.words:
-            if word in made and word not in seen and not word.startswith("sys_") and word != "kr_syscall":
-                seen.add(word)
-                todo.append(word)
+            local = f"{function.file}:{word}"
+            key = local if local in made else word
+            if key in made and key not in seen and not word.startswith("sys_") and word != "kr_syscall":
+                seen.add(key)
+                todo.append(key)
     return calls

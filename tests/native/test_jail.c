@@ -259,6 +259,18 @@ static void profile(void) {
     CHECK_EQ(DENIED(__NR_prctl, PR_SET_NAME), ALLOWED);
     CHECK_EQ(DENIED(__NR_prctl, PR_CAPBSET_DROP), SECCOMP_RET_ERRNO | 7);
 
+    /* What serves another call passes where the profile may allow that one, with some arguments. */
+    const struct sock_filter mkdir[] = {
+        STMT(BPF_LD | BPF_W | BPF_ABS, 4),  JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, 5),
+        STMT(BPF_LD | BPF_W | BPF_ABS, 0),  JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mkdir, 0, 3),
+        STMT(BPF_LD | BPF_W | BPF_ABS, 24), JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0700, 0, 1),
+        STMT(BPF_RET | BPF_K, ALLOWED),     STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 7)};
+    CHECK_EQ(with_profile(mkdir, KR_COUNT(mkdir), __NR_mkdirat, ARGS(0)), ALLOWED);
+    CHECK_EQ(with_profile(mkdir, KR_COUNT(mkdir), __NR_mkdir, ARGS(0, 0700)), ALLOWED);
+    CHECK_EQ(with_profile(mkdir, KR_COUNT(mkdir), __NR_mkdir, ARGS(0, 0777)), SECCOMP_RET_ERRNO | 7);
+    CHECK_EQ(with_profile(mkdir, KR_COUNT(mkdir), __NR_mknodat, ARGS(0)), SECCOMP_RET_ERRNO | 7);
+    CHECK_EQ(DENIED(__NR_mkdirat, 0), SECCOMP_RET_ERRNO | 7);
+
     static const u32 actions[][2] = {{SECCOMP_RET_ALLOW, ALLOWED},
                                      {SECCOMP_RET_LOG, ALLOWED},
                                      {SECCOMP_RET_KILL_PROCESS, REFUSED},
