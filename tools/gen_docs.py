@@ -61,7 +61,7 @@ def conformance_page() -> str:
     """docs/spec-conformance.md."""
     rows = [(pointer, row) for pointer, row in fields.FIELDS.items()]
     count = {
-        level: sum(row[3] == level for _, row in rows)
+        level: sum(row.level == level for _, row in rows)
         for level in (fields.SERVED, fields.REFUSED, fields.IGNORED)
     }
     lines = [HEADER.format(source="krun/oci/fields.py"), "# Conformance to the runtime specification", ""]
@@ -73,8 +73,9 @@ def conformance_page() -> str:
         "| field | type | level | served by | note |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for pointer, (kind, _default, _check, level, step, note) in rows:
-        lines.append(f"| `{pointer}` | {kind} | {level} | {f'`{step}`' if step else ''} | {cell(note)} |")
+    for pointer, row in rows:
+        by = f"`{row.step}`" if row.step else ""
+        lines.append(f"| `{pointer}` | {row.type} | {row.level} | {by} | {cell(row.note)} |")
     return "\n".join(lines) + "\n"
 
 

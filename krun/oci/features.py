@@ -25,7 +25,7 @@ def main(opts: "Any") -> int:
 
 
 def _served(pointer: str) -> bool:
-    return fields.FIELDS[pointer][3] == fields.SERVED
+    return fields.FIELDS[pointer].level == fields.SERVED
 
 
 def features() -> "dict[str, Any]":

@@ -2,15 +2,15 @@
 
 `spec.load` walks the document along this table; `cli/features` and docs/spec-conformance.md come from it. A row:
 
-    pointer pattern: (type, default, check, level, step, note)
+    pointer pattern: served(type, step, note, check) or refused(type, note) or ignored(type, note)
 
 * pattern: JSON pointer, `*` for any array item or map key;
 * type: a key of TYPES;
-* check: function(value, pointer) that raises ConfigError, or None;
-* level: SERVED, REFUSED (a value other than empty is an error that names the field), IGNORED (by rule, the note says which);
-* step: who serves it ("module.function or Step"), "" if none;
-* note: for the generated document.
+* step: who serves it, a name below krun.oci ("module", "module.function" or "module.Step");
+* note: for the generated document;
+* check: function(value, pointer) that raises ConfigError, or None.
 
+A field that is absent has the value that its reader gives it (spec.py); one that must be there stands in REQUIRED.
 Keys without a row are unknown properties and ignored (config.md, "Extensibility").
 """
 
@@ -22,11 +22,39 @@ if TYPE_CHECKING:
     from typing import Any
 
     Check = Callable[[Any, str], None]
-    Row = tuple[str, Any, "Check | None", str, str, str]
 
 SERVED = "served"
-REFUSED = "refused"
-IGNORED = "ignored"
+REFUSED = "refused"  # a value other than empty is an error that names the field
+IGNORED = "ignored"  # by rule: the note says which
+
+
+class Field:
+    """A row of FIELDS. level: SERVED, REFUSED or IGNORED."""
+
+    __slots__ = ("type", "level", "step", "note", "check")
+
+    def __init__(self, type: str, level: str, step: str, note: str, check: "Check | None") -> None:
+        self.type = type
+        self.level = level
+        self.step = step
+        self.note = note
+        self.check = check
+
+
+def served(type: str, step: str, note: str = "", check: "Check | None" = None) -> Field:
+    """Returns the row of a field that `step` serves."""
+    return Field(type, SERVED, step, note, check)
+
+
+def refused(type: str, note: str) -> Field:
+    """Returns the row of a field that must be empty."""
+    return Field(type, REFUSED, "", note, None)
+
+
+def ignored(type: str, note: str) -> Field:
+    """Returns the row of a field whose value is not looked at."""
+    return Field(type, IGNORED, "", note, None)
+
 
 # Name: (Python type, smallest, largest). Arrays and maps of one scalar type need no row for their items.
 TYPES: "dict[str, tuple[type, int, int]]" = {
@@ -158,354 +186,236 @@ MPOL_MODES = (
 )  # fmt: skip
 MPOL_FLAGS = ("MPOL_F_NUMA_BALANCING", "MPOL_F_RELATIVE_NODES", "MPOL_F_STATIC_NODES")
 
-_CG = "cgroups.create"
+_CG = "cgroup.group.create"
 _OTHER = 'another platform\'s section (config.md, "Platform-specific configuration")'
 
 
-def _id_maps(where: str, by: str, note: str) -> "dict[str, Row]":
+def _id_maps(where: str, by: str, note: str) -> "dict[str, Field]":
     """Rows of uidMappings and gidMappings below `where`: who serves them, note of the arrays."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, Field] = {}
     for name in ("uidMappings", "gidMappings"):
-        rows[f"{where}/{name}"] = ("array", [], None, SERVED, by, note)
-        rows[f"{where}/{name}/*"] = ("object", None, None, SERVED, by, "")
+        rows[f"{where}/{name}"] = served("array", by, note)
+        rows[f"{where}/{name}/*"] = served("object", by)
         for member in ("containerID", "hostID", "size"):
-            rows[f"{where}/{name}/*/{member}"] = ("u32", 0, None, SERVED, by, "")
+            rows[f"{where}/{name}/*/{member}"] = served("u32", by)
     return rows
 
 
-FIELDS: "dict[str, Row]" = {
-    "": ("object", None, None, SERVED, "spec.load", "config.json itself"),
-    "/ociVersion": ("string", "", semver, SERVED, "spec.load", "any version is taken, as runc and crun do"),
-    "/hostname": ("string", "", no_nul, SERVED, "namespaces.SetHostname", "needs a uts namespace"),
-    "/domainname": ("string", "", no_nul, SERVED, "namespaces.SetDomainname", "needs a uts namespace"),
-    "/annotations": (
+FIELDS: "dict[str, Field]" = {
+    "": served("object", "spec.load", "config.json itself"),
+    "/ociVersion": served("string", "spec.load", "any version is taken, as runc and crun do", check=semver),
+    "/hostname": served("string", "namespaces.SetHostname", "needs a uts namespace", check=no_nul),
+    "/domainname": served("string", "namespaces.SetDomainname", "needs a uts namespace", check=no_nul),
+    "/annotations": served(
         "stringmap",
-        {},
-        annotations,
-        SERVED,
         "state",
         "kept in the state; org.systemd.property.* are the unit's properties (systemd driver); choose no path and no binary",
+        check=annotations,
     ),
-    "/root": ("object", None, None, SERVED, "rootfs", ""),
-    "/root/path": ("string", "", no_nul, SERVED, "rootfs.BindRoot", "relative to the bundle"),
-    "/root/readonly": ("bool", False, None, SERVED, "rootfs.ReadonlyRoot", ""),
+    "/root": served("object", "rootfs"),
+    "/root/path": served("string", "rootfs.BindRoot", "relative to the bundle", check=no_nul),
+    "/root/readonly": served("bool", "rootfs.ReadonlyRoot"),
     # mounts
-    "/mounts": ("array", [], None, SERVED, "mounts.make", "in the order of the list"),
-    "/mounts/*": ("object", None, None, SERVED, "mounts.make", ""),
-    "/mounts/*/destination": ("string", "", no_nul, SERVED, "mounts.make", "relative ones are taken from /"),
-    "/mounts/*/type": ("string", "", no_nul, SERVED, "mounts.make", ""),
-    "/mounts/*/source": ("string", "", no_nul, SERVED, "mounts.make", ""),
-    "/mounts/*/options": (
-        "strings",
-        [],
-        no_nul_all,
-        SERVED,
-        "mounts.parse",
-        "unknown words are the file system's",
+    "/mounts": served("array", "mounts.make", "in the order of the list"),
+    "/mounts/*": served("object", "mounts.make"),
+    "/mounts/*/destination": served("string", "mounts.make", "relative ones are taken from /", check=no_nul),
+    "/mounts/*/type": served("string", "mounts.make", check=no_nul),
+    "/mounts/*/source": served("string", "mounts.make", check=no_nul),
+    "/mounts/*/options": served(
+        "strings", "mounts.parse", "unknown words are the file system's", check=no_nul_all
     ),
     **_id_maps("/mounts/*", "mounts.BindMount", "idmapped mount"),
     # process
-    "/process": ("object", None, None, SERVED, "init", ""),
-    "/process/terminal": ("bool", False, None, SERVED, "console.OpenConsole", ""),
-    "/process/consoleSize": ("object", None, None, SERVED, "console.OpenConsole", "ignored unless terminal"),
-    "/process/consoleSize/height": ("u16", 0, None, SERVED, "console.OpenConsole", ""),
-    "/process/consoleSize/width": ("u16", 0, None, SERVED, "console.OpenConsole", ""),
-    "/process/cwd": (
+    "/process": served("object", "init"),
+    "/process/terminal": served("bool", "console.OpenConsole"),
+    "/process/consoleSize": served("object", "console.OpenConsole", "ignored unless terminal"),
+    "/process/consoleSize/height": served("u16", "console.OpenConsole"),
+    "/process/consoleSize/width": served("u16", "console.OpenConsole"),
+    "/process/cwd": served(
+        "string", "rootfs.enter_cwd", "made if missing; getcwd is checked (CVE-2024-21626)", check=no_nul
+    ),
+    "/process/env": served("strings", "init", check=no_nul_all),
+    "/process/args": served("strings", "init", check=no_nul_all),
+    "/process/commandLine": ignored("string", "Windows only"),
+    "/process/user": served("object", "cred.SetCapabilities"),
+    "/process/user/uid": served("id", "cred.SetCapabilities"),
+    "/process/user/gid": served("id", "cred.SetCapabilities"),
+    "/process/user/umask": served("u32", "cred.SetUmask"),
+    "/process/user/additionalGids": served("ids", "cred.SetCapabilities"),
+    "/process/user/username": ignored("string", "Windows only"),
+    "/process/capabilities": served("object", "cred.SetCapabilities", "unknown names: a warning"),
+    "/process/capabilities/bounding": served("strings", "cred.SetCapabilities"),
+    "/process/capabilities/effective": served("strings", "cred.SetCapabilities"),
+    "/process/capabilities/permitted": served("strings", "cred.SetCapabilities"),
+    "/process/capabilities/inheritable": served("strings", "cred.SetCapabilities"),
+    "/process/capabilities/ambient": served("strings", "cred.SetCapabilities"),
+    "/process/rlimits": served("array", "cred.SetRlimits", "a type that stands twice is an error"),
+    "/process/rlimits/*": served("object", "cred.SetRlimits"),
+    "/process/rlimits/*/type": served("string", "cred.SetRlimits", check=one_of(*RLIMITS)),
+    "/process/rlimits/*/soft": served("uint", "cred.SetRlimits"),
+    "/process/rlimits/*/hard": served("uint", "cred.SetRlimits"),
+    "/process/noNewPrivileges": served("bool", "cred.SetNoNewPrivs"),
+    "/process/apparmorProfile": served(
+        "string", "cred.SetAppArmor", "an error where AppArmor is off", check=no_nul
+    ),
+    "/process/selinuxLabel": served(
+        "string", "cred.SetSelinux", "an error where SELinux is off", check=no_nul
+    ),
+    "/process/oomScoreAdj": served("i32", "cred.SetOomScore", "untouched unless given"),
+    "/process/scheduler": served("object", "cred.SetScheduler"),
+    "/process/scheduler/policy": served("string", "cred.SetScheduler", check=one_of(*SCHEDULERS)),
+    "/process/scheduler/nice": served("i32", "cred.SetScheduler"),
+    "/process/scheduler/priority": served("i32", "cred.SetScheduler"),
+    "/process/scheduler/flags": served("strings", "cred.SetScheduler"),
+    "/process/scheduler/runtime": served("uint", "cred.SetScheduler"),
+    "/process/scheduler/deadline": served("uint", "cred.SetScheduler"),
+    "/process/scheduler/period": served("uint", "cred.SetScheduler"),
+    "/process/ioPriority": served("object", "cred.SetIoPriority"),
+    "/process/ioPriority/class": served(
         "string",
-        "",
-        no_nul,
-        SERVED,
-        "rootfs.EnterCwd",
-        "made if missing; getcwd is checked (CVE-2024-21626)",
-    ),
-    "/process/env": ("strings", [], no_nul_all, SERVED, "init", ""),
-    "/process/args": ("strings", [], no_nul_all, SERVED, "init", ""),
-    "/process/commandLine": ("string", "", None, IGNORED, "", "Windows only"),
-    "/process/user": ("object", None, None, SERVED, "cred.SetIds", ""),
-    "/process/user/uid": ("id", 0, None, SERVED, "cred.SetIds", ""),
-    "/process/user/gid": ("id", 0, None, SERVED, "cred.SetIds", ""),
-    "/process/user/umask": ("u32", None, None, SERVED, "cred.SetUmask", ""),
-    "/process/user/additionalGids": ("ids", [], None, SERVED, "cred.SetIds", ""),
-    "/process/user/username": ("string", "", None, IGNORED, "", "Windows only"),
-    "/process/capabilities": (
-        "object",
-        None,
-        None,
-        SERVED,
-        "cred.SetCapabilities",
-        "unknown names: a warning",
-    ),
-    "/process/capabilities/bounding": ("strings", [], None, SERVED, "cred.DropBounding", ""),
-    "/process/capabilities/effective": ("strings", [], None, SERVED, "cred.SetCapabilities", ""),
-    "/process/capabilities/permitted": ("strings", [], None, SERVED, "cred.SetCapabilities", ""),
-    "/process/capabilities/inheritable": ("strings", [], None, SERVED, "cred.SetCapabilities", ""),
-    "/process/capabilities/ambient": ("strings", [], None, SERVED, "cred.SetCapabilities", ""),
-    "/process/rlimits": (
-        "array",
-        [],
-        None,
-        SERVED,
-        "cred.SetRlimits",
-        "a type that stands twice is an error",
-    ),
-    "/process/rlimits/*": ("object", None, None, SERVED, "cred.SetRlimits", ""),
-    "/process/rlimits/*/type": ("string", "", one_of(*RLIMITS), SERVED, "cred.SetRlimits", ""),
-    "/process/rlimits/*/soft": ("uint", 0, None, SERVED, "cred.SetRlimits", ""),
-    "/process/rlimits/*/hard": ("uint", 0, None, SERVED, "cred.SetRlimits", ""),
-    "/process/noNewPrivileges": ("bool", False, None, SERVED, "cred.SetNoNewPrivs", ""),
-    "/process/apparmorProfile": (
-        "string",
-        "",
-        no_nul,
-        SERVED,
-        "cred.SetAppArmor",
-        "an error where AppArmor is off",
-    ),
-    "/process/selinuxLabel": (
-        "string",
-        "",
-        no_nul,
-        SERVED,
-        "cred.SetSelinux",
-        "an error where SELinux is off",
-    ),
-    "/process/oomScoreAdj": ("i32", None, None, SERVED, "cred.SetOomScore", "untouched unless given"),
-    "/process/scheduler": ("object", None, None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/policy": ("string", "", one_of(*SCHEDULERS), SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/nice": ("i32", 0, None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/priority": ("i32", 0, None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/flags": ("strings", [], None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/runtime": ("uint", 0, None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/deadline": ("uint", 0, None, SERVED, "cred.SetScheduler", ""),
-    "/process/scheduler/period": ("uint", 0, None, SERVED, "cred.SetScheduler", ""),
-    "/process/ioPriority": ("object", None, None, SERVED, "cred.SetIoPriority", ""),
-    "/process/ioPriority/class": (
-        "string",
-        "",
-        one_of("IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"),
-        SERVED,
         "cred.SetIoPriority",
-        "",
+        check=one_of("IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"),
     ),
-    "/process/ioPriority/priority": ("i32", 0, None, SERVED, "cred.SetIoPriority", "0 to 7"),
-    "/process/execCPUAffinity": ("object", None, None, SERVED, "exec", "of exec only"),
-    "/process/execCPUAffinity/initial": ("string", "", None, SERVED, "exec", ""),
-    "/process/execCPUAffinity/final": ("string", "", None, SERVED, "exec", ""),
+    "/process/ioPriority/priority": served("i32", "cred.SetIoPriority", "0 to 7"),
+    "/process/execCPUAffinity": served("object", "exec", "of exec only"),
+    "/process/execCPUAffinity/initial": served("string", "exec"),
+    "/process/execCPUAffinity/final": served("string", "exec"),
     # hooks
-    "/hooks": ("object", None, None, SERVED, "hooks.run", ""),
+    "/hooks": served("object", "hooks.run"),
     # linux
-    "/linux": ("object", None, None, SERVED, "spec.load", ""),
-    "/linux/namespaces": ("array", [], None, SERVED, "namespaces", "absent type: inherited"),
-    "/linux/namespaces/*": ("object", None, None, SERVED, "namespaces", ""),
-    "/linux/namespaces/*/type": ("string", "", one_of(*NAMESPACE_TYPES), SERVED, "namespaces", ""),
-    "/linux/namespaces/*/path": (
-        "string",
-        "",
-        no_nul,
-        SERVED,
-        "namespaces.Join",
-        "absolute, and of that type",
+    "/linux": served("object", "spec.load"),
+    "/linux/namespaces": served("array", "namespaces", "absent type: inherited"),
+    "/linux/namespaces/*": served("object", "namespaces"),
+    "/linux/namespaces/*/type": served("string", "namespaces", check=one_of(*NAMESPACE_TYPES)),
+    "/linux/namespaces/*/path": served(
+        "string", "namespaces.open_paths", "absolute, and of that type", check=no_nul
     ),
     **_id_maps("/linux", "launch", ""),
-    "/linux/timeOffsets": (
-        "map",
-        {},
-        None,
-        SERVED,
-        "launch",
-        "monotonic and boottime; with a new time namespace",
-    ),
-    "/linux/timeOffsets/*": ("object", None, None, SERVED, "launch", ""),
-    "/linux/timeOffsets/*/secs": ("int", 0, None, SERVED, "launch", ""),
-    "/linux/timeOffsets/*/nanosecs": ("u32", 0, None, SERVED, "launch", ""),
-    "/linux/devices": ("array", [], None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*": ("object", None, None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/type": ("string", "", one_of("c", "b", "u", "p"), SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/path": ("string", "", absolute, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/major": ("int", 0, None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/minor": ("int", 0, None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/fileMode": ("u32", None, None, SERVED, "rootfs.MakeDevices", "0666 if absent"),
-    "/linux/devices/*/uid": ("id", 0, None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/devices/*/gid": ("id", 0, None, SERVED, "rootfs.MakeDevices", ""),
-    "/linux/netDevices": ("map", {}, None, SERVED, "network.move_devices", "needs a network namespace"),
-    "/linux/netDevices/*": ("object", None, None, SERVED, "network.move_devices", ""),
-    "/linux/netDevices/*/name": ("string", "", None, SERVED, "network.move_devices", ""),
-    "/linux/cgroupsPath": ("string", "", no_nul, SERVED, _CG, ""),
-    "/linux/resources": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/devices": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/devices/*": ("object", None, None, SERVED, _CG, ""),
-    "/linux/resources/devices/*/allow": ("bool", False, None, SERVED, _CG, ""),
-    "/linux/resources/devices/*/type": ("string", "a", one_of("a", "b", "c", ""), SERVED, _CG, ""),
-    "/linux/resources/devices/*/major": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/devices/*/minor": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/devices/*/access": ("string", "", None, SERVED, _CG, ""),
-    "/linux/resources/memory": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/memory/limit": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/memory/reservation": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/memory/swap": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/memory/kernel": (
-        "int",
-        None,
-        None,
-        IGNORED,
-        "",
-        "not recommended since 1.1; gone from kernels",
-    ),
-    "/linux/resources/memory/kernelTCP": (
-        "int",
-        None,
-        None,
-        IGNORED,
-        "",
-        "not recommended since 1.1; gone from kernels",
-    ),
-    "/linux/resources/memory/swappiness": ("uint", None, None, SERVED, _CG, ""),
-    "/linux/resources/memory/disableOOMKiller": ("bool", False, None, SERVED, _CG, ""),
-    "/linux/resources/memory/useHierarchy": ("bool", False, None, SERVED, _CG, ""),
-    "/linux/resources/memory/checkBeforeUpdate": ("bool", False, None, SERVED, _CG, ""),
-    "/linux/resources/cpu": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/shares": ("uint", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/quota": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/burst": ("uint", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/period": ("uint", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/realtimeRuntime": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/realtimePeriod": ("uint", None, None, SERVED, _CG, ""),
-    "/linux/resources/cpu/cpus": ("string", "", None, SERVED, _CG, ""),
-    "/linux/resources/cpu/mems": ("string", "", None, SERVED, _CG, ""),
-    "/linux/resources/cpu/idle": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/pids": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/pids/limit": ("int", None, None, SERVED, _CG, "0 is a value since 1.3, -1 is max"),
-    "/linux/resources/blockIO": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weight": ("u16", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/leafWeight": ("u16", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice/*": ("object", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice/*/major": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice/*/minor": ("int", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice/*/weight": ("u16", None, None, SERVED, _CG, ""),
-    "/linux/resources/blockIO/weightDevice/*/leafWeight": ("u16", None, None, SERVED, _CG, ""),
-    "/linux/resources/hugepageLimits": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/hugepageLimits/*": ("object", None, None, SERVED, _CG, ""),
-    "/linux/resources/hugepageLimits/*/pageSize": ("string", "", None, SERVED, _CG, ""),
-    "/linux/resources/hugepageLimits/*/limit": ("uint", 0, None, SERVED, _CG, ""),
-    "/linux/resources/network": ("object", {}, None, SERVED, _CG, ""),
-    "/linux/resources/network/classID": ("u32", None, None, SERVED, _CG, ""),
-    "/linux/resources/network/priorities": ("array", [], None, SERVED, _CG, ""),
-    "/linux/resources/network/priorities/*": ("object", None, None, SERVED, _CG, ""),
-    "/linux/resources/network/priorities/*/name": ("string", None, no_nul, SERVED, _CG, ""),
-    "/linux/resources/network/priorities/*/priority": ("u32", None, None, SERVED, _CG, ""),
-    "/linux/resources/rdma": ("map", {}, None, SERVED, _CG, ""),
-    "/linux/resources/rdma/*": ("object", None, None, SERVED, _CG, ""),
-    "/linux/resources/rdma/*/hcaHandles": ("u32", None, None, SERVED, _CG, ""),
-    "/linux/resources/rdma/*/hcaObjects": ("u32", None, None, SERVED, _CG, ""),
-    "/linux/resources/unified": ("stringmap", {}, None, SERVED, _CG, "an error on pure v1"),
-    "/linux/sysctl": ("stringmap", {}, None, SERVED, "rootfs.SetSysctls", "runc's allow-list"),
-    "/linux/seccomp": ("object", None, None, SERVED, "seccomp.compile_filter", "evaluated by the monitor"),
-    "/linux/seccomp/defaultAction": ("string", "", one_of(*SECCOMP_ACTIONS), SERVED, "seccomp", ""),
-    "/linux/seccomp/defaultErrnoRet": ("u32", None, None, SERVED, "seccomp", ""),
-    "/linux/seccomp/architectures": (
-        "strings",
-        [],
-        None,
-        SERVED,
-        "seccomp",
-        "the payload's calls are all x86-64",
-    ),
-    "/linux/seccomp/flags": (
-        "strings",
-        [],
-        None,
-        SERVED,
-        "seccomp",
-        "TSYNC and SPEC_ALLOW have no meaning here",
-    ),
-    "/linux/seccomp/listenerPath": (
+    "/linux/timeOffsets": served("map", "launch", "monotonic and boottime; with a new time namespace"),
+    "/linux/timeOffsets/*": served("object", "launch"),
+    "/linux/timeOffsets/*/secs": served("int", "launch"),
+    "/linux/timeOffsets/*/nanosecs": served("u32", "launch"),
+    "/linux/devices": served("array", "rootfs.MakeDevices"),
+    "/linux/devices/*": served("object", "rootfs.MakeDevices"),
+    "/linux/devices/*/type": served("string", "rootfs.MakeDevices", check=one_of("c", "b", "u", "p")),
+    "/linux/devices/*/path": served("string", "rootfs.MakeDevices", check=absolute),
+    "/linux/devices/*/major": served("int", "rootfs.MakeDevices"),
+    "/linux/devices/*/minor": served("int", "rootfs.MakeDevices"),
+    "/linux/devices/*/fileMode": served("u32", "rootfs.MakeDevices", "0666 if absent"),
+    "/linux/devices/*/uid": served("id", "rootfs.MakeDevices"),
+    "/linux/devices/*/gid": served("id", "rootfs.MakeDevices"),
+    "/linux/netDevices": served("map", "network.move_devices", "needs a network namespace"),
+    "/linux/netDevices/*": served("object", "network.move_devices"),
+    "/linux/netDevices/*/name": served("string", "network.move_devices"),
+    "/linux/cgroupsPath": served("string", _CG, check=no_nul),
+    "/linux/resources": served("object", _CG),
+    "/linux/resources/devices": served("array", _CG),
+    "/linux/resources/devices/*": served("object", _CG),
+    "/linux/resources/devices/*/allow": served("bool", _CG),
+    "/linux/resources/devices/*/type": served("string", _CG, check=one_of("a", "b", "c", "")),
+    "/linux/resources/devices/*/major": served("int", _CG),
+    "/linux/resources/devices/*/minor": served("int", _CG),
+    "/linux/resources/devices/*/access": served("string", _CG),
+    "/linux/resources/memory": served("object", _CG),
+    "/linux/resources/memory/limit": served("int", _CG),
+    "/linux/resources/memory/reservation": served("int", _CG),
+    "/linux/resources/memory/swap": served("int", _CG),
+    "/linux/resources/memory/kernel": ignored("int", "not recommended since 1.1; gone from kernels"),
+    "/linux/resources/memory/kernelTCP": ignored("int", "not recommended since 1.1; gone from kernels"),
+    "/linux/resources/memory/swappiness": served("uint", _CG),
+    "/linux/resources/memory/disableOOMKiller": served("bool", _CG),
+    "/linux/resources/memory/useHierarchy": served("bool", _CG),
+    "/linux/resources/memory/checkBeforeUpdate": served("bool", _CG),
+    "/linux/resources/cpu": served("object", _CG),
+    "/linux/resources/cpu/shares": served("uint", _CG),
+    "/linux/resources/cpu/quota": served("int", _CG),
+    "/linux/resources/cpu/burst": served("uint", _CG),
+    "/linux/resources/cpu/period": served("uint", _CG),
+    "/linux/resources/cpu/realtimeRuntime": served("int", _CG),
+    "/linux/resources/cpu/realtimePeriod": served("uint", _CG),
+    "/linux/resources/cpu/cpus": served("string", _CG),
+    "/linux/resources/cpu/mems": served("string", _CG),
+    "/linux/resources/cpu/idle": served("int", _CG),
+    "/linux/resources/pids": served("object", _CG),
+    "/linux/resources/pids/limit": served("int", _CG, "0 is a value since 1.3, -1 is max"),
+    "/linux/resources/blockIO": served("object", _CG),
+    "/linux/resources/blockIO/weight": served("u16", _CG),
+    "/linux/resources/blockIO/leafWeight": served("u16", _CG),
+    "/linux/resources/blockIO/weightDevice": served("array", _CG),
+    "/linux/resources/blockIO/weightDevice/*": served("object", _CG),
+    "/linux/resources/blockIO/weightDevice/*/major": served("int", _CG),
+    "/linux/resources/blockIO/weightDevice/*/minor": served("int", _CG),
+    "/linux/resources/blockIO/weightDevice/*/weight": served("u16", _CG),
+    "/linux/resources/blockIO/weightDevice/*/leafWeight": served("u16", _CG),
+    "/linux/resources/hugepageLimits": served("array", _CG),
+    "/linux/resources/hugepageLimits/*": served("object", _CG),
+    "/linux/resources/hugepageLimits/*/pageSize": served("string", _CG),
+    "/linux/resources/hugepageLimits/*/limit": served("uint", _CG),
+    "/linux/resources/network": served("object", _CG),
+    "/linux/resources/network/classID": served("u32", _CG),
+    "/linux/resources/network/priorities": served("array", _CG),
+    "/linux/resources/network/priorities/*": served("object", _CG),
+    "/linux/resources/network/priorities/*/name": served("string", _CG, check=no_nul),
+    "/linux/resources/network/priorities/*/priority": served("u32", _CG),
+    "/linux/resources/rdma": served("map", _CG),
+    "/linux/resources/rdma/*": served("object", _CG),
+    "/linux/resources/rdma/*/hcaHandles": served("u32", _CG),
+    "/linux/resources/rdma/*/hcaObjects": served("u32", _CG),
+    "/linux/resources/unified": served("stringmap", _CG, "an error on pure v1"),
+    "/linux/sysctl": served("stringmap", "rootfs.SetSysctls", "runc's allow-list"),
+    "/linux/seccomp": served("object", "seccomp.compile_filter", "evaluated by the monitor"),
+    "/linux/seccomp/defaultAction": served("string", "seccomp", check=one_of(*SECCOMP_ACTIONS)),
+    "/linux/seccomp/defaultErrnoRet": served("u32", "seccomp"),
+    "/linux/seccomp/architectures": served("strings", "seccomp", "the payload's calls are all x86-64"),
+    "/linux/seccomp/flags": served("strings", "seccomp", "TSYNC and SPEC_ALLOW have no meaning here"),
+    "/linux/seccomp/listenerPath": ignored(
         "string",
-        "",
-        None,
-        IGNORED,
-        "",
         "unless SCMP_ACT_NOTIFY is used, and that is refused: its descriptor is the host kernel's only",
     ),
-    "/linux/seccomp/listenerMetadata": ("string", "", None, IGNORED, "", "goes with listenerPath only"),
-    "/linux/seccomp/syscalls": (
-        "array",
-        [],
-        None,
-        SERVED,
-        "seccomp",
-        "checked where it is compiled, on a cache miss",
-    ),
-    "/linux/rootfsPropagation": ("string", "", one_of("", *PROPAGATIONS), SERVED, "rootfs.Propagation", ""),
-    "/linux/maskedPaths": ("strings", [], absolute_all, SERVED, "rootfs.MaskPaths", ""),
-    "/linux/readonlyPaths": ("strings", [], absolute_all, SERVED, "rootfs.ReadonlyPaths", ""),
-    "/linux/mountLabel": ("string", "", None, SERVED, "mounts", "a warning where SELinux is off"),
-    "/linux/personality": ("object", None, None, SERVED, "cred.SetPersonality", ""),
-    "/linux/personality/domain": (
-        "string",
-        "LINUX",
-        one_of("LINUX", "LINUX32"),
-        SERVED,
-        "cred.SetPersonality",
-        "",
-    ),
-    "/linux/personality/flags": ("strings", [], None, REFUSED, "", "the specification defines none"),
-    "/linux/intelRdt": (
-        "object",
-        None,
-        None,
-        SERVED,
-        "resctrl.create",
-        "an error where no resctrl is mounted",
-    ),
-    "/linux/intelRdt/closID": ("string", "", None, SERVED, "resctrl.check", "/ is the default class"),
-    "/linux/intelRdt/schemata": ("strings", [], no_nul_all, SERVED, "resctrl.write_schemata", "written last"),
-    "/linux/intelRdt/l3CacheSchema": ("string", "", no_nul, SERVED, "resctrl.write_schemata", ""),
-    "/linux/intelRdt/memBwSchema": ("string", "", no_nul, SERVED, "resctrl.write_schemata", ""),
-    "/linux/intelRdt/enableMonitoring": (
-        "bool",
-        False,
-        None,
-        SERVED,
-        "resctrl.create",
-        "a directory in mon_groups",
-    ),
-    "/linux/intelRdt/enableCMT": ("bool", False, None, IGNORED, "", "of 1.1; enableMonitoring since 1.3"),
-    "/linux/intelRdt/enableMBM": ("bool", False, None, IGNORED, "", "of 1.1; enableMonitoring since 1.3"),
-    "/linux/memoryPolicy": ("object", None, None, SERVED, "cred.SetMemoryPolicy", ""),
-    "/linux/memoryPolicy/mode": ("string", "", one_of(*MPOL_MODES), SERVED, "cred.SetMemoryPolicy", ""),
-    "/linux/memoryPolicy/nodes": ("string", "", None, SERVED, "cred.SetMemoryPolicy", ""),
-    "/linux/memoryPolicy/flags": ("strings", [], None, SERVED, "cred.SetMemoryPolicy", ""),
+    "/linux/seccomp/listenerMetadata": ignored("string", "goes with listenerPath only"),
+    "/linux/seccomp/syscalls": served("array", "seccomp", "checked where it is compiled, on a cache miss"),
+    "/linux/rootfsPropagation": served("string", "rootfs.Propagation", check=one_of("", *PROPAGATIONS)),
+    "/linux/maskedPaths": served("strings", "rootfs.MaskPaths", check=absolute_all),
+    "/linux/readonlyPaths": served("strings", "rootfs.ReadonlyPaths", check=absolute_all),
+    "/linux/mountLabel": served("string", "mounts", "a warning where SELinux is off"),
+    "/linux/personality": served("object", "cred.SetPersonality"),
+    "/linux/personality/domain": served("string", "cred.SetPersonality", check=one_of("LINUX", "LINUX32")),
+    "/linux/personality/flags": refused("strings", "the specification defines none"),
+    "/linux/intelRdt": served("object", "resctrl.create", "an error where no resctrl is mounted"),
+    "/linux/intelRdt/closID": served("string", "resctrl.check", "/ is the default class"),
+    "/linux/intelRdt/schemata": served("strings", "resctrl.write_schemata", "written last", check=no_nul_all),
+    "/linux/intelRdt/l3CacheSchema": served("string", "resctrl.write_schemata", check=no_nul),
+    "/linux/intelRdt/memBwSchema": served("string", "resctrl.write_schemata", check=no_nul),
+    "/linux/intelRdt/enableMonitoring": served("bool", "resctrl.create", "a directory in mon_groups"),
+    "/linux/intelRdt/enableCMT": ignored("bool", "of 1.1; enableMonitoring since 1.3"),
+    "/linux/intelRdt/enableMBM": ignored("bool", "of 1.1; enableMonitoring since 1.3"),
+    "/linux/memoryPolicy": served("object", "cred.SetMemoryPolicy"),
+    "/linux/memoryPolicy/mode": served("string", "cred.SetMemoryPolicy", check=one_of(*MPOL_MODES)),
+    "/linux/memoryPolicy/nodes": served("string", "cred.SetMemoryPolicy"),
+    "/linux/memoryPolicy/flags": served("strings", "cred.SetMemoryPolicy"),
     # other platforms
-    "/windows": ("any", None, None, IGNORED, "", _OTHER),
-    "/solaris": ("any", None, None, IGNORED, "", _OTHER),
-    "/freebsd": ("any", None, None, IGNORED, "", _OTHER),
-    "/zos": ("any", None, None, IGNORED, "", _OTHER),
-    "/vm": (
-        "object",
-        None,
-        None,
-        REFUSED,
-        "",
-        "the monitor takes no kernel, image or path from a configuration",
-    ),
+    "/windows": ignored("any", _OTHER),
+    "/solaris": ignored("any", _OTHER),
+    "/freebsd": ignored("any", _OTHER),
+    "/zos": ignored("any", _OTHER),
+    "/vm": refused("object", "the monitor takes no kernel, image or path from a configuration"),
 }
 
 for _kind in ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"):
-    FIELDS[f"/hooks/{_kind}"] = ("array", [], None, SERVED, "hooks.run", "")
-    FIELDS[f"/hooks/{_kind}/*"] = ("object", None, None, SERVED, "hooks.run", "")
-    FIELDS[f"/hooks/{_kind}/*/path"] = ("string", "", absolute, SERVED, "hooks.run", "")
-    FIELDS[f"/hooks/{_kind}/*/args"] = ("strings", [], no_nul_all, SERVED, "hooks.run", "")
-    FIELDS[f"/hooks/{_kind}/*/env"] = ("strings", None, no_nul_all, SERVED, "hooks.run", "")
-    FIELDS[f"/hooks/{_kind}/*/timeout"] = ("int", None, positive, SERVED, "hooks.run", "in seconds")
+    FIELDS[f"/hooks/{_kind}"] = served("array", "hooks.run")
+    FIELDS[f"/hooks/{_kind}/*"] = served("object", "hooks.run")
+    FIELDS[f"/hooks/{_kind}/*/path"] = served("string", "hooks.run", check=absolute)
+    FIELDS[f"/hooks/{_kind}/*/args"] = served("strings", "hooks.run", check=no_nul_all)
+    FIELDS[f"/hooks/{_kind}/*/env"] = served("strings", "hooks.run", check=no_nul_all)
+    FIELDS[f"/hooks/{_kind}/*/timeout"] = served("int", "hooks.run", "in seconds", check=positive)
 
 for _kind in ("ReadBps", "WriteBps", "ReadIOPS", "WriteIOPS"):
     _at = f"/linux/resources/blockIO/throttle{_kind}Device"
-    FIELDS[_at] = ("array", [], None, SERVED, _CG, "")
-    FIELDS[f"{_at}/*"] = ("object", None, None, SERVED, _CG, "")
-    FIELDS[f"{_at}/*/major"] = ("int", None, None, SERVED, _CG, "")
-    FIELDS[f"{_at}/*/minor"] = ("int", None, None, SERVED, _CG, "")
-    FIELDS[f"{_at}/*/rate"] = ("uint", None, None, SERVED, _CG, "")
+    FIELDS[_at] = served("array", _CG)
+    FIELDS[f"{_at}/*"] = served("object", _CG)
+    FIELDS[f"{_at}/*/major"] = served("int", _CG)
+    FIELDS[f"{_at}/*/minor"] = served("int", _CG)
+    FIELDS[f"{_at}/*/rate"] = served("uint", _CG)
 
 # Members that an object must have where it is given at all; what has no row here may be absent, or is checked with its
 # neighbours (spec.CHECKS).

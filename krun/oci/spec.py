@@ -170,8 +170,9 @@ class Spec:
 
 def _walk(value: "Any", pattern: str, pointer: str) -> None:
     """Checks one value and what lies below it. `pattern` is the row's key, `pointer` the real place."""
-    kind, _, check, level, _, note = FIELDS[pattern]
-    if level == IGNORED or value is None:
+    field = FIELDS[pattern]
+    kind = field.type
+    if field.level == IGNORED or value is None:
         return
     want: type
     want, low, high = TYPES[kind]
@@ -179,8 +180,8 @@ def _walk(value: "Any", pattern: str, pointer: str) -> None:
         raise ConfigError(pointer, f"want {_words(kind)}, have {_words_of(value)}")
     if want is int and not low <= value <= high:
         raise ConfigError(pointer, f"{value} is out of range")
-    if level == REFUSED and value:
-        raise ConfigError(pointer, f"not served by krun: {note}")
+    if field.level == REFUSED and value:
+        raise ConfigError(pointer, f"not served by krun: {field.note}")
     if kind == "strings":
         for index, item in enumerate(value):
             if type(item) is not str:
@@ -212,8 +213,8 @@ def _walk(value: "Any", pattern: str, pointer: str) -> None:
         for index, item in enumerate(value):
             if type(item) is not int or not 0 <= item <= high:
                 raise ConfigError(f"{pointer}/{index}", f"{item} is not a group id")
-    if check is not None:
-        check(value, pointer)
+    if field.check is not None:
+        field.check(value, pointer)
 
 
 def _escape(key: str) -> str:

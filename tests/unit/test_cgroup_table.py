@@ -26,7 +26,7 @@ def test_every_field_has_a_row_and_every_row_a_field():
         and name.split("/")[3] != "devices"
         # Members of an object that has rows of its own: the members count; of a list or map: the whole.
         and "*" not in name
-        and not (row[0] == "object" and any(other.startswith(name + "/") for other in rows))
+        and not (row.type == "object" and any(other.startswith(name + "/") for other in rows))
     }
     assert {name for name in rows if name != "/linux/resources/network"} == listed
 
@@ -34,7 +34,7 @@ def test_every_field_has_a_row_and_every_row_a_field():
 def test_ignored_fields_are_those_that_no_file_takes():
     for row, setting in SETTINGS:
         if setting.key and not (setting.v1 or setting.v2):
-            level = fields.FIELDS[pointer(row, setting)][3]
+            level = fields.FIELDS[pointer(row, setting)].level
             warned = setting.ignore[0] == 1
             assert (level == fields.IGNORED) == warned, pointer(row, setting)
 

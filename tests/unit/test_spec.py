@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import json
 from typing import Any
 
@@ -208,13 +210,28 @@ def test_sysctl_names(key: str, path: str) -> None:
 
 
 def test_every_row_is_well_formed() -> None:
-    for pattern, (kind, _, check, level, step, note) in fields.FIELDS.items():
-        assert kind in fields.TYPES, pattern
-        assert check is None or callable(check), pattern
-        assert level in (fields.SERVED, fields.REFUSED, fields.IGNORED), pattern
-        assert note or step, pattern
+    for pattern, row in fields.FIELDS.items():
+        assert row.type in fields.TYPES, pattern
+        assert row.check is None or callable(row.check), pattern
+        assert row.level in (fields.SERVED, fields.REFUSED, fields.IGNORED), pattern
+        assert row.step if row.level == fields.SERVED else row.note, pattern
         parent = pattern.rpartition("/")[0]
         assert pattern == "" or parent in fields.FIELDS, f"{pattern} has no parent row"
+
+
+@pytest.mark.parametrize("step", sorted({row.step for row in fields.FIELDS.values() if row.step}))
+def test_who_serves_a_field_is_there(step: str) -> None:
+    """docs/spec-conformance.md publishes the names: modules below krun.oci, and what stands in them."""
+    try:
+        importlib.import_module(f"krun.oci.{step}")
+    except ModuleNotFoundError:
+        module, _, name = step.rpartition(".")
+        assert hasattr(importlib.import_module(f"krun.oci.{module}"), name)
+
+
+@pytest.mark.parametrize("pattern", fields.REQUIRED)
+def test_what_must_be_there_has_a_row(pattern: str) -> None:
+    assert all(f"{pattern}/{member}" in fields.FIELDS for member in fields.REQUIRED[pattern])
 
 
 def test_process_document_of_exec() -> None:

@@ -23,7 +23,7 @@ def put(document: Any, pattern: str, value: Any) -> None:
     here = document
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
-        below = fields.FIELDS["/" + "/".join(parts[: index + 1])][0]
+        below = fields.FIELDS["/" + "/".join(parts[: index + 1])].type
         fresh: Any = value if last else [] if below == "array" else {}
         if part == "*" and isinstance(here, list):
             if last or not here or type(here[0]) is not type(fresh):
