@@ -3,19 +3,19 @@
 import os
 
 from krun.errors import KrunError
-from krun.oci import launch, namespaces, plan, spec
+from krun.oci import caller, container, namespaces, plan, spec
 from krun.sysio import unix_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.table import Options
-    from krun.oci.launch import Container
+    from krun.oci.container import Container
 
 
 def main(opts: "Options") -> int:
     """Creates a container. Raises KrunError with runc's prefix."""
     try:
-        make(opts, launch.seal_descriptors(opts.preserve_fds), True)
+        make(opts, caller.seal_descriptors(opts.preserve_fds), True)
     except KrunError as e:
         raise prefixed("create", e) from None
     return 0
@@ -52,8 +52,26 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
         return None
     process = config.process
     assert process is not None
-    launch.pass_listen_fds(process)
-    launch.check_terminal(process, detach, opts.console_socket)
+    caller.pass_listen_fds(process)
+    caller.check_terminal(process, detach, opts.console_socket)
     if opts.console_socket:
         console = unix_connect(opts.console_socket)
-    return launch.create(config, made, opts, keep, console, opts.t0)
+    options = container.CreateOptions(opts.root, opts.id)
+    options.manager, options.rootless = manager_of(opts), is_rootless(opts)
+    options.keep, options.console, options.t0 = keep, console, opts.t0
+    options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
+    return container.create(config, made, options)
+
+
+def manager_of(opts: "Options") -> str:
+    """Returns the cgroup manager that the command line asks for."""
+    if opts.systemd_cgroup:
+        return "systemd"
+    return opts.cgroup_manager or "cgroupfs"
+
+
+def is_rootless(opts: "Options") -> bool:
+    """Tells whether we are an ordinary user's."""
+    if opts.rootless in ("true", "1"):
+        return True
+    return opts.rootless not in ("false", "0") and os.geteuid() != 0

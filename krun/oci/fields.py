@@ -290,11 +290,11 @@ FIELDS: "dict[str, Field]" = {
     "/linux/namespaces/*/path": served(
         "string", "namespaces.open_paths", "absolute, and of that type", check=no_nul
     ),
-    **_id_maps("/linux", "launch", ""),
-    "/linux/timeOffsets": served("map", "launch", "monotonic and boottime; with a new time namespace"),
-    "/linux/timeOffsets/*": served("object", "launch"),
-    "/linux/timeOffsets/*/secs": served("int", "launch"),
-    "/linux/timeOffsets/*/nanosecs": served("u32", "launch"),
+    **_id_maps("/linux", "spawn.write_id_maps", ""),
+    "/linux/timeOffsets": served("map", "spawn", "monotonic and boottime; with a new time namespace"),
+    "/linux/timeOffsets/*": served("object", "spawn"),
+    "/linux/timeOffsets/*/secs": served("int", "spawn"),
+    "/linux/timeOffsets/*/nanosecs": served("u32", "spawn"),
     "/linux/devices": served("array", "rootfs.MakeDevices"),
     "/linux/devices/*": served("object", "rootfs.MakeDevices"),
     "/linux/devices/*/type": served("string", "rootfs.MakeDevices", check=one_of("c", "b", "u", "p")),

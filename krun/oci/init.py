@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from krun.oci.steps import Context
 
     Stage = Callable[["Child"], None]
+    Order = tuple[tuple[int, str, str, Stage], ...]
 
 _RLIMIT_STACK = 3
 _PASSWD_LIMIT = 1 << 20
@@ -312,7 +313,7 @@ def _monitor(child: Child) -> None:
 
 # THE order. (number, name, what, function). docs/lifecycle.md has the same numbers and names, with the reasons;
 # tests/unit/test_lifecycle.py compares them.
-ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
+ORDER: "Order" = (
     (1, "parent", "close what is not ours, die with krun, wait for id maps, not dumpable", _parent),
     (2, "session", "new session and session keyring", _session),
     (3, "join", "join namespaces by path", _join),
@@ -340,7 +341,7 @@ ORDER: "tuple[tuple[int, str, str, Stage], ...]" = (
 )
 
 # What a further process (exec) does: the same steps, without those that make the container.
-EXEC_ORDER: "tuple[tuple[int, str, str, Stage], ...]" = tuple(
+EXEC_ORDER: "Order" = tuple(
     (number, name, what, _join_container if name == "join" else function)
     for number, name, what, function in sorted(
         (
@@ -355,7 +356,7 @@ EXEC_ORDER: "tuple[tuple[int, str, str, Stage], ...]" = tuple(
 )
 
 
-def run(child: Child, order: "tuple[tuple[int, str, str, Stage], ...]") -> "NoReturn":
+def run(child: Child, order: "Order") -> "NoReturn":
     """Runs the list in the child and never returns: the process becomes the monitor, or reports and exits with 1."""
     step = ""
     try:

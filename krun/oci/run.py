@@ -1,10 +1,8 @@
 """`krun run`: create and start; in the foreground also wait, hand on signals and the terminal, and delete."""
 
-import os
-
 from krun import log
 from krun.errors import KrunError
-from krun.oci import launch, start
+from krun.oci import caller, wake
 from krun.oci.create import make, prefixed
 from krun.oci.foreground import Foreground
 from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair
@@ -25,7 +23,7 @@ def main(opts: "Options") -> int:
 def _run(opts: "Options") -> int:
     detach = bool(opts.detach)
     # Before anything of ours is opened: a descriptor that the caller did not open must not look as if it were there.
-    keep = launch.seal_descriptors(opts.preserve_fds)
+    keep = caller.seal_descriptors(opts.preserve_fds)
     front = None
     ours = theirs = -1
     if not detach and not opts.dry_run:
@@ -40,17 +38,9 @@ def _run(opts: "Options") -> int:
         return 0
     launched = container.launched
     assert launched is not None
-    relay = start.open_relay(container.statedir)
-    try:
-        stages = start.wake(container.start, container.result, launched.pidfd)
-        start.finish(container.statedir)
-        log_stages(stages)
-    except KrunError:
-        launch.undo(container)
-        raise
-    for fd in (container.start, container.result):
-        os.close(fd)
-    start.run_poststart(container.statedir, container.state, container.spec.hooks)
+    relay = wake.open_relay(container.statedir)
+    log_stages(container.start())
+    wake.run_poststart(container.statedir, container.state, {"hooks": container.spec.hooks})
     if front is None:
         if relay is not None:
             relay.wait(launched.pidfd, launched.pid)
@@ -59,7 +49,7 @@ def _run(opts: "Options") -> int:
     terminal = bool(container.spec.process and container.spec.process.terminal)
     code = front.wait(launched.pid, launched.pidfd, ours if terminal else -1)
     if not opts.keep:
-        launch.remove(container)
+        container.destroy()
     return code
 
 

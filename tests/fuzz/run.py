@@ -59,7 +59,7 @@ def build() -> None:
     shutil.copytree(ROOT / "krun", tree / "krun", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
     shutil.copy2(monitor, tree / "krun" / "native" / "krun-monitor")
     # Only the log: a trace of the payload's calls would cost too much.
-    launch = tree / "krun" / "oci" / "launch.py"
+    launch = tree / "krun" / "oci" / "container.py"
     text = launch.read_text()
     assert "boot.FLAG_TRACE | boot.FLAG_COUNT" in text
     launch.write_text(text.replace("boot.FLAG_TRACE | boot.FLAG_COUNT", "0"))

@@ -50,12 +50,19 @@ LAYERS: list[list[set[str]]] = [
         {"krun.kvm.boot", "krun.kvm.probe"},
         {"krun.kvm.*"},
     ],
-    [{"krun.oci.plan"}, {"krun.oci.init"}, {"krun.oci.launch"}],
     [
-        {"krun.oci.kill", "krun.oci.foreground", "krun.oci.start", "krun.oci.create"},
+        {"krun.oci.plan"},
+        {"krun.oci.init"},
+        {"krun.oci.spawn", "krun.oci.caller", "krun.oci.kill"},
+        {"krun.oci.talk", "krun.oci.teardown"},
+        {"krun.oci.wake"},
+        {"krun.oci.container"},
+    ],
+    [
+        {"krun.oci.foreground", "krun.oci.create"},
         {
             "krun.oci." + name
-            for name in "run exec delete state_cmd list ps pause update events spec_cmd features "
+            for name in "start run exec delete state_cmd list ps pause update events spec_cmd features "
             "checkpoint".split()
         },
     ],

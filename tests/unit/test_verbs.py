@@ -17,7 +17,7 @@ import pytest
 
 from krun.cli import fast
 from krun.errors import KrunError, NotFoundError, UsageError
-from krun.oci import delete, events, kill, pause, ps, spec_cmd, state_cmd, update
+from krun.oci import delete, events, kill, pause, ps, spec_cmd, state_cmd, teardown, update
 from krun.oci import list as list_verb
 from krun.oci import state as st
 from krun.oci.cgroup import group as cgroups
@@ -188,7 +188,7 @@ def test_what_a_killed_create_left_behind(tmp_path, files):
     for name, data in files.items():
         Path(half.path, name).write_bytes(data)
     os.mkfifo(half.path + "/start.fifo")
-    delete.delete(half, True)
+    teardown.delete(half, True)
     assert not half.exists()
 
 
@@ -199,7 +199,7 @@ def test_the_empty_cgroup_of_a_killed_create_goes(tmp_path):
     name = f"/krun-test-half-{os.getpid()}"
     cgroup = cgroups.create(name, None, "half")
     half.write("config.json", json.dumps({"linux": {"cgroupsPath": name}}).encode())
-    delete.delete(half, True)
+    teardown.delete(half, True)
     assert not any(os.path.exists(path) for path in cgroup.directories())
 
 

@@ -1,0 +1,241 @@
+"""The clone: a process of ours that is born in namespaces (and a cgroup), and the id maps of a user namespace."""
+
+import os
+
+from krun.errors import KrunError, SysError
+from krun.oci import cred, init, namespaces, sync
+from krun.sysio import (
+    CLONE_NEWPID,
+    CLONE_NEWTIME,
+    CLONE_NEWUSER,
+    CLONE_PARENT,
+    EAGAIN,
+    PR_SET_PDEATHSIG,
+    SIGKILL,
+    clone3,
+    clone_inside,
+    close_all_but,
+    lib,
+    pidfd_open,
+    pidfd_send_signal,
+    set_undumpable,
+    setns,
+    socketpair,
+    unshare,
+    write_file,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.init import Order
+    from krun.oci.spec import IdMap
+
+NEW_ID_MAP = {"uid": "/usr/bin/newuidmap", "gid": "/usr/bin/newgidmap"}
+
+
+class Launched:
+    """A process whose monitor is ready. pid, pidfd: of the monitor, a child of ours; stages: name to nanoseconds."""
+
+    __slots__ = ("pid", "pidfd", "stages")
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.stages: dict[str, int] = {}
+
+
+def _restore(fd: int, flag: int) -> None:
+    """Goes back to our own namespace after a clone; hooks that we run must be born in it."""
+    if fd >= 0:
+        setns(fd, flag, "our own namespace")
+        os.close(fd)
+
+
+def _own(name: str) -> int:
+    try:
+        return os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open", f"/proc/self/ns/{name}", e.errno or 0) from None
+
+
+def spawn(
+    child: init.Child, order: "Order", flags: int, time_offsets: "dict[str, dict[str, int]] | None" = None
+) -> Launched:
+    """Clones the child, which runs `order`. Returns its pid and pidfd. Raises SysError.
+
+    A pid namespace to join is entered by a short-lived process in between (clone_inside). A user namespace to join needs
+    one, too: its rights are needed to make the other namespaces, so they can only be made from inside it.
+    """
+    ctx = child.ctx
+    ctx.parent_sync, ctx.sync = socketpair()
+    pid_fd = child.join_fds.get("pid", -1)
+    own_time = -1
+    if os.geteuid() == 0:
+        # Before there is a child to inherit it. An ordinary user's helpers (newuidmap) need more: see init, step 1.
+        set_undumpable()
+    if "user" in child.join_fds:
+        return _spawn_between(child, order, flags)
+    try:
+        if child.plan.new_time_ns:
+            own_time = _own("time")
+            unshare(CLONE_NEWTIME, "time namespace")
+            _write_offsets(time_offsets or {})
+        if pid_fd >= 0:
+            name = f"pid namespace {child.plan.joins.get('pid', '')}"
+            pid = _clone_inside(child, flags, pid_fd, name)
+            pidfd = pidfd_open(pid) if pid else -1
+        else:
+            pid, pidfd = clone3(flags, cgroup_fd=ctx.cgroup_fd)
+        if pid == 0:
+            init.run(child, order)
+    finally:
+        _restore(own_time, CLONE_NEWTIME)
+    os.close(ctx.sync)
+    return Launched(pid, pidfd)
+
+
+def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
+    """clone_inside; a cgroup that has no room for it is joined later, which pids.max does not forbid (cgroups(7))."""
+    try:
+        return clone_inside(flags, pid_fd, child.birth_root, child.ctx.cgroup_fd, child.held(), name)
+    except SysError as e:
+        if e.errno != EAGAIN or child.ctx.cgroup_fd < 0:
+            raise
+    child.in_cgroup = False
+    return clone_inside(flags, pid_fd, child.birth_root, -1, child.held(), name)
+
+
+def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
+    """time_namespaces(7): offsets can be written until the first process is born in the namespace."""
+    text = "".join(
+        f"{clock} {offset.get('secs') or 0} {offset.get('nanosecs') or 0}\n"
+        for clock, offset in offsets.items()
+    )
+    if text:
+        write_file("/proc/self/timens_offsets", text)
+
+
+def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
+    """Joins user and pid namespace in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
+    ctx = child.ctx
+    # Not over the sync socket: the child may have a request in it before the one in between has told its pid.
+    pid_r, pid_w = os.pipe()
+    middle, middle_fd = clone3(0)
+    if middle == 0:
+        try:
+            user = child.join_fds.pop("user")
+            pid_fd = child.join_fds.get("pid", -1)
+            close_all_but([*child.held(), user, pid_fd, pid_w])
+            lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+            cred.set_oom_score_early("self", ctx.process.oom_score_adj)
+            set_undumpable()
+            setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
+            init.become_root(ctx)
+            if pid_fd >= 0:
+                setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")
+            if child.plan.new_time_ns:
+                unshare(CLONE_NEWTIME, "time namespace")
+            # No exit signal of its own with CLONE_PARENT: it is that of ours (clone(2)).
+            pid, _ = clone3(flags | CLONE_PARENT, 0)
+            if pid == 0:
+                init.run(child, order)
+            os.write(pid_w, str(pid).encode())
+            os._exit(0)
+        except BaseException as e:
+            sync.send(ctx.sync, sync.ERROR, *sync.error_fields("3 join", e))
+            os._exit(1)
+    os.close(ctx.sync)
+    os.close(pid_w)
+    told = os.read(pid_r, 32)
+    os.close(pid_r)
+    os.waitpid(middle, 0)
+    os.close(middle_fd)
+    if not told:
+        kind, fields = sync.receive(ctx.parent_sync)
+        if kind == sync.ERROR:
+            raise sync.error_of(fields)
+        raise KrunError("join user namespace: the helper process died")
+    return Launched(int(told), pidfd_open(int(told)))
+
+
+def died(pid: int) -> str:
+    """Collects a child that went without a word and tells how it went."""
+    try:
+        _, status = os.waitpid(pid, 0)
+    except OSError:
+        return "the container's process died before it was ready"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        hint = (
+            "; was it out of memory? look at memory.limit and the kernel's log" if number == SIGKILL else ""
+        )
+        return f"the container's process died of signal {number} before it was ready{hint}"
+    return f"the container's process ended with code {os.WEXITSTATUS(status)} before it was ready"
+
+
+def reap(launched: "Launched | None") -> None:
+    """Kills and collects a child that is not to be."""
+    if launched is None:
+        return
+    try:
+        pidfd_send_signal(launched.pidfd, SIGKILL)
+    except SysError:
+        pass
+    try:
+        os.waitpid(launched.pid, 0)
+    except OSError:
+        pass
+
+
+def write_id_maps(pid: int, uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> None:
+    """Writes the id maps of a child in a new user namespace (user_namespaces(7)). Raises SysError, KrunError."""
+    root = os.geteuid() == 0
+    for kind, maps in (("uid", uid_maps), ("gid", gid_maps)):
+        text = namespaces.map_text(maps)
+        own = os.geteuid() if kind == "uid" else os.getegid()
+        single = len(maps) == 1 and maps[0].size == 1 and maps[0].host == own
+        if not root and not single:
+            _run_new_id_map(kind, pid, maps)
+            continue
+        if kind == "gid" and not root:
+            write_file(f"/proc/{pid}/setgroups", "deny")
+        write_file(f"/proc/{pid}/{kind}_map", text)
+
+
+def _run_new_id_map(kind: str, pid: int, maps: "list[IdMap]") -> None:
+    """newuidmap(1), newgidmap(1): the only way for an ordinary user to map ranges of /etc/subuid and /etc/subgid."""
+    program = NEW_ID_MAP[kind]
+    words = [program, str(pid)]
+    for line in maps:
+        words += [str(line.container), str(line.host), str(line.size)]
+    try:
+        helper = os.posix_spawn(program, words, {})
+    except OSError as e:
+        raise SysError("run", program, e.errno or 0, "install the package uidmap") from None
+    _, status = os.waitpid(helper, 0)
+    if status:
+        raise KrunError(f"map {kind}s with {program}: it failed; does /etc/sub{kind} give you these ranges?")
+
+
+def id_map_namespace(uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> int:
+    """Makes a user namespace with these maps, for an id-mapped mount (mount_setattr(2)). Returns its descriptor.
+
+    A namespace needs a process to be born with; it is killed once the namespace is open.
+    """
+    theirs, ours = socketpair()
+    pid, pidfd = clone3(CLONE_NEWUSER)
+    if pid == 0:
+        lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        os.close(ours)
+        os.read(theirs, 1)
+        os._exit(0)
+    os.close(theirs)
+    try:
+        write_id_maps(pid, uid_maps, gid_maps)
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open user namespace of", str(pid), e.errno or 0) from None
+    finally:
+        os.close(ours)
+        os.waitpid(pid, 0)
+        os.close(pidfd)

@@ -1,0 +1,149 @@
+"""The conversation with the child (oci/sync.py): what the parent does when the child asks, until its monitor is ready."""
+
+from krun.errors import KrunError
+from krun.oci import cred, hooks, sync
+from krun.oci.spawn import Launched, died, write_id_maps
+from krun.oci.state import hook_state, process_start_time
+from krun.sysio import sched_setaffinity, write_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.cgroup.group import Cgroup
+    from krun.oci.container import Container
+    from krun.oci.spec import IdMap, Spec
+    from krun.oci.state import ContainerState
+
+
+class Conversation:
+    """Serves the requests of one child until its monitor is ready. Subclassed by what a request means."""
+
+    __slots__ = ("launched", "sock")
+
+    def __init__(self, launched: Launched, sock: int) -> None:
+        self.launched = launched
+        self.sock = sock
+
+    def on_maps(self) -> None:
+        """The child waits for its id maps."""
+        raise KrunError("the child asked for id maps")
+
+    def on_cgroup(self) -> None:
+        """The child waits to be in its cgroup."""
+        raise KrunError("the child asked for a cgroup")
+
+    def on_hooks(self) -> None:
+        """The child's environment is made; prestart and createRuntime hooks are due."""
+        raise KrunError("the child asked for hooks")
+
+    def run(self) -> None:
+        """Serves until R. Raises the child's error (sync.ChildError), or KrunError if the child dies silently."""
+        actions = {sync.MAPS: self.on_maps, sync.CGROUP: self.on_cgroup, sync.HOOKS: self.on_hooks}
+        while True:
+            kind, fields = sync.receive(self.sock)
+            if kind in actions:
+                actions[kind]()
+                sync.send(self.sock, sync.GO)
+            elif kind == sync.READY:
+                self.launched.stages = sync.stages(fields)
+                return
+            elif kind == sync.ERROR:
+                raise sync.error_of(fields)
+            elif kind == sync.CLOSED:
+                raise KrunError(died(self.launched.pid))
+            else:
+                raise KrunError(f"the container's process sent an unknown message {kind!r}")
+
+
+class CreateTalk(Conversation):
+    """Requests of a container's first process."""
+
+    __slots__ = ("container", "joined")
+
+    def __init__(self, container: "Container", launched: Launched, sock: int, joined: bool) -> None:
+        super().__init__(launched, sock)
+        self.container = container
+        self.joined = joined
+
+    def on_maps(self) -> None:
+        spec = self.container.spec
+        if spec.process:
+            cred.set_oom_score_early(self.launched.pid, spec.process.oom_score_adj)
+        write_id_maps(self.launched.pid, spec.uid_maps, spec.gid_maps)
+
+    def on_cgroup(self) -> None:
+        container, pid = self.container, self.launched.pid
+        if container.cgroup is not None and not self.joined:
+            container.cgroup.join(pid)
+            delegate(container.cgroup, container.spec)
+        if container.state.intel_rdt:
+            from krun.oci import resctrl
+
+            resctrl.join(container.state, pid)
+        if container.spec.net_devices:
+            # Layer and cost: pyroute2 takes 80 ms to import, and hardly any container moves a device.
+            from krun.oci import network
+
+            network.move_devices(container.spec.net_devices, pid)
+        # From here on `delete --force` finds the process whatever becomes of us; until here it dies with us.
+        state = container.state
+        state.pid = pid
+        state.start_time = process_start_time(pid)
+        container.statedir.save(state)
+
+    def on_hooks(self) -> None:
+        container = self.container
+        # A prestart hook has always read "created" (it ran in start until runtime-spec 1.1); createRuntime came later.
+        for kind, status in (("prestart", "created"), ("createRuntime", "creating")):
+            hooks.run(container.spec.hooks, kind, hook_state(container.state, status))
+
+
+class ExecTalk(Conversation):
+    """Requests of an exec's process."""
+
+    __slots__ = ("final_cpus", "state", "late_cgroup")
+
+    def __init__(
+        self,
+        launched: Launched,
+        sock: int,
+        final_cpus: "list[int]",
+        state: "ContainerState",
+        late_cgroup: str,
+    ) -> None:
+        super().__init__(launched, sock)
+        self.final_cpus = final_cpus
+        self.state = state
+        self.late_cgroup = late_cgroup
+
+    def on_cgroup(self) -> None:
+        if self.late_cgroup:
+            write_file(f"{self.late_cgroup}/cgroup.procs", str(self.launched.pid))
+        if self.state.intel_rdt:
+            from krun.oci import resctrl
+
+            resctrl.join(self.state, self.launched.pid)
+        if self.final_cpus:
+            # After the cpuset's own mask, which a move into it sets (config.md, "execCPUAffinity").
+            sched_setaffinity(self.launched.pid, self.final_cpus)
+
+
+def delegate(cgroup: "Cgroup", spec: "Spec") -> None:
+    """Gives a cgroup v2 to the payload's user where it sees it writable and as its own root (config-linux.md, "Cgroup
+    ownership"); never one of v1. Raises SysError."""
+    if "" not in cgroup.paths or spec.namespaces.get("cgroup") != "" or cgroup.pending is not None:
+        return
+    if not any(mount.type in ("cgroup", "cgroup2") and "ro" not in mount.options for mount in spec.mounts):
+        return
+    process = spec.process
+    uid = host_id(spec.uid_maps, process.uid if process else 0)
+    gid = host_id(spec.gid_maps, process.gid if process else 0)
+    if uid >= 0 and gid >= 0 and uid != 0:
+        cgroup.delegate(uid, gid)
+
+
+def host_id(maps: "list[IdMap]", number: int) -> int:
+    """Returns the host's id for one of the container's; itself without maps, -1 if it is not mapped."""
+    for line in maps:
+        if line.container <= number < line.container + line.size:
+            return line.host + number - line.container
+    return -1 if maps else number

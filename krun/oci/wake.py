@@ -1,0 +1,121 @@
+"""How a created container is started: a byte into start.fifo, the monitor's answer from result.fifo, poststart hooks."""
+
+import os
+
+from krun import log
+from krun.errors import HookError, KrunError, SysError
+from krun.oci import sync
+from krun.oci.state import CREATED, PAUSED, RESULT_FIFO, START_FIFO, STOPPED, StateDir, hook_state, status
+from krun.sysio import ESRCH, pidfd_open, poll
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from krun.oci.notify import Relay
+    from krun.oci.state import ContainerState
+
+
+def start(statedir: StateDir) -> None:
+    """Starts the program of a created container.
+
+    Raises NotFoundError; KrunError in runc's words if the container is not in state created, if the program cannot be
+    run after all, or if a startContainer or poststart hook fails.
+    """
+    with statedir.lock():
+        state = statedir.load()
+        found = status(state, statedir)
+        if found == STOPPED:
+            raise KrunError("cannot start a container that has stopped")
+        if found == PAUSED:
+            raise KrunError("cannot start a paused container")
+        if found != CREATED:
+            raise KrunError("cannot start an already running container")
+        pidfd = _pidfd(state.pid)
+        begin = _open(statedir, START_FIFO, os.O_WRONLY)
+        result = _open(statedir, RESULT_FIFO, os.O_RDONLY)
+        relay = open_relay(statedir)
+        wake(begin, result, pidfd)
+        finish(statedir)
+        run_poststart(statedir, state, statedir.load_config(state))
+    if relay is not None:
+        # Without the lock: whoever waits for a payload that is never ready must be able to kill it.
+        relay.wait(pidfd, state.pid)
+
+
+def open_relay(statedir: StateDir) -> "Relay | None":
+    """Returns what hands on the payload's "ready", if there is a NOTIFY_SOCKET."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from krun.oci import notify
+
+    return notify.open_relay(statedir.path)
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return pidfd_open(pid)
+    except SysError as e:
+        if e.errno == ESRCH:
+            raise KrunError("cannot start a container that has stopped") from None
+        raise
+
+
+def _open(statedir: StateDir, name: str, flags: int) -> int:
+    """The monitor holds both FIFOs open for reading and writing, so neither open blocks; if it died, ENXIO tells."""
+    path = f"{statedir.path}/{name}"
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+
+
+def wake(begin: int, result: int, pidfd: int) -> "dict[str, int]":
+    """Lets the monitor go and waits for its answer.
+
+    Arguments: begin, result, the FIFOs' descriptors; pidfd of the monitor. Returns the stage times.
+    Raises the monitor's error, or KrunError if it died.
+    """
+    try:
+        os.write(begin, b"\n")
+    except OSError as e:
+        raise SysError("write", START_FIFO, e.errno or 0) from None
+    while True:
+        answered, dead = poll((result, pidfd))
+        if answered:
+            kind, fields = sync.receive(result)
+            if kind == sync.OK:
+                return sync.stages(fields)
+            if kind == sync.ERROR:
+                raise sync.explain(sync.error_of(fields))
+        if dead:
+            raise KrunError("cannot start container: its process died while it was being started")
+
+
+def finish(statedir: StateDir) -> None:
+    """Removes start.fifo: without it the container counts as running (docs/architecture.md)."""
+    try:
+        os.unlink(f"{statedir.path}/{START_FIFO}")
+    except OSError as e:
+        raise SysError("remove", START_FIFO, e.errno or 0) from None
+
+
+def run_poststart(statedir: StateDir, state: "ContainerState", config: "dict[str, Any]") -> None:
+    """Runs poststart hooks; if one fails, the container is stopped and removed (runtime-spec 1.3, lifecycle 9).
+
+    Arguments: config, of which the hooks count. Raises HookError.
+    """
+    wanted = config.get("hooks") or {}
+    if not wanted.get("poststart"):
+        return
+    # Only where there is such a hook: start is otherwise the shortest verb of all.
+    from krun.oci import hooks, teardown
+
+    try:
+        hooks.run(wanted, "poststart", hook_state(state, "running"))
+    except HookError:
+        try:
+            teardown.take_down(statedir, state, config)
+        except KrunError as e:
+            log.warning(f"undo start: {e}")
+        raise
