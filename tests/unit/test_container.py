@@ -1,0 +1,85 @@
+"""A container's teardown and clone without a host: what is tried when something fails, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from krun.errors import KrunError, SysError
+from krun.oci import spawn, state, teardown
+from krun.oci.cgroup import group
+
+
+@pytest.fixture
+def statedir(tmp_path: Path) -> state.StateDir:
+    made = state.StateDir(str(tmp_path / "root"), "box")
+    made.create()
+    return made
+
+
+def fails(message: str) -> Any:
+    def step(state: Any, config: Any) -> None:
+        raise KrunError(message)
+
+    return step
+
+
+def test_everything_is_tried_and_the_state_stays_while_anything_does(
+    statedir: state.StateDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    hook = {"path": "/usr/bin/touch", "args": ["touch", f"{tmp_path}/poststop"]}
+    config = {"hooks": {"poststop": [hook]}}
+    with monkeypatch.context() as patch:
+        patch.setattr(teardown, "_destroy_cgroup", fails("the cgroup is busy"))
+        patch.setattr(teardown, "_detach_root", fails("the root is busy"))
+        with pytest.raises(KrunError, match="the cgroup is busy"):
+            teardown.take_down(statedir, state.ContainerState(id="box"), config)
+    assert "the root is busy" in capfd.readouterr().err
+    assert statedir.exists() and not (tmp_path / "poststop").exists()
+    teardown.take_down(statedir, state.ContainerState(id="box"), config)
+    assert not statedir.exists() and (tmp_path / "poststop").exists()
+
+
+def test_a_create_that_came_to_nothing_runs_no_poststop_hook(
+    statedir: state.StateDir, tmp_path: Path
+) -> None:
+    hook = {"path": "/usr/bin/touch", "args": ["touch", f"{tmp_path}/poststop"]}
+    config = {"hooks": {"poststop": [hook]}}
+    teardown.take_down(statedir, state.ContainerState(id="box"), config, hooks=False)
+    assert not statedir.exists() and not (tmp_path / "poststop").exists()
+
+
+def test_a_unit_that_was_not_made_is_not_stopped(
+    statedir: state.StateDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd refused the scope because another container has one of that name."""
+    from krun.oci.container import Container
+
+    touched: list[str] = []
+    monkeypatch.setattr(group.Cgroup, "kill", lambda self, signal=9: touched.append("kill"))
+    monkeypatch.setattr(group.Cgroup, "destroy", lambda self, wait=5.0: touched.append("destroy"))
+    paths = {"": "/sys/fs/cgroup/system.slice/other.scope"}
+    recorded = state.ContainerState(id="box", cgroup_paths=paths, manager="systemd:other.scope")
+    container = Container(SimpleNamespace(hooks={}), statedir, recorded)  # type: ignore[arg-type]
+    container.cgroup = group.Cgroup(paths, "systemd:other.scope")
+    container.cgroup.pending = ({}, False, [])
+    container.undo()
+    assert touched == [] and not statedir.exists()
+
+
+def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def clone_inside(flags: int, pid_ns: int, root: int, cgroup: int, keep: Any, name: str) -> int:
+        asked.append(cgroup)
+        if cgroup >= 0:
+            raise SysError("clone3", "", 11)
+        return 7
+
+    monkeypatch.setattr(spawn, "clone_inside", clone_inside)
+    child = SimpleNamespace(birth_root=-1, in_cgroup=True, held=list, ctx=SimpleNamespace(cgroup_fd=5))
+    assert spawn._clone_inside(child, 0, 4, "") == 7  # type: ignore[arg-type]
+    assert asked == [5, -1] and not child.in_cgroup
