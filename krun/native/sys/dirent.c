@@ -65,6 +65,9 @@ static struct {
 } cursors[8];
 static struct kr_lock cursor_lock;
 
+void kr_listing_before_fork(void) { kr_lock(&cursor_lock); }
+void kr_listing_after_fork(void) { kr_unlock(&cursor_lock); }
+
 static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf, u32 room) {
     static u64 clock;
     u32 c = 0, i = 0, n = 0;

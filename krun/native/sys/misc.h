@@ -6,6 +6,9 @@
 /* In proc->flags, besides KR_BOOTF_*: the payload said PR_SET_DUMPABLE 0. fork keeps it, an execve clears it.
  */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
+/* Its maker, which waits for it, takes its task and its kr_proc back as soon as its first thread ends. A second
+ * thread would go on using them: such a process makes none. */
+#define KR_PROCF_LENT 0x10000000u
 /* It is in another user namespace than the container gave it; for good. */
 #define KR_PROCF_USERNS 0x20000000u
 

@@ -45,4 +45,8 @@ long kr_path_error(long nr, const u64 a[6], int i, long err);
 /* The call nr on names: b are its arguments, and (directory, path) stand at b[i], and at b[j] unless j is negative. */
 long kr_names(struct kr_task *t, long nr, const u64 b[6], int i, int j);
 
+/* Around fork: the lock over the positions of listings (sys/dirent.c); both sides call the second one. */
+void kr_listing_before_fork(void);
+void kr_listing_after_fork(void);
+
 #endif

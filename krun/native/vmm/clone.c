@@ -22,6 +22,7 @@
 #include "seccomp.h"
 #include "share.h"
 #include "signal.h"
+#include "state.h"
 #include "usercopy.h"
 #include "warm.h"
 #include "x86.h"
@@ -132,21 +133,12 @@ void *kr_stack_new(void) {
     return (void *)p;
 }
 
-/* Its maker, which waits for it, takes its task and its kr_proc back as soon as its first thread ends. A second
- * thread would go on using them: such a process makes none. In proc->flags. */
-#define KR_PROCF_LENT 0x10000000u
-
-static struct kr_proc *copy_proc(struct kr_proc *p, int lent) {
+static struct kr_proc *copy_proc(struct kr_proc *p) {
     struct kr_proc *c = kr_alloc(sizeof *c);
     if (c) {
         kr_lock(&p->sig_lock);
         *c = *p;
         kr_unlock(&p->sig_lock);
-        kr_lock_init(&c->sig_lock);
-        kr_lock_init(&c->exec_lock);
-        memset(&c->quiesce, 0, sizeof c->quiesce);
-        c->refs = 1;
-        c->flags = lent ? c->flags | KR_PROCF_LENT : c->flags & ~KR_PROCF_LENT;
     }
     return c;
 }
@@ -156,9 +148,13 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     int thread = (ca->flags & CLONE_THREAD) != 0;
     struct kr_vm *vm = &t->mm->vm;
     struct kr_cpu cpu;
-    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc, (ca->flags & CLONE_VFORK) != 0);
+    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
     struct kr_task *c = proc ? kr_task_new(proc) : NULL;
     long r = -ENOMEM;
+    if (c && !thread)
+        kr_state_vfork(c);
+    if (c && !thread && (ca->flags & CLONE_VFORK))
+        proc->flags |= KR_PROCF_LENT;
     if (!c || !(c->stack = kr_stack_new()))
         goto fail;
     c->stack_size = STACK_SIZE + GUARD;
@@ -256,43 +252,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
     const char *why;
-    kr_alloc_after_fork();
-    kr_lock_init(&mm->lock);
-    kr_lock_init(&t->proc->sig_lock);
-    kr_lock_init(&t->proc->exec_lock);
-    t->tid = (u32)kr_sys0(__NR_gettid);
-    t->proc->refs = 1;
-    memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
-    t->proc->flags &= ~KR_PROCF_LENT;
-    t->is_vfork = 0;
-    t->asked = t->resumed = t->newpid = 0;
-    kr_ask_after_fork();
-    t->vcpu_limit = 0;
-    for (struct kr_task *o = mm->tasks, *next; o; o = next) {
-        next = o->next;
-        if (o != t && o->stack)
-            kr_sys2(__NR_munmap, o->stack, o->stack_size);
-        if (o != t) {
-            kr_seccomp_drop(o);
-            kr_free(o, sizeof *o);
-        }
-    }
-    mm->tasks = t;
-    t->next = NULL;
-    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
-        next = v->next;
-        kr_sys2(__NR_munmap, v->run, vm->run_size);
-        v->fd = -1;
-    }
-    vm->fd = -1;
-    kr_fd_after_fork();
-    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
-        next = v->next;
-        kr_free(v, sizeof *v);
-    }
-    kr_robust_after_fork(t);
-    kr_aio_after_fork(mm);
-    kr_mm_after_fork(mm);
+    kr_state_fork_child(t);
     kr_warm_fork(mm, cpu->regs.rsp);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
     t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);
@@ -326,20 +286,17 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_host_mask(~0ULL);
         return -KR_ERESTART;
     }
-    kr_lock(&t->proc->sig_lock);
-    kr_lock(&t->mm->lock);
-    kr_fd_before_fork();
-    kr_alloc_before_fork();
+    kr_state_before_fork(t);
     long r = kr_host_clone(host, NULL, NULL);
     if (r == 0) {
         fork_child(t, ca, &cpu);
     } else {
-        kr_alloc_after_fork();
-        kr_fd_fork_parent();
-        if (r > 0)
+        kr_state_fork_parent(t);
+        if (r > 0) {
+            kr_lock(&t->mm->lock);
             kr_warm_fork(t->mm, cpu.regs.rsp);
-        kr_unlock(&t->mm->lock);
-        kr_unlock(&t->proc->sig_lock);
+            kr_unlock(&t->mm->lock);
+        }
     }
     kr_host_mask(r == 0 ? t->sigmask : old);
     return r;

@@ -101,8 +101,11 @@ static long reopen(int fd, u64 flags) {
 }
 
 /* The same for what judgement lets pass. A FIFO keeps its slot while it waits for the other end: some slots are left for the rest. */
+static u32 fifos; /* threads that wait so; atomic */
+
+void kr_open_after_fork(void) { fifos = 0; }
+
 static long open_passed(int fd, u32 mode, u64 flags) {
-    static u32 fifos;
     if (KR_IS_LINK(mode))
         return -ELOOP;
     if (flags & O_CREAT && KR_IS_DIR(mode))

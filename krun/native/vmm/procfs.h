@@ -141,6 +141,9 @@ struct kr_numbers {
 long kr_proc_numbers(struct kr_task *t, const char *rel, struct kr_numbers *l);
 void kr_numbers_free(struct kr_numbers *l);
 
+/* In a fork child: no other thread waits for the other end of a FIFO. */
+void kr_open_after_fork(void);
+
 /* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */
 int kr_proc_self_fd(char *buf, size_t size, int fd);
 int kr_proc_handle(char *buf, size_t size, const char *rel);

@@ -6,7 +6,9 @@
 #include "hostsig.h"
 #include "process.h"
 #include "seccomp.h"
+#include "state.h"
 #include "trace.h"
+#include "../sys/misc.h"
 #include "../sys/robust.h"
 #include <asm/signal.h>
 
@@ -45,6 +47,29 @@ void kr_task_release(struct kr_task *t) {
     kr_free(t->parked, sizeof *t->parked);
     t->xsave = NULL;
     t->parked = NULL;
+}
+
+void kr_process_alone(struct kr_task *t) {
+    t->proc->refs = 1;
+    __atomic_and_fetch(&t->proc->flags, ~KR_PROCF_LENT, __ATOMIC_RELAXED);
+    memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
+}
+
+void kr_tasks_after_fork(struct kr_task *t) {
+    struct kr_mm *mm = t->mm;
+    for (struct kr_task *o = mm->tasks, *next; o; o = next) {
+        next = o->next;
+        if (o == t)
+            continue;
+        if (o->stack)
+            kr_sys2(__NR_munmap, o->stack, o->stack_size);
+        kr_seccomp_drop(o);
+        kr_free(o, sizeof *o);
+    }
+    mm->tasks = t;
+    t->next = NULL;
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
 }
 
 /* munmap of the stack we stand on, then exit: no stack may be touched in between. */

@@ -222,7 +222,10 @@ void kr_trace_summary(void) {
     kr_free(buf, room);
 }
 
-void kr_trace_after_fork(void) { memset(counts, 0, sizeof counts); }
+void kr_trace_after_fork(void) {
+    if (kr_trace_on & KR_BOOTF_COUNT) /* else they are zero, and the page is the parent's */
+        memset(counts, 0, sizeof counts);
+}
 
 void kr_count_unknown(u64 nr) {
     __atomic_fetch_add(&unknown_calls, 1, __ATOMIC_RELAXED);

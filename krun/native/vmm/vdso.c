@@ -12,8 +12,8 @@
  * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset that only changes when somebody sets
  * them.
  *
- * State: one kr_vdso_state per monitor process, and a copy of the page; `busy` lets one thread in. A fork
- * child may inherit it taken: it is broken after a second. vfork relatives share the state and the page.
+ * State: one kr_vdso_state per monitor process, and a copy of the page; `busy` lets one thread in.
+ * vfork relatives share the state and the page; a taken `busy` whose owner was killed is broken after a second.
  * mm->lock is taken to look whether the page is still the payload's vDSO.
  */
 #include "vdso.h"
@@ -190,6 +190,8 @@ static int take(u64 now) {
 }
 
 static void give_back(void) { __atomic_store_n(&busy, 0, __ATOMIC_RELEASE); }
+
+void kr_vdso_after_fork(void) { busy = 0; }
 
 static int tsc_is_steady(void) {
     u32 a = 0x80000000u, b, c = 0, d;

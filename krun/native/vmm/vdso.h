@@ -30,4 +30,7 @@ struct kr_vdso_state {
 };
 void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s);
 
+/* In a fork child: who renewed the page in the parent does not exist here. */
+void kr_vdso_after_fork(void);
+
 #endif

@@ -9,6 +9,7 @@
 #include "x86.h"
 #include "fdtab.h"
 #include "../lib/kr_guard.h"
+#include "state.h"
 #include "hostmem.h"
 #include <linux/futex.h>
 #include <linux/mman.h>
@@ -376,6 +377,17 @@ fail:
     kr_fd_drop(&v->fd);
     kr_free(v, sizeof *v);
     return NULL;
+}
+
+/* The descriptors are closed already, which made every fd -1. */
+void kr_vcpus_after_fork(struct kr_vm *vm) {
+    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
+        next = v->next;
+        kr_sys2(__NR_munmap, v->run, vm->run_size);
+        kr_free(v, sizeof *v);
+    }
+    vm->vcpus = vm->free_vcpus = NULL;
+    vm->fd = -1;
 }
 
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v) {

@@ -7,9 +7,7 @@
  * vfork child gets its own (its descriptors, actions and cwd are its own in the kernel, too). kr_task  one
  * thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
  *
- * Lock order (take from left to right; never the other way):
- *   proc->exec_lock  ->  proc->sig_lock  ->  mm->lock  ->  fdtab lock  ->  heap_lock (lib/kr_alloc.c)
- * fork holds all of them, so that the child starts with consistent data.
+ * Lock order, and what fork does to each piece of state: vmm/state.def.
  *
  * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program
  * is sent as an "E" message (boot.h); a broken invariant ends in kr_die. Nothing else ends the process.
