@@ -10,6 +10,7 @@
 #include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,7 +97,12 @@ int main(int argc, char **argv) {
     char stack[65536] __attribute__((aligned(16)));
     for (int i = 0; i < 299; i++)
         many[i] = "x";
-    if (!strcmp(what, "undumpable")) {
+    if (!strcmp(what, "later")) {
+        struct rlimit limit = {0, 0};
+        getrlimit(RLIMIT_CORE, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_CORE, &limit);
+    } else if (!strcmp(what, "undumpable")) {
         prctl(PR_SET_DUMPABLE, 0);
     } else if (!strcmp(what, "user")) {
         syscall(SYS_setresuid, 1000, 1000, 1000);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import stat
@@ -205,6 +206,10 @@ def test_which_mappings_are_dumped(crash: Callable[..., list[Path]]) -> None:
     assert [data.count(bytes([n]) * 4096) for n in range(1, 9)] == [1, 0, 1, 1, 1, 0, 1, 1]
 
 
+def test_a_limit_that_is_raised_later(crash: Callable[..., list[Path]]) -> None:
+    assert len(crash("later", 0)) == 1
+
+
 @pytest.mark.parametrize("case", ["stackless", "child"])
 def test_a_core_is_left(crash: Callable[..., list[Path]], case: str) -> None:
     """Of a process without its first stack (where its auxiliary vector was), and of a child on its parent's memory."""
@@ -226,3 +231,24 @@ def test_two_that_die_at_once(crash: Callable[..., list[Path]]) -> None:
     for _ in range(5):
         (core,) = crash("two")
         core.unlink()
+
+
+def test_the_hosts_log_has_no_fault_of_the_monitors(tmp_path: Path) -> None:
+    """A payload that dies of a fault as pid 1 ends by the signal, not by an instruction of the monitor's."""
+    program = tmp_path / f"faults{os.getpid()}"
+    (tmp_path / "faults.c").write_text("int main(void) { *(volatile int *)16 = 1; return 0; }")
+    subprocess.run(["gcc", "-static", "-o", program, tmp_path / "faults.c"], check=True)
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.lseek(log, 0, os.SEEK_END)
+        command = ["unshare", "--pid", "--fork", "/usr/bin/python3", "-m", "krun.kvm.direct", str(program)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+        said = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                with contextlib.suppress(BrokenPipeError):  # overwritten meanwhile
+                    said.append(os.read(log, 8192).decode(errors="replace"))
+    finally:
+        os.close(log)
+    assert done.returncode in (-11, 139)
+    assert not [line for line in said if program.name[:15] in line and "in krun-monitor" in line]

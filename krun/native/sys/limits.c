@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * getrlimit(2), setrlimit(2), prlimit(2) of RLIMIT_NOFILE for the calling process: vmm/fdtab.c keeps room for the monitor's own
- * numbers above the payload's hard limit. Other limits, and those of other processes, are the kernel's. No state, no locks.
+ * numbers above the payload's hard limit. RLIMIT_CORE decides whether signals that end in a core are caught. Other limits, and
+ * those of other processes, are the kernel's. No state, no locks.
  */
 #include "sys.h"
 #include "../vmm/fdtab.h"
+#include "../vmm/signal.h"
 #include "../vmm/usercopy.h"
 #include <linux/resource.h>
 
@@ -24,15 +26,23 @@ long sys_getrlimit(struct kr_task *t, const u64 a[6]) {
     return a[1] ? nofile(t, 0, a[1]) : -EFAULT;
 }
 
+/* Passes on a call about another limit; one of the process's own core limit is followed (vmm/signal.h). */
+static long forward(struct kr_task *t, long nr, const u64 a[6], u32 resource) {
+    long r = kr_forward(nr, a);
+    if (r == 0 && resource == RLIMIT_CORE)
+        kr_signal_cores(t);
+    return r;
+}
+
 long sys_setrlimit(struct kr_task *t, const u64 a[6]) {
     if ((u32)a[0] != RLIMIT_NOFILE)
-        return kr_forward(__NR_setrlimit, a);
+        return forward(t, __NR_setrlimit, a, (u32)a[0]);
     return a[1] ? nofile(t, a[1], 0) : -EFAULT;
 }
 
 long sys_prlimit64(struct kr_task *t, const u64 a[6]) {
     s32 pid = (s32)a[0];
     if ((u32)a[1] != RLIMIT_NOFILE || (pid && pid != (s32)kr_sys0(__NR_getpid)))
-        return kr_forward(__NR_prlimit64, a);
+        return forward(t, __NR_prlimit64, a, (u32)a[1]);
     return nofile(t, a[2], a[3]);
 }

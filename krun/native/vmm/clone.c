@@ -234,8 +234,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_unlock(&t->mm->lock);
         kr_robust_unshare(t, !thread);
     }
-    if (lends)
-        kr_share_acquire(t);
+    /* A vCPU that was lent is taken again at the run loop. */
     if (r > 0 && thread)
         return r;
 fail:
@@ -268,6 +267,8 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     kr_cpu_load(t, cpu);
     if (ca->flags & CLONE_CLEAR_SIGHAND)
         clear_handlers(t);
+    if (t->proc->cores && kr_sys0(__NR_getpid) == 1)
+        kr_signal_cores(t);
     note_user_ns(t, ca->flags);
     kr_board_enter(t);
     t->regs_replaced = 1;

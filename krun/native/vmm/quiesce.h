@@ -19,7 +19,8 @@
  * signal that is pending swallows an equal one.
  *
  * - A thread whose host call cannot be interrupted, and which touches nothing while it waits (the parent of a
- *   vfork child), counts as standing for that time: kr_quiesce_away, kr_quiesce_back.
+ *   vfork child), counts as standing for that time: kr_quiesce_away, kr_quiesce_back. Its registers are those
+ *   of the call: task->nr says which.
  * - A thread that is being made has the request from its maker; one that ends leaves mm->tasks. Both under
  *   mm->lock, under which the requester counts.
  * - A second requester stands for the first one, and then has its own turn.
@@ -50,7 +51,7 @@ void kr_quiesce_end(struct kr_task *t);
 void kr_quiesce_stand(struct kr_task *t);
 void kr_quiesce_stand_locked(struct kr_task *t);
 
-/* Around a host call as above. No lock held, the registers are those of a consistent point. */
+/* Around a host call as above. No lock held. */
 void kr_quiesce_away(struct kr_task *t);
 void kr_quiesce_back(struct kr_task *t);
 

@@ -25,15 +25,12 @@ kr_sigset kr_host_mask(kr_sigset mask) {
     return old;
 }
 
-/* RLIMIT_CORE asks for core files: signals that end in one by default are then caught, so that the core is
- * the payload's. Not as pid 1, where the kernel drops them. Set once, before any action. */
-static int cores_wanted;
-
-/* Makes the host's disposition follow action[sig]. */
-static long host_action(int sig, const struct kr_sigaction *a) {
+/* Makes the host's disposition follow a, the action for sig. Where RLIMIT_CORE asks for core files
+ * (proc->cores), signals that end in one by default are caught, so that the core is the payload's. */
+static long host_action(const struct kr_proc *p, int sig, const struct kr_sigaction *a) {
     struct kr_sigaction h = {0};
     h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
-    int dumps = cores_wanted && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
+    int dumps = p->cores && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
     if (FAULTS_OURS(sig) || dumps || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
         h.handler = (u64)kr_host_handler;
         h.restorer = (u64)kr_host_restorer;
@@ -51,16 +48,25 @@ void kr_signal_init(struct kr_task *t) {
         if (kr_sys4(__NR_rt_sigaction, sig, 0, &old, 8) == 0 && old.handler == (u64)SIG_IGN)
             t->proc->action[sig].handler = (u64)SIG_IGN;
     }
-    u64 lim[2] = {0, 0};
-    kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
-    cores_wanted = lim[0] >= KR_PAGE && kr_sys0(__NR_getpid) != 1;
-    for (int sig = 1; cores_wanted && sig <= 31; sig++)
-        if ((KR_SIGBIT(sig) & KR_CORE_SIGNALS) && t->proc->action[sig].handler == (u64)SIG_DFL)
-            host_action(sig, &t->proc->action[sig]);
-    host_action(SIGSEGV, &t->proc->action[SIGSEGV]);
-    host_action(SIGBUS, &t->proc->action[SIGBUS]);
+    kr_signal_cores(t);
+    host_action(t->proc, SIGSEGV, &t->proc->action[SIGSEGV]);
+    host_action(t->proc, SIGBUS, &t->proc->action[SIGBUS]);
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, 0, &t->sigmask, 8);
     t->altstack.flags = 2; /* SS_DISABLE */
+}
+
+void kr_signal_cores(struct kr_task *t) {
+    struct kr_proc *p = t->proc;
+    u64 lim[2] = {0, 0};
+    kr_lock(&p->sig_lock);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
+    u32 cores = lim[0] >= KR_CORE_MIN && kr_sys0(__NR_getpid) != 1; /* for pid 1 the kernel drops them */
+    u32 changes = cores != p->cores;
+    p->cores = cores;
+    for (int sig = 1; changes && sig <= 31; sig++)
+        if ((KR_SIGBIT(sig) & KR_CORE_SIGNALS) && p->action[sig].handler == (u64)SIG_DFL)
+            host_action(p, sig, &p->action[sig]);
+    kr_unlock(&p->sig_lock);
 }
 
 long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act, struct kr_sigaction *old) {
@@ -74,7 +80,7 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
     if (act) {
         struct kr_sigaction a = *act;
         a.mask &= ~UNCATCHABLE;
-        r = host_action(sig, &a);
+        r = host_action(p, sig, &a);
         if (!r) {
             p->action[sig] = a;
             if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* else the kernel says it of us, too */
@@ -138,7 +144,7 @@ static struct kr_sigaction take_action(struct kr_proc *p, int sig) {
     struct kr_sigaction a = p->action[sig];
     if ((a.flags & SA_RESETHAND) && a.handler != (u64)SIG_IGN && a.handler != (u64)SIG_DFL) {
         p->action[sig].handler = (u64)SIG_DFL;
-        host_action(sig, &p->action[sig]);
+        host_action(p, sig, &p->action[sig]);
     }
     kr_unlock(&p->sig_lock);
     return a;
@@ -168,7 +174,7 @@ void kr_signal_deliver(struct kr_task *t) {
             kr_host_mask(t->sigmask);
         } else if (act.handler == (u64)SIG_DFL) {
             /* The action changed after the signal was caught. Let the kernel do the default thing. */
-            if (FAULTS_OURS(sig) || (cores_wanted && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
+            if (FAULTS_OURS(sig) || (t->proc->cores && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
                 t->dying_of = &si;
                 kr_die_signal(t, sig);
             }

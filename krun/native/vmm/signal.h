@@ -14,6 +14,9 @@
  * blocked at exec. */
 void kr_signal_init(struct kr_task *t);
 
+/* RLIMIT_CORE may have changed, by a call of the process itself. No lock held. */
+void kr_signal_cores(struct kr_task *t);
+
 /* Before re-entering the guest: delivers task->info, if caught. restart: the interrupted call is to be
  * executed again. */
 void kr_signal_deliver(struct kr_task *t);

@@ -66,6 +66,7 @@ struct kr_proc {
     u32 place;                               /* 1 + its entry on the board (board.h); 0: none */
     u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
+    u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE where it is lower than the kernel's; 0: it is not (fdtab.c) */
 };
