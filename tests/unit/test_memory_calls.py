@@ -53,8 +53,6 @@ OTHERS = {
         "munmap": [
             "kr_sys2(__NR_munmap, p, STACK_SIZE + GUARD)",
             "kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD)",
-            "kr_sys2(__NR_munmap, o->stack, o->stack_size)",
-            "kr_sys2(__NR_munmap, v->run, vm->run_size)",
         ],
     },
     "vmm/main.c": {
@@ -66,13 +64,15 @@ OTHERS = {
     },
     "vmm/mm.c": {"mseal": ["kr_sys3(462 /* mseal */, 0, 0, 0)"]},  # asks for the call's existence
     "vmm/private.c": {"munmap": ["kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD)"]},
-    "vmm/task.c": {"munmap": ["__NR_munmap;"]},  # a thread's own stack, from registers
+    "vmm/task.c": {  # stacks of threads that are gone; a thread's own stack, from registers
+        "munmap": ["kr_sys2(__NR_munmap, o->stack, o->stack_size)", "__NR_munmap;"]
+    },
     "vmm/vm.c": {
         "mmap": [
             "kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (u64)-1, 0)",
             "kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0)",
         ],
-        "munmap": ["kr_sys2(__NR_munmap, run, vm->run_size)"],
+        "munmap": ["kr_sys2(__NR_munmap, run, vm->run_size)", "kr_sys2(__NR_munmap, v->run, vm->run_size)"],
     },
 }
 

@@ -76,7 +76,8 @@ static int is_simple(const char *path) {
 
 /* Where the last link is not followed: the kernel's own call on a simple name, else fn with f as in stat_path. name: flags, mask (0:
  * struct stat), buffer. */
-static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f, const u64 *name) {
+static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
+                      const u64 *name) {
     char *path;
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
@@ -96,7 +97,8 @@ static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_f
 }
 
 /* fn, which is fstat_of or statx_of, with f; name: what stat_link needs besides. */
-static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f, const u64 *name) {
+static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
+                      const u64 *name) {
     return flags & AT_SYMLINK_NOFOLLOW ? stat_link(t, dirfd, ptr, flags, fn, f, name)
                                        : kr_path_use(t, dirfd, ptr, flags, fn, f);
 }
