@@ -8,11 +8,16 @@
 #define TOTAL_MIN 131072u              /* ARG_MAX: what is granted below any stack limit */
 #define TOTAL_MAX ((8u << 20) / 4 * 3) /* _STK_LIM / 4 * 3 */
 
-/* Bytes that the strings and the pointers to them may take. */
-static u64 total_max(void) {
+#define BOOT_ROOM (256u << 10) /* for the next monitor's boot block */
+
+/* Bytes that the strings may take beside `pointers` bytes of pointers; 0: not even those. */
+static u64 strings_max(u64 pointers) {
     u64 lim[2] = {~0ULL, ~0ULL};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    return KR_MAX(KR_MIN(lim[0] / 4, (u64)TOTAL_MAX), (u64)TOTAL_MIN);
+    u64 total = KR_MAX(KR_MIN(lim[0] / 4, (u64)TOTAL_MAX), (u64)TOTAL_MIN), stack = KR_PAGE_DOWN(lim[0]);
+    if (total <= pointers || stack < 8)
+        return 0;
+    return KR_MIN(total - pointers, stack - 8); /* they stand on the new stack, below a word of zeros */
 }
 
 static void *grow(void *p, size_t *room, size_t need) {
@@ -92,11 +97,10 @@ static long copy_all(struct kr_args *a, char **v, u32 from, u32 to, u64 limit) {
     return 0;
 }
 
-static long copy_vectors(struct kr_args *a, char *const *words, u32 nwords, const char *path, u64 limit) {
-    u64 pointers = 8ULL * (KR_MAX(a->argc, 1u) + a->envc);
-    if (limit <= pointers)
+static long copy_vectors(struct kr_args *a, char *const *words, u32 nwords, const char *path) {
+    u64 limit = strings_max(8ULL * (KR_MAX(a->argc, 1u) + a->envc));
+    if (!limit)
         return -E2BIG;
-    limit -= pointers;
     long r = copy_own(a, path);
     if (r >= 0)
         r = copy_all(a, a->envp, 0, a->envc, limit);
@@ -104,6 +108,7 @@ static long copy_vectors(struct kr_args *a, char *const *words, u32 nwords, cons
         r = copy_all(a, a->argv, nwords, a->argc, limit);
     for (u32 i = 0; i < nwords && r >= 0; i++)
         a->argv[i] = (char *)(r = copy_own(a, words[i]));
+    a->full = a->used + BOOT_ROOM > limit;
     return r >= 0 && a->used > limit ? -E2BIG : r;
 }
 
@@ -129,8 +134,7 @@ long kr_args_in(struct kr_args *a, u64 argv, u64 envp, char *const *words, u32 n
     if (!v || !e)
         return -ENOMEM;
     char *none = (char *)"";
-    r = empty ? copy_vectors(a, &none, 1, path, total_max())
-              : copy_vectors(a, words, nwords, path, total_max());
+    r = empty ? copy_vectors(a, &none, 1, path) : copy_vectors(a, words, nwords, path);
     if (r < 0)
         return r;
     for (u32 i = 0; i < a->argc; i++)

@@ -15,6 +15,7 @@ struct kr_args {
     char **argv, **envp; /* NULL-terminated, into text; valid after kr_args_in */
     size_t argv_room, envp_room;
     u32 argc, envc;
+    int full; /* so near to what the kernel takes that the boot block's strings need more room */
 };
 
 /* Copies the vectors at the guest's argv and envp (0: empty). words[nwords] stand in front of argv and replace its first; path is

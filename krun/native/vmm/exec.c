@@ -442,7 +442,7 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
     emit(&b, KR_BOOT_EXE_DEV, &exe.dev, 8);
     emit(&b, KR_BOOT_EXE_INO, &exe.ino, 8);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    if (lim[0] > KR_EXEC_STACK)
+    if (lim[0] > KR_EXEC_STACK || (p && p->full_args))
         emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
     u64 persona = t->persona;
     if (persona)
@@ -461,23 +461,23 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
     return n;
 }
 
-long kr_exec_self(struct kr_task *t, char **argv, char **envp) {
+long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
     u64 id[2];
     if (exe_identity(id) < 0 || id[0] != exe.dev || id[1] != exe.ino)
         kr_die("descriptor %d is not the monitor's file", kr_boot.fd_exe);
     u64 lim[2] = {0, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    int large = lim[0] > KR_EXEC_STACK;
-    if (large) { /* see KR_BOOT_RLIMIT_STACK */
-        u64 small[2] = {KR_EXEC_STACK, lim[1]};
-        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, small, 0);
+    /* See KR_BOOT_RLIMIT_STACK. A quarter of the limit is what the kernel grants to arguments, the boot block included. */
+    int other = lim[0] > KR_EXEC_STACK || (p && p->full_args);
+    if (other) {
+        u64 fit[2] = {KR_MIN(KR_EXEC_STACK, lim[1]), lim[1]};
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, fit, 0);
     }
-    (void)t;
     kr_ask_hold(1);
     long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, KR_EMPTY_PATH, (u64)argv, (u64)envp,
                           AT_EMPTY_PATH, 0);
     kr_ask_hold(0);
-    if (large)
+    if (other)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     return r;
 }
@@ -499,7 +499,7 @@ static long exec_program(struct kr_task *t, const struct kr_program *p, struct k
         for (long i = 0; i < r; i++, s += strlen(s) + 1)
             args->envp[args->envc + i] = s;
         args->envp[args->envc + r] = NULL;
-        r = kr_exec_self(t, args->argv, args->envp);
+        r = kr_exec_self(p, args->argv, args->envp);
     }
     kr_unlock(&t->proc->exec_lock);
     kr_free(text, size);
@@ -523,6 +523,7 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     }
     struct kr_args args;
     r = kr_args_in(&args, argv, envp, p.words, p.nwords, path, KR_BOOT_STRINGS);
+    p.full_args = args.full;
     if (r == 0)
         r = exec_program(t, &p, &args);
     kr_args_free(&args);

@@ -14,6 +14,7 @@ struct kr_program {
     char *path;     /* of the ELF file, kr_alloc(4096) */
     char *words[2 * KR_SCRIPT_DEPTH +
                 1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
+    int full_args;  /* see kr_args; for kr_exec_self */
     u32 nwords;     /* 0: no script, argv stays */
 };
 
@@ -47,7 +48,7 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
 /* Once, at start, before anything of the payload's runs: maps KR_EMPTY_PATH and notes which file the monitor's is. 0 or -errno. */
 int kr_exec_ready(void);
 /* Executes the monitor anew; returns only on failure. A file that is not the monitor's ends the process. */
-long kr_exec_self(struct kr_task *t, char **argv, char **envp);
+long kr_exec_self(const struct kr_program *p, char **argv, char **envp);
 
 /* stack.c */
 struct kr_stack_args {

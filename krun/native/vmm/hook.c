@@ -77,7 +77,7 @@ __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, i
     if (n > 0 && n <= KR_BOOT_STRINGS) {
         for (long i = 0; i < n; i++, text += strlen(text) + 1)
             h->envp[h->envc + i] = text;
-        kr_exec_self(t, h->argv, h->envp);
+        kr_exec_self(NULL, h->argv, h->envp);
     }
     for (;;)
         kr_sys1(__NR_exit_group, CODE_NO_EXEC);
