@@ -11,10 +11,12 @@ before a mend, where the attack has to win).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import dataclasses
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -115,6 +117,13 @@ def host_pid_namespace(bundle: Bundle) -> None:
     bundle.namespaces(drop=("pid",))
 
 
+def host_socket_name(bundle: Bundle) -> None:
+    """Where host_socket listens."""
+    bundle.process["env"].append(
+        f"HOST_SOCKET=/tmp/krun-host-{os.getpid()}-{bundle.process['user']['uid']}.sock"
+    )
+
+
 def user_namespace(bundle: Bundle) -> None:
     """As --userns-remap: the container's root is an ordinary user of the host, and may all in its own namespace."""
     bundle.namespaces(add=("user",))
@@ -161,6 +170,24 @@ def bystander(run: Run, end: threading.Event) -> None:
         process.kill()
 
 
+def host_socket(run: Run, end: threading.Event) -> None:
+    """A socket of the host that greets everybody who connects."""
+    name = next(word.split("=")[1] for word in run.bundle.process["env"] if word.startswith("HOST_SOCKET="))
+    with socket.socket(socket.AF_UNIX) as listener:
+        Path(name).unlink(missing_ok=True)
+        listener.bind(name)
+        try:
+            os.chmod(name, 0o777)
+            listener.listen(100)
+            listener.settimeout(0.05)
+            while not end.is_set():
+                with contextlib.suppress(OSError):
+                    with listener.accept()[0] as caller:
+                        caller.send(b"HOST")
+        finally:
+            Path(name).unlink()
+
+
 def reap_adopted(pid_file: Path) -> None:
     """Waits for the init of a deleted container.  Until that is done the pid namespace that it was in does not end."""
     try:
@@ -197,6 +224,9 @@ ATTACKS = (
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
     Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
+    Attack(
+        "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)
+    ),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),

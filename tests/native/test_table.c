@@ -5,6 +5,7 @@
  * bpf.c kr_alloc.c
  */
 #include "harness.h"
+#include "sys/unixaddr.h"
 #include "sys/nested.h"
 #include "sys/path.h"
 #include "sys/robust.h"
@@ -35,6 +36,14 @@ void kr_count_unknown(u64 nr) { unknown = nr; }
 long kr_path_error(long nr, const u64 a[6], int i, long err) { return (void)nr, (void)a, (void)i, err; }
 long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     return (void)t, (void)flags_arg, kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+void kr_addr_in(struct kr_task *t, u64 ptr, u64 len, struct kr_addr *x) {
+    (void)t;
+    *x = (struct kr_addr){.ptr = ptr ? kr_guest_ptr(ptr, 1) : 0, .len = len, .fd = -1};
+}
+void kr_addr_drop(struct kr_addr *x) { (void)x; }
+long kr_addr_call(struct kr_task *t, long nr, const u64 a[6], const struct kr_addr *x) {
+    return (void)t, (void)x, kr_forward(nr, a);
 }
 u32 kr_seccomp_check(struct kr_task *t) { return (void)t, verdict; }
 int kr_seccomp_mode(struct kr_task *t) { return (void)t, 0; }

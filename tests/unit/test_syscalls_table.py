@@ -51,7 +51,7 @@ PROTOTYPES = {
         getrandom memfd_create fsopen futex_wake
     """,
     "1": """
-        read write pread64 pwrite64 getitimer connect bind semop msgsnd msgrcv fstat
+        read write pread64 pwrite64 getitimer semop msgsnd msgrcv fstat
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
         sched_rr_get_interval flistxattr fremovexattr timer_gettime
         clock_gettime clock_getres epoll_wait set_mempolicy timerfd_gettime open_by_handle_at sched_setattr
@@ -83,7 +83,7 @@ PROTOTYPES = {
         wait4 semtimedop splice copy_file_range
     """,
     "14": """
-        sendto mq_timedsend
+        mq_timedsend
     """,
     "23": """
         timer_settime clock_nanosleep migrate_pages timerfd_settime

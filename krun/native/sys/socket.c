@@ -4,6 +4,7 @@
  * forwarded by its row. No state, no locks.
  */
 #include "nested.h"
+#include "unixaddr.h"
 #include "../vmm/fdtab.h"
 #include "../vmm/procfs.h"
 
@@ -117,27 +118,39 @@ static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_si
     return walk_control(c, h->controllen, copied ? COPY : CHECK);
 }
 
-static void check_header(struct msghdr_k *h, int receive) {
+/* Of a message that is received. */
+static void check_header(struct msghdr_k *h) {
     if (h->name)
         h->name = kr_guest_ptr(h->name, 1);
-    if (receive && h->control)
+    if (h->control)
         h->control = kr_guest_ptr(h->control, h->controllen);
+}
+
+/* Where a message goes. The kernel cuts a long name (copy_msghdr_from_user()). */
+static void name_in(struct kr_task *t, struct msghdr_k *h, struct kr_addr *x) {
+    u64 len = !h->name ? 0 : h->namelen > KR_ADDR_MAX ? KR_ADDR_MAX : (u64)(u32)h->namelen;
+    kr_addr_in(t, h->name, len, x);
+    if (h->name)
+        h->name = x->ptr;
+    h->namelen = (s32)x->len;
 }
 
 long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
     struct msghdr_k h;
     struct kr_iovs io;
+    struct kr_addr to;
     u8 small[256], *control;
     if (kr_copy_in(&h, a[1], sizeof h) < 0)
         return kr_call_intr(__NR_sendmsg, a[0], KR_BAD_PTR, a[2], 0, 0, 0);
-    check_header(&h, 0);
     long r = kr_iovs_in(&io, h.iov, h.iovlen, &h.iov);
     if (r < 0)
         return r;
+    name_in(t, &h, &to);
     int copied = kr_files_shared(t);
     r = control_in(&h, &control, small, sizeof small, copied);
     if (r == 0)
-        r = kr_call_intr(__NR_sendmsg, a[0], (u64)&h, a[2], 0, 0, 0);
+        r = kr_addr_call(t, __NR_sendmsg, (u64[6]){a[0], (u64)&h, a[2]}, &to);
+    kr_addr_drop(&to);
     release_control(control, h.controllen, copied);
     kr_temp_drop(control, small, h.controllen);
     kr_iovs_drop(&io);
@@ -158,7 +171,7 @@ long sys_recvmsg(struct kr_task *t, const u64 a[6]) {
     struct kr_iovs io;
     if (kr_copy_in(&h, a[1], sizeof h) < 0)
         return kr_call_intr(__NR_recvmsg, a[0], KR_BAD_PTR, a[2], 0, 0, 0);
-    check_header(&h, 1);
+    check_header(&h);
     long r = kr_iovs_in(&io, h.iov, h.iovlen, &h.iov);
     if (r < 0)
         return r;
@@ -177,7 +190,9 @@ struct batch {
     size_t m_size;
     struct kr_iovec *v;
     size_t v_size;
-    u8 **control; /* per message; send only */
+    u8 **control;              /* per message; send only */
+    struct kr_addr *to;        /* per message; send only, and where one has a name */
+    const struct kr_addr *odd; /* one of them whose path only a thread can use */
     u64 *controllen;
     int copied; /* as walk_control's COPY */
 };
@@ -188,6 +203,10 @@ static void batch_drop(struct batch *b) {
             release_control(b->control[i], b->controllen[i], b->copied);
             kr_free(b->control[i], b->controllen[i]);
         }
+    for (u32 i = 0; b->to && i < b->n; i++)
+        kr_addr_drop(&b->to[i]);
+    if (b->to)
+        kr_free(b->to, b->n * sizeof *b->to);
     if (b->control)
         kr_free(b->control, b->n * sizeof *b->control);
     if (b->controllen)
@@ -196,6 +215,23 @@ static void batch_drop(struct batch *b) {
         kr_free(b->v, b->v_size);
     if (b->m)
         kr_free(b->m, b->m_size);
+}
+
+/* The name of message i. 0 or -errno. */
+static long batch_name(struct kr_task *t, struct batch *b, u32 i) {
+    struct msghdr_k *h = &b->m[i].hdr;
+    if (!h->name)
+        return 0;
+    if (!b->to) {
+        b->to = kr_alloc(b->n * sizeof *b->to);
+        if (!b->to)
+            return -ENOMEM;
+        for (u32 k = 0; k < b->n; k++)
+            b->to[k].fd = -1;
+    }
+    name_in(t, h, &b->to[i]);
+    b->odd = b->to[i].thread ? &b->to[i] : b->odd;
+    return b->to[i].error;
 }
 
 /* Reads as many headers as there are readable ones (at least one, or EFAULT). 0 or -errno. */
@@ -234,7 +270,9 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
     struct kr_iovec *v = b->v;
     for (u32 i = 0; i < have; i++) {
         struct msghdr_k *h = &b->m[i].hdr;
-        check_header(h, receive);
+        if (receive)
+            check_header(h);
+        long r = receive ? 0 : batch_name(t, b, i);
         if (h->iovlen > KR_IOV_MAX || kr_copy_in(v, h->iov, h->iovlen * sizeof *v) < 0) {
             h->iov = KR_BAD_PTR; /* EMSGSIZE or EFAULT when its turn comes */
         } else {
@@ -245,7 +283,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
             v += h->iovlen;
         if (!receive) {
             b->controllen[i] = h->controllen;
-            long r = control_in(h, &b->control[i], NULL, 0, b->copied);
+            r = r < 0 ? r : control_in(h, &b->control[i], NULL, 0, b->copied);
             if (r < 0) { /* an error of this message: the ones before it are sent */
                 if (!i)
                     return r;
@@ -259,6 +297,10 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
 
 #define MMSG_MAX 1024u /* UIO_MAXIOV: the kernel cuts longer ones */
 
+static long batch_send(struct kr_task *t, long nr, const u64 a[6], const struct kr_addr *odd) {
+    return odd ? kr_addr_call(t, nr, a, odd) : kr_forward(nr, a);
+}
+
 static long batch_call(struct kr_task *t, long nr, const u64 a[6], int receive) {
     struct batch b;
     u32 n = KR_MIN((u32)a[2], MMSG_MAX);
@@ -268,7 +310,7 @@ static long batch_call(struct kr_task *t, long nr, const u64 a[6], int receive) 
     if (have == -EFAULT)
         r = kr_call_intr(nr, a[0], KR_BAD_PTR, n, a[3], a[4], 0);
     else if (have > 0)
-        r = kr_call_intr(nr, a[0], (u64)b.m, (u64)have, a[3], a[4], 0);
+        r = batch_send(t, nr, (u64[6]){a[0], (u64)b.m, (u64)have, a[3], a[4]}, b.odd);
     for (long i = 0; have > 0 && i < r; i++) {
         u64 at = a[1] + (u64)i * sizeof *b.m;
         if ((receive && header_out(at, &b.m[i].hdr) < 0) ||
