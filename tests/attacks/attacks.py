@@ -223,6 +223,7 @@ ATTACKS = (
     Attack("path_truncate_mem", engines=True),
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
+    Attack("path_helper_cwd"),
     Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack(
         "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)

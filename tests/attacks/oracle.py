@@ -154,9 +154,10 @@ class Watcher(threading.Thread):
             return
         found = mappings(pid)
         wrong = {w for m in found if (w := self.wrong(m))}
-        if wrong:
-            # A monitor that the kernel has placed wrongly ends by itself, before it maps anything of the guest.
-            time.sleep(0.02)
+        # A monitor that the kernel has placed wrongly ends by itself, before it maps anything of the guest; on a busy machine
+        # that takes its time.
+        for pause in (0.02, 0.2, 1) if wrong else ():
+            time.sleep(pause)
             wrong &= {w for m in mappings(pid) if (w := self.wrong(m))}
         if text:
             wrong |= self.changed(pid, found)

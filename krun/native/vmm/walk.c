@@ -3,6 +3,7 @@
 #include "walk.h"
 #include "ask.h"
 #include "fdtab.h"
+#include "mm.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
 
@@ -44,11 +45,24 @@ static long walk_splice(struct kr_walk *w, const char *target, size_t n) {
 
 /* ---- Magic links ---- */
 
+/* Whether tid is a thread of the payload's. The monitor has others, for a moment (private.c): their directory is its procfs, their
+ * descriptors are its own. */
+static int is_payload_thread(struct kr_task *t, u64 tid) {
+    kr_lock(&t->mm->lock);
+    struct kr_task *o = t->mm->tasks;
+    while (o && (o->proc != t->proc || __atomic_load_n(&o->tid, __ATOMIC_ACQUIRE) != tid))
+        o = o->next;
+    kr_unlock(&t->mm->lock);
+    return o != NULL;
+}
+
 /* A link of the calling process, below the monitor's own procfs. Numbers of threads are those of the payload's pid namespace: in one
  * that it has made itself they mean nothing to that procfs, and the link of the calling thread answers. */
-static long own_link(const struct kr_proc_name *pn) {
+static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
     char name[48], rel[64], path[64];
     u64 me = (u64)kr_sys0(__NR_getpid), tid = pn->tid ? pn->tid : pn->pid == me ? 0 : pn->pid;
+    if (tid && !is_payload_thread(t, tid))
+        return -ENOENT;
     if (pn->entry == KR_PE_FD_N)
         kr_snprintf(name, sizeof name, "fd/%lu", pn->n);
     else if (pn->entry == KR_PE_NS_N)
@@ -79,7 +93,7 @@ static long follow_magic(struct kr_task *t, int link, enum kr_verdict v, const s
         return kr_open_plain(dir, path, O_PATH, 0);
     }
     case KR_V_OWN:
-        return own_link(pn);
+        return own_link(t, pn);
     case KR_V_LINK:
         fd = kr_ask_link(t, pn, &mode);
         if (fd != -ESRCH)
