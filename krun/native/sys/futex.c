@@ -20,10 +20,8 @@
 #include "table.h"
 #include "../vmm/mm.h"
 #include "../vmm/ask.h"
+#include "../lib/kr_linux.h"
 #include <linux/futex.h>
-
-#define NR_FUTEX_WAITV 449
-#define NR_FUTEX_REQUEUE 456
 
 long sys_futex(struct kr_task *t, const u64 a[6]) {
     u64 word = kr_guest_ptr(a[0], 4), word2 = a[4], arg = a[3];
@@ -67,16 +65,16 @@ long sys_futex_waitv(struct kr_task *t, const u64 a[6]) {
         arg = KR_BAD_PTR;
     else
         check_waiters(w, n);
-    return kr_call_intr(NR_FUTEX_WAITV, arg, a[1], a[2], a[3], a[4], 0);
+    return kr_call_intr(__NR_futex_waitv, arg, a[1], a[2], a[3], a[4], 0);
 }
 
 long sys_futex_requeue(struct kr_task *t, const u64 a[6]) {
     (void)t;
     struct waiter w[2];
     if (kr_copy_in(w, a[0], sizeof w) < 0)
-        return kr_call_intr(NR_FUTEX_REQUEUE, a[0] ? KR_BAD_PTR : 0, a[1], a[2], a[3], 0, 0);
+        return kr_call_intr(__NR_futex_requeue, a[0] ? KR_BAD_PTR : 0, a[1], a[2], a[3], 0, 0);
     check_waiters(w, 2);
-    return kr_call_intr(NR_FUTEX_REQUEUE, (u64)w, a[1], a[2], a[3], 0, 0);
+    return kr_call_intr(__NR_futex_requeue, (u64)w, a[1], a[2], a[3], 0, 0);
 }
 
 /* ---- robust lists ---- */

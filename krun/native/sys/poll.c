@@ -147,4 +147,4 @@ static long epoll_masked(long nr, struct kr_task *t, const u64 a[6]) {
 }
 
 long sys_epoll_pwait(struct kr_task *t, const u64 a[6]) { return epoll_masked(__NR_epoll_pwait, t, a); }
-long sys_epoll_pwait2(struct kr_task *t, const u64 a[6]) { return epoll_masked(441, t, a); }
+long sys_epoll_pwait2(struct kr_task *t, const u64 a[6]) { return epoll_masked(__NR_epoll_pwait2, t, a); }

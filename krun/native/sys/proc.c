@@ -3,10 +3,8 @@
 #include "sys.h"
 #include "../vmm/mm.h"
 #include "../vmm/process.h"
+#include "../lib/kr_linux.h"
 #include <asm/prctl.h>
-#include <asm/signal.h>
-#include <linux/fcntl.h>
-#include <linux/sched.h>
 
 #define ARGS_V0 64 /* CLONE_ARGS_SIZE_VER0 */
 
@@ -15,7 +13,7 @@ kr_sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork, sys_execve, sys_execveat, 
 
 long sys_clone(struct kr_task *t, const u64 a[6]) {
     u64 flags = a[0] & 0xffffffffULL;
-    struct kr_clone_args ca = {.flags = flags & ~(u64)(CSIGNAL | 0x400000 /* CLONE_DETACHED, ignored */),
+    struct kr_clone_args ca = {.flags = flags & ~(u64)(CSIGNAL | CLONE_DETACHED),
                                /* Ignored there, refused by clone3(2). */
                                .exit_signal = flags & (CLONE_THREAD | CLONE_PARENT) ? 0 : flags & CSIGNAL,
                                .stack = a[1],
@@ -46,7 +44,7 @@ long sys_clone3(struct kr_task *t, const u64 a[6]) {
         if (b)
             return -E2BIG;
     }
-    if ((ca.flags & (CSIGNAL | 0x400000)) || (ca.exit_signal & ~(u64)CSIGNAL))
+    if ((ca.flags & (CSIGNAL | CLONE_DETACHED)) || (ca.exit_signal & ~(u64)CSIGNAL))
         return -EINVAL;
     if (!ca.stack != !ca.stack_size)
         return -EINVAL;
@@ -103,7 +101,7 @@ long sys_arch_prctl(struct kr_task *t, const u64 a[6]) {
         return kr_copy_out(a[1], &s->fs.base, 8);
     case ARCH_GET_GS:
         return kr_copy_out(a[1], &s->gs.base, 8);
-    case 0x1011: /* ARCH_GET_CPUID: CPUID never faults */
+    case ARCH_GET_CPUID: /* CPUID never faults */
         return 1;
     default:
         return -EINVAL;

@@ -4,11 +4,7 @@
 #include "../vmm/hostsig.h"
 #include "../vmm/sigframe.h"
 #include "../vmm/signal.h"
-#include <asm/signal.h>
-
-#define SS_DISABLE_ 2
-#define SS_ONSTACK_ 1
-#define SS_AUTODISARM_ (1u << 31)
+#include "../lib/kr_linux.h"
 
 kr_sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigreturn, sys_rt_sigpending, sys_rt_sigtimedwait,
     sys_rt_sigqueueinfo, sys_rt_tgsigqueueinfo, sys_rt_sigsuspend, sys_sigaltstack, sys_kill, sys_tkill,
@@ -109,17 +105,17 @@ long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6]) {
 long sys_sigaltstack(struct kr_task *t, const u64 a[6]) {
     u64 sp = kr_regs(t)->rsp;
     struct kr_altstack new, old = t->altstack;
-    old.flags = (t->altstack.flags & (s32)SS_AUTODISARM_) | kr_altstack_flags(t, sp);
+    old.flags = (t->altstack.flags & (s32)SS_AUTODISARM) | kr_altstack_flags(t, sp);
     old.pad = 0;
     if (a[0]) {
         if (kr_copy_in(&new, a[0], sizeof new) < 0)
             return -EFAULT;
-        if (kr_altstack_flags(t, sp) == SS_ONSTACK_)
+        if (kr_altstack_flags(t, sp) == SS_ONSTACK)
             return -EPERM;
-        u32 mode = (u32) new.flags & ~SS_AUTODISARM_;
-        if (mode != SS_DISABLE_ && mode != SS_ONSTACK_ && mode != 0)
+        u32 mode = (u32) new.flags & ~SS_AUTODISARM;
+        if (mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0)
             return -EINVAL;
-        if (mode == SS_DISABLE_) {
+        if (mode == SS_DISABLE) {
             new.size = 0;
             new.sp = 0;
         } else if (new.size < 2048) { /* MINSIGSTKSZ */

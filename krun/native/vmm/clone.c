@@ -29,16 +29,11 @@
 #include "../sys/aio.h"
 #include "../sys/robust.h"
 #include "../sys/misc.h"
-#include <asm/signal.h>
+#include "../lib/kr_linux.h"
 #include <linux/futex.h>
-#include <linux/mman.h>
-#include <linux/sched.h>
 
 #define STACK_SIZE KR_STACK_SIZE
 #define GUARD KR_STACK_GUARD
-#ifndef CLONE_CLEAR_SIGHAND
-#define CLONE_CLEAR_SIGHAND 0x100000000ULL
-#endif
 #define SET_TID_MAX 32
 
 /* call[0] (clone or clone3) with the arguments behind it; the child runs fn(arg) on its new stack, the parent

@@ -10,16 +10,10 @@
 #include "hostsig.h"
 #include "quiesce.h"
 #include "../sys/misc.h"
-#include <asm/signal.h>
+#include "../lib/kr_linux.h"
 #include <linux/elf.h>
-#include <linux/fcntl.h>
-#include <linux/mman.h>
-#include <linux/prctl.h>
 #include <linux/resource.h>
-#include <linux/sched.h>
-#include <linux/stat.h>
 
-#define O_NOFOLLOW_FLAG 0400000
 /* How long a thread may take to come to a stand. One that does not is in a host call that nothing ends. */
 #define PATIENCE_NS 10000000000ULL
 
@@ -207,10 +201,10 @@ static long open_core(struct kr_task *t, const struct wish *w) {
         return -EPERM;
     kr_sys3(__NR_unlinkat, AT_FDCWD, path, 0);
     long fd = kr_sys4(__NR_openat, AT_FDCWD, path,
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW_FLAG | O_LARGEFILE | O_CLOEXEC, 0600);
+                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_LARGEFILE | O_CLOEXEC, 0600);
     const char *why = "open";
     long r = fd < 0 ? fd : kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &sx);
-    if (r >= 0 && (sx.stx_nlink != 1 || (sx.stx_mode & 0170000) != 0100000 || sx.stx_uid != w->fsuid ||
+    if (r >= 0 && (sx.stx_nlink != 1 || !S_ISREG(sx.stx_mode) || sx.stx_uid != w->fsuid ||
                    (sx.stx_mode & 0677) != 0600)) {
         why = "owner, links or mode of the file";
         r = -EPERM;

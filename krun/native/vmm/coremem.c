@@ -10,8 +10,7 @@
 #include "core.h"
 #include "mm.h"
 #include "usercopy.h"
-#include <linux/fcntl.h>
-#include <linux/mman.h>
+#include "../lib/kr_linux.h"
 
 /* Bits of /proc/PID/coredump_filter (core(5)). */
 #define ANON_PRIVATE 1u
@@ -24,7 +23,6 @@
 #define DEFAULT_FILTER 0x33u
 
 #define CHUNK 16384u
-#define SEEK_CUR_ 1
 
 void kr_core_add(struct kr_core_bytes *b, const void *data, size_t n) {
     if (b->failed)
@@ -221,7 +219,7 @@ static int begin(struct kr_core_out *o, u64 n) {
         o->ended = 1;
         return 0;
     }
-    if (o->hole && kr_sys3(__NR_lseek, o->fd, o->hole, SEEK_CUR_) < 0) {
+    if (o->hole && kr_sys3(__NR_lseek, o->fd, o->hole, SEEK_CUR) < 0) {
         o->ended = 1;
         return 0;
     }

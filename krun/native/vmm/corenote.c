@@ -8,12 +8,10 @@
 #include "mm.h"
 #include "usercopy.h"
 #include "x86.h"
+#include "../lib/kr_linux.h"
 #include <linux/elf.h>
-#include <linux/prctl.h>
 
 #define NOTE_NAME "CORE"
-#define NT_X86_XSTATE_ 0x202
-#define NT_SIGINFO_ 0x53494749
 /* struct elf_prstatus and elf_prpsinfo of x86-64 (linux/elfcore.h is not for freestanding use). */
 struct prstatus {
     s32 signo, code, err;
@@ -96,7 +94,7 @@ static void fpu_notes(struct kr_core_bytes *b, struct kr_task *t) {
         return;
     note(b, NOTE_NAME, NT_PRFPREG, x, 512);
     memcpy(x + 464, &vm->xcr0, 8); /* where gdb looks for XCR0 */
-    note(b, "LINUX", NT_X86_XSTATE_, x, vm->xsave_size);
+    note(b, "LINUX", NT_X86_XSTATE, x, vm->xsave_size);
 }
 
 static void process_note(struct kr_core_bytes *b, struct kr_task *t) {
@@ -156,7 +154,7 @@ void kr_core_notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const si
     status_note(b, t, sig); /* the dying thread comes first */
     process_note(b, t);
     if (info)
-        note(b, NOTE_NAME, NT_SIGINFO_, info, sizeof *info);
+        note(b, NOTE_NAME, NT_SIGINFO, info, sizeof *info);
     auxv_note(b, t->mm);
     file_note(b, m);
     fpu_notes(b, t);

@@ -17,6 +17,7 @@
 #include "vdso.h"
 #include "warm.h"
 #include "x86.h"
+#include "../lib/kr_linux.h"
 #include "../sys/table.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
@@ -24,9 +25,6 @@
 #include <linux/sched.h>
 #include <linux/sched/types.h>
 
-#ifndef KVM_EXIT_MEMORY_FAULT
-#define KVM_EXIT_MEMORY_FAULT 39
-#endif
 #define EXC_BASE (KR_SYS_BASE + KR_SYS_EXC)
 #define EXC_END (EXC_BASE + KR_VECTORS * 16)
 

@@ -34,7 +34,7 @@ static long host_action(const struct kr_proc *p, int sig, const struct kr_sigact
     if (FAULTS_OURS(sig) || dumps || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
         h.handler = (u64)kr_host_handler;
         h.restorer = (u64)kr_host_restorer;
-        h.flags |= SA_SIGINFO | 0x04000000 /* SA_RESTORER */;
+        h.flags |= SA_SIGINFO | SA_RESTORER;
         h.mask = KR_HOST_BLOCK_ALL;
     } else {
         h.handler = a->handler;

@@ -124,7 +124,7 @@ void kr_exit_group(struct kr_task *t, int code) {
 static void force_segv(void) {
     struct kr_altstack stack = {.sp = NOWHERE, .size = 1u << 20};
     struct kr_sigaction act = {.handler = (u64)kr_host_handler,
-                               .flags = SA_ONSTACK | 0x04000000 /* SA_RESTORER */,
+                               .flags = SA_ONSTACK | SA_RESTORER,
                                .restorer = (u64)kr_host_restorer};
     kr_sys2(__NR_sigaltstack, &stack, 0);
     kr_sys4(__NR_rt_sigaction, SIGUSR1, &act, 0, 8);

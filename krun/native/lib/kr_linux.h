@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Linux's names: the kernel's own headers, what headers of Debian 12 (Linux 6.1) do not have yet, and the few
+ * structures of the system-call interface that no header for user space has. Under the kernel's names, so
+ * that a newer header takes over. Not for files that are also built hosted (tests/native): there libc defines
+ * some of the same names.
+ */
+#ifndef KR_LINUX_H
+#define KR_LINUX_H
+
+#include "kr_sys.h"
+#include <asm/signal.h>
+#include <asm/statfs.h>
+#include <linux/fcntl.h>
+#include <linux/kvm.h>
+#include <linux/mman.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/signal.h>
+#include <linux/stat.h>
+
+/* ---- calls ---- */
+
+#ifndef __NR_futex_requeue
+#define __NR_futex_wake 454
+#define __NR_futex_wait 455
+#define __NR_futex_requeue 456
+#endif
+#ifndef __NR_fchmodat2
+#define __NR_fchmodat2 452
+#endif
+#ifndef __NR_mseal
+#define __NR_mseal 462
+#endif
+#ifndef __NR_setxattrat
+#define __NR_setxattrat 463
+#define __NR_getxattrat 464
+#define __NR_listxattrat 465
+#define __NR_removexattrat 466
+#endif
+#ifndef __NR_file_getattr
+#define __NR_file_getattr 468
+#define __NR_file_setattr 469
+#endif
+
+/* ---- flags and numbers ---- */
+
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
+#ifndef CLONE_DETACHED
+#define CLONE_DETACHED 0x00400000 /* no effect since Linux 2.6.2; clone(2) */
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MAP_DENYWRITE
+#define MAP_DENYWRITE 0x800
+#endif
+#ifndef KVM_EXIT_MEMORY_FAULT
+#define KVM_EXIT_MEMORY_FAULT 39
+#endif
+#ifndef SEEK_CUR /* linux/fs.h has it, and much else */
+#define SEEK_SET 0
+#define SEEK_CUR 1
+#define SEEK_END 2
+#endif
+#ifndef NT_SIGINFO /* "SIGI"; linux/elf.h has it in newer headers */
+#define NT_SIGINFO 0x53494749
+#endif
+#ifndef NT_X86_XSTATE
+#define NT_X86_XSTATE 0x202
+#endif
+#ifndef ARCH_GET_CPUID
+#define ARCH_GET_CPUID 0x1011
+#endif
+
+/* ---- structures ---- */
+
+/* struct user_msghdr and struct cmsghdr (include/linux/socket.h). */
+struct kr_msghdr {
+    void *name;
+    u32 name_len, pad0;
+    struct kr_msg_iovec {
+        void *base;
+        u64 len;
+    } * iov;
+    u64 iov_len;
+    void *control;
+    u64 control_len;
+    u32 flags, pad1;
+};
+struct kr_cmsghdr {
+    u64 len;
+    s32 level, type;
+};
+_Static_assert(sizeof(struct kr_msghdr) == 56 && sizeof(struct kr_cmsghdr) == 16, "ABI of sendmsg(2)");
+_Static_assert(sizeof(struct statfs) == 120, "ABI of statfs(2)");
+
+#endif
