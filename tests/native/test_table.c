@@ -458,6 +458,35 @@ static void filters(void) {
     t->seccomp_mode = 0;
 }
 
+/* Admitting a call makes none and changes nothing of the task. */
+static void admission(void) {
+    struct kr_call c;
+    int before = (int)host.calls;
+    const u64 args[6] = {(u64)guest, KR_WINDOW_END, 16};
+    t->nr = __NR_write | 0xffffffff00000000ULL;
+    memcpy(t->args, args, sizeof args);
+    forced = 0;
+    CHECK_EQ(kr_admit(t, &c), 1);
+    CHECK_EQ(c.nr, __NR_write);
+    CHECK(c.t == t && c.row == kr_sys_row(__NR_write));
+    CHECK_EQ(c.a[1], KR_BAD_PTR);
+    CHECK(!memcmp(t->args, args, sizeof args));
+    t->seccomp_mode = 2;
+    verdict = SECCOMP_RET_KILL_PROCESS;
+    CHECK_EQ(kr_admit(t, &c), 0);
+    CHECK_EQ(c.verdict, SECCOMP_RET_KILL_PROCESS);
+    verdict = SECCOMP_RET_TRAP;
+    CHECK_EQ(kr_admit(t, &c), 0);
+    verdict = SECCOMP_RET_ALLOW;
+    t->seccomp_mode = 0;
+    t->nr = 400;
+    unknown = 0;
+    CHECK_EQ(kr_admit(t, &c), 0);
+    CHECK(!c.row && c.ret == -ENOSYS && !unknown);
+    CHECK_EQ(forced, 0);
+    CHECK_EQ((int)host.calls, before);
+}
+
 static long direct(kr_sys_fn *fn, u64 x, u64 y) {
     u64 a[6] = {x, y};
     return fn(t, a);
@@ -666,6 +695,7 @@ void test_main(void) {
     descriptors();
     refusals();
     filters();
+    admission();
     robust();
     robust_relatives();
     fuzz();

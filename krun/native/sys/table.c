@@ -151,28 +151,45 @@ void kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
 
 /* ---- dispatch ---- */
 
-/* Whether the filters of the profile or of the payload end the call here; *ret is its result then. */
-static int filtered(struct kr_task *t, long *ret) {
-    u32 verdict = kr_seccomp_check(t), data = verdict & SECCOMP_RET_DATA;
-    switch (verdict & SECCOMP_RET_ACTION_FULL) {
-    case SECCOMP_RET_ALLOW:
-    case SECCOMP_RET_LOG:
+int kr_admit(struct kr_task *t, struct kr_call *c) {
+    c->t = t;
+    c->nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
+    c->row = NULL;
+    c->ret = -ENOSYS;
+    c->verdict = t->seccomp_mode ? kr_seccomp_check(t) : (u32)SECCOMP_RET_ALLOW;
+    u32 action = c->verdict & SECCOMP_RET_ACTION_FULL;
+    if (action != SECCOMP_RET_ALLOW && action != SECCOMP_RET_LOG)
         return 0;
-    case SECCOMP_RET_ERRNO:
-        *ret = -(long)KR_MIN(data, 4095);
-        if (*ret == -KR_ERESTART) /* the kernel's own number for the same thing, which no program can mean */
-            *ret = -EINTR;
-        return 1;
+    c->verdict = SECCOMP_RET_ALLOW;
+    c->row = kr_sys_row(c->nr);
+    if (!c->row)
+        return 0;
+    if (c->row->service == KR_SVC_REFUSE) {
+        c->ret = -(long)c->row->err;
+        return 0;
+    }
+    memcpy(c->a, t->args, sizeof c->a);
+    kr_check_args(c->row, c->a);
+    return 1;
+}
+
+/* What the verdict of the profile's or the payload's filters does instead of the call; its result. */
+static long filtered(struct kr_task *t, u32 verdict) {
+    u32 data = verdict & SECCOMP_RET_DATA;
+    switch (verdict & SECCOMP_RET_ACTION_FULL) {
+    case SECCOMP_RET_ERRNO: {
+        long ret = -(long)KR_MIN(data, 4095);
+        /* the kernel's own number for the same thing, which no program can mean */
+        return ret == -KR_ERESTART ? -EINTR : ret;
+    }
     case SECCOMP_RET_TRAP:
         /* For SIGSYS, trapno and error carry si_syscall and si_errno. rax keeps the number
          * (syscall_rollback() in the kernel). */
         kr_signal_force(t, SIGSYS, SYS_SECCOMP, kr_regs(t)->rip, (int)t->nr, data);
-        *ret = (long)t->nr;
-        return 1;
+        return (long)t->nr;
     case SECCOMP_RET_TRACE:
     case SECCOMP_RET_USER_NOTIF: /* nobody listens */
-        *ret = -ENOSYS;
-        return 1;
+        return -ENOSYS;
     case SECCOMP_RET_KILL_THREAD:
         if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
             kr_task_exit(t, SIGSYS);
@@ -212,29 +229,27 @@ static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
     return done;
 }
 
-static long serve(struct kr_task *t) {
-    u64 nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
-    long ret;
-    if (t->seccomp_mode && filtered(t, &ret))
-        return ret;
-    const struct kr_sys_row *row = kr_sys_row(nr);
-    if (!row) {
-        kr_count_unknown(nr);
-        return -ENOSYS;
-    }
-    if (row->service == KR_SVC_REFUSE)
-        return -(long)row->err;
-    u64 a[6];
-    memcpy(a, t->args, sizeof a);
-    kr_check_args(row, a);
+long kr_perform(struct kr_call *c) {
+    struct kr_task *t = c->t;
     t->was_asked = 0;
-    t->began = row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
-    if (t->resumed && t->waited && nr != __NR_futex) /* which checks its arguments itself */
-        kr_ask_adjust(t, nr, a);
-    ret = row->service == KR_SVC_FORWARD ? forward(nr, a) : call_handler(nr, t, a);
-    if (t->was_asked && ret > 0 && (nr == __NR_write || nr == __NR_sendto))
-        return write_on(t, (long)nr, a, ret);
+    t->began = c->row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
+    if (t->resumed && t->waited && c->nr != __NR_futex) /* which checks its arguments itself */
+        kr_ask_adjust(t, c->nr, c->a);
+    long ret = c->row->service == KR_SVC_FORWARD ? forward(c->nr, c->a) : call_handler(c->nr, t, c->a);
+    if (t->was_asked && ret > 0 && (c->nr == __NR_write || c->nr == __NR_sendto))
+        return write_on(t, (long)c->nr, c->a, ret);
     return ret;
+}
+
+static long serve(struct kr_task *t) {
+    struct kr_call c;
+    if (kr_admit(t, &c))
+        return kr_perform(&c);
+    if (c.verdict != SECCOMP_RET_ALLOW)
+        return filtered(t, c.verdict);
+    if (!c.row)
+        kr_count_unknown(c.nr);
+    return c.ret;
 }
 
 long kr_syscall(struct kr_task *t) {

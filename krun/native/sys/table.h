@@ -83,4 +83,21 @@ int kr_guest_fd(u64 fd);
 /* Checks the arguments of a row and replaces bad ones (as above) in a[]. */
 void kr_check_args(const struct kr_sys_row *row, u64 a[6]);
 
+/* One call of the payload's, as it was admitted. */
+struct kr_call {
+    struct kr_task *t; /* whose call it is: its memory, descriptors, registers. Who performs it may be another
+                          thread where the row does not say KR_CALL_THREAD */
+    const struct kr_sys_row *row;
+    u64 nr;
+    u64 a[6];    /* checked: kr_check_args */
+    u32 verdict; /* SECCOMP_RET_*: of the filters, where they do not let it pass; else SECCOMP_RET_ALLOW */
+    long ret;    /* the result of a call that is not made */
+};
+
+/* Whether t->nr with t->args is to be made: then *c says how. Changes nothing: a filter's verdict is for the
+ * caller to carry out. 0: verdict, or ret and row (NULL: no such call), say why not. */
+int kr_admit(struct kr_task *t, struct kr_call *c);
+/* Makes it. The value, -errno or -KR_ERESTART. */
+long kr_perform(struct kr_call *c);
+
 #endif
