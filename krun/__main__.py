@@ -84,7 +84,7 @@ def _run(argv: "list[str]", t0: int) -> int:
     log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
     opts.root = state_root(opts)
     opts.t0 = t0
-    module, _, function = row[1].partition(":")
+    module, _, function = row.call.partition(":")
     __import__(module)
     code: int = getattr(sys.modules[module], function)(opts)
     return code

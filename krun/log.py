@@ -68,11 +68,6 @@ def fileno() -> int:
     return _fd
 
 
-def to_file() -> bool:
-    """Return whether --log named a file."""
-    return _to_file
-
-
 def debugging() -> bool:
     """Return whether debug lines are written (to spare the work of making them)."""
     return _debug

@@ -6,6 +6,8 @@ of `guard` where a path makes a better message. Nothing here imports more than o
 
 import os
 import select
+from _signal import SIGCHLD
+from errno import EAGAIN, EINTR, EINVAL, ENAMETOOLONG
 
 from krun.errors import SysError
 from krun.native import _krun
@@ -18,18 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 AT_FDCWD = -100
-AT_SYMLINK_NOFOLLOW = 0x100
 AT_RECURSIVE = 0x8000
 AT_EMPTY_PATH = 0x1000
-AT_NO_AUTOMOUNT = 0x800
 
 # mount(2)
-MS_RDONLY = 1
-MS_NOSUID = 2
-MS_NODEV = 4
-MS_NOEXEC = 8
-MS_REMOUNT = 32
-MS_BIND = 4096
 MS_MOVE = 8192
 MS_REC = 16384
 MS_UNBINDABLE = 1 << 17
@@ -37,7 +31,6 @@ MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MS_SHARED = 1 << 20
 MNT_DETACH = 2
-UMOUNT_NOFOLLOW = 8
 
 # open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)
 OPEN_TREE_CLONE = 1
@@ -49,7 +42,6 @@ MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
 MOUNT_ATTR_ATIME = 0x70
-MOUNT_ATTR_RELATIME = 0x00
 MOUNT_ATTR_NOATIME = 0x10
 MOUNT_ATTR_STRICTATIME = 0x20
 MOUNT_ATTR_NODIRATIME = 0x80
@@ -83,8 +75,6 @@ CLOSE_RANGE_CLOEXEC = 4
 STACK_SOFT = (
     32 << 20
 )  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/vmm/layout.h
-SIGCHLD = 17
-SIGKILL = 9
 MAX_FD = 0xFFFFFFFF
 
 # memfd_create(2)
@@ -108,26 +98,6 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 # File system magic numbers (statfs(2))
 PROC_SUPER_MAGIC = 0x9FA0
 DEVPTS_SUPER_MAGIC = 0x1CD1
-TMPFS_MAGIC = 0x01021994
-CGROUP2_SUPER_MAGIC = 0x63677270
-SYSFS_MAGIC = 0x62656572
-
-EPERM = 1
-ENOENT = 2
-EINTR = 4
-EBADF = 9
-EAGAIN = 11
-EACCES = 13
-EBUSY = 16
-EEXIST = 17
-ENOTDIR = 20
-EISDIR = 21
-EINVAL = 22
-ENOTTY = 25
-ELOOP = 40
-ENOSYS = 38
-EOPNOTSUPP = 95
-ESRCH = 3
 
 
 def check(result: int, op: str, path: str = "", text: str = "") -> int:
@@ -135,11 +105,6 @@ def check(result: int, op: str, path: str = "", text: str = "") -> int:
     if result < 0:
         raise SysError(op, path, -result, text)
     return result
-
-
-def raise_os(op: str, path: str, error: OSError, text: str = "") -> "SysError":
-    """Returns the SysError for an OSError of `os`, to be raised by the caller."""
-    return SysError(op, path, error.errno or 0, text)
 
 
 def enc(path: "str | bytes") -> bytes:
@@ -399,18 +364,6 @@ def prctl(op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0, name: str = "
     return check(lib.kr_prctl(op, a, b, c, d), "prctl", name or str(op))
 
 
-def wait_exit(pid: int) -> int:
-    """Waits for a child; returns its exit code, or 128 + the signal it died of (runc's and the shell's
-    convention).
-    """
-    while True:
-        try:
-            _, status = os.waitpid(pid, 0)
-        except InterruptedError:
-            continue
-        return exit_code(status)
-
-
 def exit_code(status: int) -> int:
     """Returns the exit code for a wait status: the code, or 128 + signal."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -462,7 +415,7 @@ def unix_connect(path: str) -> int:
     sockaddr_un holds 107 bytes (unix(7)); a longer path is reached through /proc/self/fd of its directory.
     """
     result = lib.kr_unix_connect(enc(path))
-    if result == -36:  # ENAMETOOLONG
+    if result == -ENAMETOOLONG:
         try:
             folder = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
         except OSError as e:

@@ -22,14 +22,15 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 
-def flag_rows(flags: tuple[tuple, ...]) -> list[str]:
+def flag_rows(flags: tuple[table.Flag, ...]) -> list[str]:
     rows = []
-    for names, kind, _default, text, dialect in flags:
-        if dialect.startswith("hidden"):
+    for flag in flags:
+        if flag.dialect.startswith("hidden"):
             continue
-        shown = ", ".join(f"`{'--' if len(n) > 1 else '-'}{n}`" for n in names)
-        value = {"bool": "", "list": "value, may be repeated", "int": "number", "str": "value"}[kind]
-        rows.append(f"| {shown} | {value} | {cell(text)} | {'' if dialect == 'both' else dialect} |")
+        shown = ", ".join(f"`{'--' if len(n) > 1 else '-'}{n}`" for n in flag.names)
+        value = {"bool": "", "list": "value, may be repeated", "int": "number", "str": "value"}[flag.kind]
+        only = "" if flag.dialect == "both" else flag.dialect
+        rows.append(f"| {shown} | {value} | {cell(flag.help)} | {only} |")
     return rows
 
 
@@ -43,8 +44,9 @@ def cli_page() -> str:
     head = ["| flag | takes | what it does | only in the manner of |", "| --- | --- | --- | --- |"]
     lines += ["## Global flags", "", *head, *flag_rows(table.GLOBALS), ""]
     marks = {"one": "{}", "one.": "{}", "opt": "[{}]", "rest": "[{}...]"}
-    for name, _where, operands, flags, text, hot in table.VERBS:
-        words = " ".join(marks[how].format(operand.upper()) for operand, how in operands)
+    for row in table.VERBS:
+        name, flags, text, hot = row.name, row.flags, row.help, row.hot
+        words = " ".join(marks[how].format(operand.upper()) for operand, how in row.words)
         lines += [
             f"## {name}",
             "",

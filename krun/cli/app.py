@@ -52,7 +52,7 @@ def build() -> Any:
 
     group = click.Group(
         NAME,
-        params=[_option(flag) for flag in GLOBALS if flag[0][0] not in ("help", "version")]
+        params=[_option(flag) for flag in GLOBALS if flag.names[0] not in ("help", "version")]
         + [
             click.Option(
                 ["--version", "-v"],
@@ -93,11 +93,11 @@ def _print_version(context: Any, _parameter: Any, value: bool) -> None:
 def _option(flag: Flag) -> Any:
     import click
 
-    names, kind, default, text, dialect = flag
-    declared = [attribute(flag)] + [("--" if len(name) > 1 else "-") + name for name in names]
-    hidden = dialect.startswith("hidden")
+    declared = [attribute(flag)] + [("--" if len(name) > 1 else "-") + name for name in flag.names]
+    kind, text = flag.kind, flag.help
+    hidden = flag.dialect.startswith("hidden")
     if kind == "bool":
-        return click.Option(declared, is_flag=True, default=default, help=text, hidden=hidden)
+        return click.Option(declared, is_flag=True, default=flag.default, help=text, hidden=hidden)
     return click.Option(
         declared,
         type=click.INT if kind == "int" else click.STRING,
@@ -112,22 +112,21 @@ def _option(flag: Flag) -> Any:
 def _command(row: Verb) -> Any:
     import click
 
-    name, _, positionals, flags, text, _ = row
-    params: list[Any] = [_option(flag) for flag in flags]
-    for word, how in positionals:
+    params: list[Any] = [_option(flag) for flag in row.flags]
+    for word, how in row.words:
         params.append(
             click.Argument(
                 [word], nargs=-1 if how == "rest" else 1, required=how in ("one", "one."), type=str
             )
         )
-    stops = any(how == "one." for _, how in positionals)
+    stops = any(how == "one." for _, how in row.words)
     # podman probes `checkpoint --help`: a zero exit code would say that checkpoints are supported.
-    helps = [] if row[1].startswith("krun.oci.checkpoint:") else ["--help", "-h"]
+    helps = [] if row.call.startswith("krun.oci.checkpoint:") else ["--help", "-h"]
     return click.Command(
-        name,
+        row.name,
         params=params,
-        help=text,
-        short_help=text,
+        help=row.help,
+        short_help=row.help,
         context_settings={"allow_interspersed_args": not stops, "help_option_names": helps},
     )
 
@@ -152,16 +151,16 @@ def _dispatch(context: Any) -> tuple[Verb, Options] | int:
         key = attribute(flag)
         if key in context.params and context.params[key] is not None:
             setattr(opts, key, context.params[key])
-    for flag in row[3]:
+    for flag in row.flags:
         key = attribute(flag)
         value = sub.params[key]
-        if flag[1] == "list":
+        if flag.kind == "list":
             value = list(value)
         # A verb's flag of the same name as one of krun's (spec --rootless) keeps the outer value unless
         # given.
         if value or not any(attribute(outer) == key for outer in GLOBALS):
             setattr(opts, key, value)
-    for word, how in row[2]:
+    for word, how in row.words:
         value = sub.params[word]
         setattr(opts, word, list(value) if how == "rest" else value)
     return row, opts
@@ -202,13 +201,13 @@ def _usage(error: Any) -> KrunError:
 
 def count_text(row: Verb) -> str:
     """Return runc's sentence for a wrong number of arguments."""
-    least = sum(1 for _, how in row[2] if how in ("one", "one."))
-    if any(how == "rest" for _, how in row[2]):
-        return f'{NAME}: "{row[0]}" requires a minimum of {least} argument'
-    most = len(row[2])
+    least = sum(1 for _, how in row.words if how in ("one", "one."))
+    if any(how == "rest" for _, how in row.words):
+        return f'{NAME}: "{row.name}" requires a minimum of {least} argument'
+    most = len(row.words)
     if least != most:
-        return f'{NAME}: "{row[0]}" requires a minimum of {least} and a maximum of {most} argument(s)'
-    return f'{NAME}: "{row[0]}" requires exactly {most} argument(s)'
+        return f'{NAME}: "{row.name}" requires a minimum of {least} and a maximum of {most} argument(s)'
+    return f'{NAME}: "{row.name}" requires exactly {most} argument(s)'
 
 
 def normalize(argv: list[str]) -> list[str]:
@@ -226,9 +225,9 @@ def normalize(argv: list[str]) -> list[str]:
     index += 1
     if row is None:
         return out + argv[index:]
-    stops = any(how == "one." for _, how in row[2])
+    stops = any(how == "one." for _, how in row.words)
     while index < len(argv):
-        index = _normalize_flags(row[3], argv, index, out)
+        index = _normalize_flags(row.flags, argv, index, out)
         if index >= len(argv):
             break
         if stops or (out and out[-1] == "--"):
@@ -248,13 +247,13 @@ def _normalize_flags(flags: tuple[Flag, ...], argv: list[str], index: int, out: 
             out.append(word)
             return index
         name, equals, value = word[2 if word[1] == "-" else 1 :].partition("=")
-        flag = next((flag for flag in flags if name in flag[0]), None)
+        flag = next((flag for flag in flags if name in flag.names), None)
         if flag is None:
             # Help, and unknown ones: click shall say so; one dash would be read as a cluster of short flags.
             out.append(("-" if len(name) == 1 else "--") + name + (equals + value if len(name) > 1 else ""))
             continue
-        dashed = ("--" if len(flag[0][0]) > 1 else "-") + flag[0][0]
-        if flag[1] == "bool":
+        dashed = ("--" if len(flag.names[0]) > 1 else "-") + flag.names[0]
+        if flag.kind == "bool":
             if equals and value in fast.FALSE:
                 continue
             if equals and value not in fast.TRUE:
@@ -268,7 +267,7 @@ def _normalize_flags(flags: tuple[Flag, ...], argv: list[str], index: int, out: 
             # Glued below, so that a value with a leading dash is not read as a flag.
             value = argv[index]
             index += 1
-        if flag[1] == "int" and not fast.is_number(value):
+        if flag.kind == "int" and not fast.is_number(value):
             raise UsageError(f'invalid value "{value}" for flag -{name}: parse error')
         out.append(f"{dashed}={value}")
     return index

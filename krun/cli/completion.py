@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from krun.cli.manpages import shown
 from krun.cli.table import GLOBALS, VERBS
 from krun.errors import UsageError
 
 if TYPE_CHECKING:
-    from krun.cli.table import Flag
+    from krun.cli.table import Flag, Options
 
 _FILES = ("bundle", "config", "pid-file", "log", "root", "resources", "process", "file", "console-socket")
 
 
-def main(opts: Any) -> int:
+def main(opts: Options) -> int:
     """Print the script for opts.shell. Errors: UsageError for another shell."""
     makers = {"bash": bash, "zsh": zsh, "fish": fish}
     if opts.shell not in makers:
@@ -25,11 +25,11 @@ def main(opts: Any) -> int:
 
 
 def _words(flags: tuple[Flag, ...]) -> str:
-    return " ".join(("--" if len(name) > 1 else "-") + name for flag in shown(flags) for name in flag[0])
+    return " ".join(("--" if len(name) > 1 else "-") + name for flag in shown(flags) for name in flag.names)
 
 
 def _with_values(flags: tuple[Flag, ...]) -> str:
-    names = [("--" if len(n) > 1 else "-") + n for flag in flags if flag[1] != "bool" for n in flag[0]]
+    names = [("--" if len(n) > 1 else "-") + n for flag in flags if flag.kind != "bool" for n in flag.names]
     return "|".join(dict.fromkeys(names))
 
 
@@ -39,8 +39,8 @@ def _takes_id(positionals: tuple[tuple[str, str], ...]) -> bool:
 
 def bash() -> str:
     """Return the bash script."""
-    flags = "\n".join(f'        {row[0]}) flags="{_words(row[3])}" ;;' for row in VERBS)
-    with_id = "|".join(row[0] for row in VERBS if _takes_id(row[2]))
+    flags = "\n".join(f'        {row.name}) flags="{_words(row.flags)}" ;;' for row in VERBS)
+    with_id = "|".join(row.name for row in VERBS if _takes_id(row.words))
     return f"""# krun completion for bash
 _krun() {{
     local word verb="" flags i previous
@@ -59,7 +59,7 @@ _krun() {{
         COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     if [ -z "$verb" ]; then
-        COMPREPLY=($(compgen -W "{" ".join(row[0] for row in VERBS)} {_words(GLOBALS)}" -- "$word"))
+        COMPREPLY=($(compgen -W "{" ".join(row.name for row in VERBS)} {_words(GLOBALS)}" -- "$word"))
         return
     fi
     case "$verb" in
@@ -82,19 +82,19 @@ complete -F _krun krun
 
 def zsh() -> str:
     """Return the zsh script."""
-    verbs = "\n".join(f"        '{row[0]}:{_quote(row[4])}'" for row in VERBS)
+    verbs = "\n".join(f"        '{row.name}:{_quote(row.help)}'" for row in VERBS)
     cases = []
     for row in VERBS:
         specs = []
-        for flag in shown(row[3]):
-            for name in flag[0]:
+        for flag in shown(row.flags):
+            for name in flag.names:
                 dash = ("--" if len(name) > 1 else "-") + name
-                value = "" if flag[1] == "bool" else ":value:_files" if name in _FILES else ":value:"
-                repeat = "*" if flag[1] == "list" else ""
-                specs.append(f"'{repeat}{dash}[{_quote(flag[3])}]{value}'")
-        if _takes_id(row[2]):
+                value = "" if flag.kind == "bool" else ":value:_files" if name in _FILES else ":value:"
+                repeat = "*" if flag.kind == "list" else ""
+                specs.append(f"'{repeat}{dash}[{_quote(flag.help)}]{value}'")
+        if _takes_id(row.words):
             specs.append("'1:id:($(krun list -q 2>/dev/null))'")
-        cases.append(f"    {row[0]}) _arguments {' '.join(specs)} ;;")
+        cases.append(f"    {row.name}) _arguments {' '.join(specs)} ;;")
     return f"""#compdef krun
 _krun() {{
     local -a verbs
@@ -125,18 +125,18 @@ def fish() -> str:
     lines = ["# krun completion for fish", "complete -c krun -f"]
     lines += [_fish_flag(flag, "__fish_use_subcommand") for flag in shown(GLOBALS)]
     for row in VERBS:
-        lines.append(f"complete -c krun -n __fish_use_subcommand -a {row[0]} -d '{_fish_text(row[4])}'")
-        seen = f"'__fish_seen_subcommand_from {row[0]}'"
-        lines += [_fish_flag(flag, seen) for flag in shown(row[3])]
-        if _takes_id(row[2]):
+        lines.append(f"complete -c krun -n __fish_use_subcommand -a {row.name} -d '{_fish_text(row.help)}'")
+        seen = f"'__fish_seen_subcommand_from {row.name}'"
+        lines += [_fish_flag(flag, seen) for flag in shown(row.flags)]
+        if _takes_id(row.words):
             lines.append(f"complete -c krun -n {seen} -a '(krun list -q 2>/dev/null)'")
     return "\n".join(lines) + "\n"
 
 
 def _fish_flag(flag: Flag, condition: str) -> str:
-    names = " ".join(f"-l {name}" if len(name) > 1 else f"-s {name}" for name in flag[0])
-    value = "" if flag[1] == "bool" else " -r -F" if flag[0][0] in _FILES else " -x"
-    return f"complete -c krun -n {condition} {names}{value} -d '{_fish_text(flag[3])}'"
+    names = " ".join(f"-l {name}" if len(name) > 1 else f"-s {name}" for name in flag.names)
+    value = "" if flag.kind == "bool" else " -r -F" if flag.names[0] in _FILES else " -x"
+    return f"complete -c krun -n {condition} {names}{value} -d '{_fish_text(flag.help)}'"
 
 
 def _fish_text(text: str) -> str:

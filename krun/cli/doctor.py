@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import krun
+from krun.cli.table import Options
 from krun.errors import KrunError, UsageError, strerror
 
 OK, WARN, FAIL = "ok", "warning", "error"
@@ -49,7 +49,7 @@ class Finding:
         self.remedy = remedy
 
 
-def main(opts: Any) -> int:
+def main(opts: Options) -> int:
     """Print the findings; exit code 1 when one is an error. Errors: UsageError for a format that is none."""
     if opts.format not in (None, "", "text", "json"):
         raise UsageError(f"invalid format option: {opts.format}, use text or json")

@@ -27,16 +27,16 @@ def parse(argv: "list[str]") -> "tuple[Verb, Options] | None":
         return None
     name = argv[index]
     for row in VERBS:
-        if row[0] == name:
+        if row.name == name:
             break
     else:
         return None
-    stops = any(how == "one." for _, how in row[2])
+    stops = any(how == "one." for _, how in row.words)
     index += 1
     words: list[str] = []
     own: list[tuple[Flag, str | bool]] = []
     while True:
-        index, ended = _flags(row[3], argv, index, own)
+        index, ended = _flags(row.flags, argv, index, own)
         if index < 0:
             return None
         if index >= len(argv):
@@ -55,7 +55,7 @@ def parse(argv: "list[str]") -> "tuple[Verb, Options] | None":
 def place(row: "Verb", words: "list[str]", opts: Options) -> bool:
     """Put positional words where they belong; False when there are too few or too many."""
     index = 0
-    for name, how in row[2]:
+    for name, how in row.words:
         if how == "rest":
             setattr(opts, name, words[index:])
             index = len(words)
@@ -82,11 +82,11 @@ def _flags(
             return index, True
         name, equals, value = word[2 if word[1] == "-" else 1 :].partition("=")
         for flag in flags:
-            if name in flag[0]:
+            if name in flag.names:
                 break
         else:
             return -1, False
-        if flag[1] == "bool":
+        if flag.kind == "bool":
             if equals and value not in TRUE and value not in FALSE:
                 return -1, False
             given.append((flag, not equals or value in TRUE))
@@ -104,7 +104,7 @@ def _fill(opts: Options, given: "list[tuple[Flag, str | bool]]") -> bool:
     """Set the attributes; False for a number that is none."""
     for flag, value in given:
         name = attribute(flag)
-        kind = flag[1]
+        kind = flag.kind
         if kind == "list":
             # A fresh list: the default is shared by nobody.
             setattr(opts, name, [*getattr(opts, name), value])

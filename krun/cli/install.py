@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from krun.cli.table import Options
 from krun.errors import KrunError, SysError, UsageError
 
 #: Both names: krun is this project's, kontain that of the engine it takes the place of.
@@ -21,7 +22,7 @@ _END = "# <<< krun <<<"
 _BACKUP = ".krun-orig"
 
 
-def install(opts: Any) -> int:
+def install(opts: Options) -> int:
     """Register opts.path (default: the command that runs now) with opts.engine; --dry-run shows the
     difference.
 
@@ -31,7 +32,7 @@ def install(opts: Any) -> int:
     return _change(engine, opts, command_path(opts.path), bool(opts.default))
 
 
-def uninstall(opts: Any) -> int:
+def uninstall(opts: Options) -> int:
     """Take krun out again. Errors: as install."""
     return _change(_engine(opts.engine), opts, None, False)
 
@@ -86,7 +87,7 @@ def _engine(name: str) -> Engine:
         raise UsageError(f'unknown engine "{name}", use one of {", ".join(ENGINES)}') from None
 
 
-def _change(engine: Engine, opts: Any, path: str | None, default: bool) -> int:
+def _change(engine: Engine, opts: Options, path: str | None, default: bool) -> int:
     # Followed: an administrator's link to a file elsewhere stays a link.
     file = os.path.realpath(opts.file or engine.file())
     old = _read(file)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import krun
 from krun.cli.table import GLOBALS, VERBS
 from krun.errors import SysError
 
 if TYPE_CHECKING:
-    from krun.cli.table import Flag, Verb
+    from krun.cli.table import Flag, Options, Verb
 
 _VALUE = {"int": "N", "str": "VALUE", "list": "VALUE"}
 
 
-def main(opts: Any) -> int:
+def main(opts: Options) -> int:
     """Write krun.8 and one krun-VERB.8 per verb into opts.directory, or krun.8 to standard output. Errors:
     SysError.
     """
     if not opts.directory:
         sys.stdout.write(overview())
         return 0
-    pages = {"krun.8": overview(), **{f"krun-{row[0]}.8": page(row) for row in VERBS}}
+    pages = {"krun.8": overview(), **{f"krun-{row.name}.8": page(row) for row in VERBS}}
     try:
         os.makedirs(opts.directory, exist_ok=True)
         for name, text in pages.items():
@@ -36,15 +36,15 @@ def main(opts: Any) -> int:
 
 def shown(flags: tuple[Flag, ...]) -> list[Flag]:
     """Return the flags that help and manuals show."""
-    return [flag for flag in flags if not flag[4].startswith("hidden")]
+    return [flag for flag in flags if not flag.dialect.startswith("hidden")]
 
 
 def synopsis(row: Verb) -> str:
     """Return "krun VERB [flags] ID [SIGNAL]"."""
-    words = [f"krun {row[0]}"]
-    if row[3]:
+    words = [f"krun {row.name}"]
+    if row.flags:
         words.append("[flags]")
-    for name, how in row[2]:
+    for name, how in row.words:
         word = name.upper()
         words.append(f"[{word}]" if how == "opt" else f"[{word}...]" if how == "rest" else word)
     return " ".join(words)
@@ -52,19 +52,19 @@ def synopsis(row: Verb) -> str:
 
 def flag_words(flag: Flag) -> str:
     """Return "--bundle, -b VALUE"."""
-    names = ", ".join(("--" if len(name) > 1 else "-") + name for name in flag[0])
-    return names if flag[1] == "bool" else f"{names} {_VALUE[flag[1]]}"
+    names = ", ".join(("--" if len(name) > 1 else "-") + name for name in flag.names)
+    return names if flag.kind == "bool" else f"{names} {_VALUE[flag.kind]}"
 
 
 def note(flag: Flag) -> str:
     """Return what a flag does, with where it comes from if only one of runc and crun has it, and that it
     repeats.
     """
-    text = flag[3]
-    if flag[1] == "list":
+    text = flag.help
+    if flag.kind == "list":
         text += " (may be given several times)"
-    if flag[4] != "both":
-        text += f" [{flag[4]}]"
+    if flag.dialect != "both":
+        text += f" [{flag.dialect}]"
     return text
 
 
@@ -109,8 +109,8 @@ def overview() -> str:
     for row in VERBS:
         lines += [
             ".TP",
-            f"\\fB{_roff(row[0])}\\fR",
-            f"{_roff(row[4])}. See \\fBkrun\\-{_roff(row[0])}\\fR(8).",
+            f"\\fB{_roff(row.name)}\\fR",
+            f"{_roff(row.help)}. See \\fBkrun\\-{_roff(row.name)}\\fR(8).",
         ]
     lines += [
         ".SH EXIT STATUS",
@@ -128,15 +128,15 @@ def overview() -> str:
 
 def page(row: Verb) -> str:
     """Return krun-VERB(8)."""
-    lines = _head(f"krun-{row[0]}", row[4])
+    lines = _head(f"krun-{row.name}", row.help)
     lines += [
         ".SH SYNOPSIS",
         f"\\fB{_roff(synopsis(row))}\\fR",
         ".SH DESCRIPTION",
-        _roff(capital(row[4])) + ".",
+        _roff(capital(row.help)) + ".",
     ]
-    if row[3]:
+    if row.flags:
         lines.append(".SH FLAGS")
-        lines += _flag_lines(shown(row[3]))
+        lines += _flag_lines(shown(row.flags))
     lines += [".SH SEE ALSO", "\\fBkrun\\fR(8)"]
     return "\n".join(lines) + "\n"

@@ -8,85 +8,220 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    # names (long first), kind, default, help, dialect
-    Flag = tuple[tuple[str, ...], str, Any, str, str]
-    # name, "module:function", positionals, flags, help, hot
-    Verb = tuple[str, str, tuple[tuple[str, str], ...], tuple[Flag, ...], str, bool]
 
-# Kinds: bool; str; int; list (may be given several times).
-# Dialect: runc, crun, both, krun; "hidden" before it ("hidden runc"): accepted, not shown.
-# Positionals: (name, how): one; opt (may be missing); rest (everything that follows, flags too: parsing stops
-# before it); "one." = one, and flag parsing stops after it.
+class Flag:
+    """A row of flags.
+
+    Arguments: names, long ones first; kind, bool, str, int or list (may be given several times); default; help;
+    dialect, runc, crun, both or krun; "hidden" before it ("hidden runc"): accepted, not shown.
+    """
+
+    __slots__ = ("names", "kind", "default", "help", "dialect")
+
+    def __init__(self, names: "tuple[str, ...]", kind: str, default: "Any", help: str, dialect: str) -> None:
+        self.names = names
+        self.kind = kind
+        self.default = default
+        self.help = help
+        self.dialect = dialect
+
+
+class Verb:
+    """A row of VERBS.
+
+    Arguments: name; call, "module:function"; words, its positionals, each (name, how): one; opt (may be missing); rest
+    (everything that follows, flags too: parsing stops before it); "one." = one, and flag parsing stops after it; flags;
+    help; hot, whether engines wait for it (tests/unit/test_hotpath.py).
+    """
+
+    __slots__ = ("name", "call", "words", "flags", "help", "hot")
+
+    def __init__(
+        self,
+        name: str,
+        call: str,
+        words: "tuple[tuple[str, str], ...]",
+        flags: "tuple[Flag, ...]",
+        help: str,
+        hot: bool,
+    ) -> None:
+        self.name = name
+        self.call = call
+        self.words = words
+        self.flags = flags
+        self.help = help
+        self.hot = hot
 
 
 class Options:
     """What a command line says: one attribute per flag of the verb and of krun itself, dashes as underscores,
-    and one per positional. Not given: None (str, int), False (bool), [] (list)."""
+    and one per positional. Not given: None (str, int), False (bool), [] (list). root and t0 (when krun began,
+    CLOCK_MONOTONIC ns) are set by __main__.
+
+    The names are for mypy; tests/unit/test_cli.py compares them with the rows below."""
 
     if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> "Any": ...
-        def __setattr__(self, name: str, value: "Any") -> None: ...
+        root: "str"
+        t0: "int"
+        log: "str | None"
+        log_format: "str | None"
+        log_level: "str | None"
+        debug: "bool"
+        systemd_cgroup: "bool"
+        cgroup_manager: "str | None"
+        rootless: "str | bool | None"
+        criu: "str | None"
+        help: "bool"
+        version: "bool"
+        bundle: "str | None"
+        config: "str | None"
+        console_socket: "str | None"
+        pidfd_socket: "str | None"
+        pid_file: "str | None"
+        no_pivot: "bool"
+        no_new_keyring: "bool"
+        preserve_fds: "int | None"
+        no_subreaper: "bool"
+        dry_run: "bool"
+        trace: "str | None"
+        id: "str"
+        detach: "bool"
+        keep: "bool"
+        all: "bool"
+        regex: "bool"
+        signal: "str | None"
+        force: "bool"
+        cwd: "str | None"
+        env: "list[str]"
+        tty: "bool"
+        user: "str | None"
+        additional_gids: "list[str]"
+        process: "str | None"
+        process_label: "str | None"
+        apparmor: "str | None"
+        no_new_privs: "bool"
+        cap: "list[str]"
+        cgroup: "list[str]"
+        ignore_paused: "bool"
+        args: "list[str]"
+        format: "str | None"
+        quiet: "bool"
+        resources: "str | None"
+        blkio_weight: "int | None"
+        cpu_period: "int | None"
+        cpu_quota: "int | None"
+        cpu_burst: "int | None"
+        cpu_share: "int | None"
+        cpu_rt_period: "int | None"
+        cpu_rt_runtime: "int | None"
+        cpu_idle: "int | None"
+        cpuset_cpus: "str | None"
+        cpuset_mems: "str | None"
+        memory: "str | None"
+        memory_reservation: "str | None"
+        memory_swap: "str | None"
+        pids_limit: "int | None"
+        l3_cache_schema: "str | None"
+        mem_bw_schema: "str | None"
+        kernel_memory: "str | None"
+        kernel_memory_tcp: "str | None"
+        interval: "str | None"
+        stats: "bool"
+        file: "str | None"
+        image_path: "str | None"
+        work_path: "str | None"
+        parent_path: "str | None"
+        leave_running: "bool"
+        tcp_established: "bool"
+        tcp_skip_in_flight: "bool"
+        tcp_close: "bool"
+        link_remap: "bool"
+        ext_unix_sk: "bool"
+        shell_job: "bool"
+        lazy_pages: "bool"
+        status_fd: "int | None"
+        page_server: "str | None"
+        file_locks: "bool"
+        pre_dump: "bool"
+        manage_cgroups_mode: "str | None"
+        network_lock: "str | None"
+        empty_ns: "list[str]"
+        auto_dedup: "bool"
+        lsm_profile: "str | None"
+        lsm_mount_context: "str | None"
+        path: "str | None"
+        default: "bool"
+        engine: "str"
+        directory: "str | None"
+        shell: "str"
 
 
 GLOBALS: "tuple[Flag, ...]" = (
-    (
+    Flag(
         ("root",),
         "str",
         None,
         "directory of the containers' state (tmpfs), absolute; default /run/krun",
         "both",
     ),
-    (("log",), "str", None, "file to append log lines to; default: standard error", "both"),
-    (("log-format",), "str", None, "text or json", "both"),
-    (("log-level",), "str", None, "error, warning or debug", "crun"),
-    (("debug",), "bool", False, "log everything", "both"),
-    (
+    Flag(("log",), "str", None, "file to append log lines to; default: standard error", "both"),
+    Flag(("log-format",), "str", None, "text or json", "both"),
+    Flag(("log-level",), "str", None, "error, warning or debug", "crun"),
+    Flag(("debug",), "bool", False, "log everything", "both"),
+    Flag(
         ("systemd-cgroup", "s"),
         "bool",
         False,
         "make cgroups through systemd; cgroupsPath is slice:prefix:name",
         "both",
     ),
-    (("cgroup-manager",), "str", None, "cgroupfs, systemd or disabled", "crun"),
-    (("rootless",), "str", None, "true, false or auto: do without cgroups that may not be made", "both"),
-    (("criu",), "str", None, "ignored", "hidden runc"),
-    (("help", "h"), "bool", False, "show help", "both"),
-    (("version", "v"), "bool", False, "show the version", "both"),
+    Flag(("cgroup-manager",), "str", None, "cgroupfs, systemd or disabled", "crun"),
+    Flag(("rootless",), "str", None, "true, false or auto: do without cgroups that may not be made", "both"),
+    Flag(("criu",), "str", None, "ignored", "hidden runc"),
+    Flag(("help", "h"), "bool", False, "show help", "both"),
+    Flag(("version", "v"), "bool", False, "show the version", "both"),
 )
 
-_BUNDLE: "Flag" = (
+_BUNDLE: "Flag" = Flag(
     ("bundle", "b"),
     "str",
     None,
     "directory that holds config.json; default: working directory",
     "both",
 )
-_CONFIG: "Flag" = (("config", "f"), "str", None, "configuration file instead of BUNDLE/config.json", "crun")
-_CONSOLE: "Flag" = (
+_CONFIG: "Flag" = Flag(
+    ("config", "f"), "str", None, "configuration file instead of BUNDLE/config.json", "crun"
+)
+_CONSOLE: "Flag" = Flag(
     ("console-socket",),
     "str",
     None,
     "AF_UNIX socket that gets the terminal's master",
     "both",
 )
-_PIDFD: "Flag" = (("pidfd-socket",), "str", None, "AF_UNIX socket that gets a pidfd of the process", "runc")
-_PID_FILE: "Flag" = (("pid-file",), "str", None, "file to write the process id to", "both")
-_NO_PIVOT: "Flag" = (
+_PIDFD: "Flag" = Flag(
+    ("pidfd-socket",), "str", None, "AF_UNIX socket that gets a pidfd of the process", "runc"
+)
+_PID_FILE: "Flag" = Flag(("pid-file",), "str", None, "file to write the process id to", "both")
+_NO_PIVOT: "Flag" = Flag(
     ("no-pivot",),
     "bool",
     False,
     "use MS_MOVE and chroot instead of pivot_root (ramdisk)",
     "both",
 )
-_NO_KEYRING: "Flag" = (("no-new-keyring",), "bool", False, "keep the caller's session keyring", "both")
-_PRESERVE: "Flag" = (("preserve-fds",), "int", None, "hand on N descriptors after 2 and LISTEN_FDS", "both")
-_DETACH: "Flag" = (("detach", "d"), "bool", False, "do not wait for the process", "both")
-_NO_SUBREAPER: "Flag" = (("no-subreaper",), "bool", False, "do not adopt orphans of the container", "both")
-_DRY: "Flag" = (("dry-run",), "bool", False, "print the ordered plan and do nothing", "krun")
-_TRACE: "Flag" = (("trace",), "str", None, "file for a trace of the payload's system calls", "krun")
-_REGEX: "Flag" = (("regex", "r"), "bool", False, "ID is a regular expression", "crun")
-_FORMAT: "Flag" = (("format", "f"), "str", None, "table or json", "both")
+_NO_KEYRING: "Flag" = Flag(("no-new-keyring",), "bool", False, "keep the caller's session keyring", "both")
+_PRESERVE: "Flag" = Flag(
+    ("preserve-fds",), "int", None, "hand on N descriptors after 2 and LISTEN_FDS", "both"
+)
+_DETACH: "Flag" = Flag(("detach", "d"), "bool", False, "do not wait for the process", "both")
+_NO_SUBREAPER: "Flag" = Flag(
+    ("no-subreaper",), "bool", False, "do not adopt orphans of the container", "both"
+)
+_DRY: "Flag" = Flag(("dry-run",), "bool", False, "print the ordered plan and do nothing", "krun")
+_TRACE: "Flag" = Flag(("trace",), "str", None, "file for a trace of the payload's system calls", "krun")
+_REGEX: "Flag" = Flag(("regex", "r"), "bool", False, "ID is a regular expression", "crun")
+_FORMAT: "Flag" = Flag(("format", "f"), "str", None, "table or json", "both")
 
 _CREATE: "tuple[Flag, ...]" = (
     _BUNDLE,
@@ -103,31 +238,31 @@ _CREATE: "tuple[Flag, ...]" = (
 )
 
 _CRIU: "tuple[Flag, ...]" = (
-    (("image-path",), "str", None, "directory of the checkpoint", "both"),
-    (("work-path",), "str", None, "directory for logs", "both"),
-    (("parent-path",), "str", None, "directory of the checkpoint before, for pre-dump", "both"),
-    (("leave-running", "R"), "bool", False, "let the container go on", "both"),
-    (("tcp-established",), "bool", False, "keep open TCP connections", "both"),
-    (("tcp-skip-in-flight",), "bool", False, "skip in-flight TCP connections", "runc"),
-    (("tcp-close",), "bool", False, "close TCP connections on restore", "crun"),
-    (("link-remap",), "bool", False, "keep unlinked files", "runc"),
-    (("ext-unix-sk",), "bool", False, "keep external unix sockets", "both"),
-    (("shell-job",), "bool", False, "keep shell jobs", "both"),
-    (("lazy-pages",), "bool", False, "bring memory in later", "runc"),
-    (("status-fd",), "int", None, "descriptor that gets a NUL when ready", "runc"),
-    (("page-server",), "str", None, "ADDRESS:PORT of a page server", "runc"),
-    (("file-locks",), "bool", False, "keep file locks", "both"),
-    (("pre-dump",), "bool", False, "memory only, container goes on", "both"),
-    (("manage-cgroups-mode",), "str", None, "soft, full, strict or ignore", "both"),
-    (("network-lock",), "str", None, "method to lock the network", "crun"),
-    (("empty-ns",), "list", None, "namespace to make empty", "runc"),
-    (("auto-dedup",), "bool", False, "deduplicate memory images", "runc"),
+    Flag(("image-path",), "str", None, "directory of the checkpoint", "both"),
+    Flag(("work-path",), "str", None, "directory for logs", "both"),
+    Flag(("parent-path",), "str", None, "directory of the checkpoint before, for pre-dump", "both"),
+    Flag(("leave-running", "R"), "bool", False, "let the container go on", "both"),
+    Flag(("tcp-established",), "bool", False, "keep open TCP connections", "both"),
+    Flag(("tcp-skip-in-flight",), "bool", False, "skip in-flight TCP connections", "runc"),
+    Flag(("tcp-close",), "bool", False, "close TCP connections on restore", "crun"),
+    Flag(("link-remap",), "bool", False, "keep unlinked files", "runc"),
+    Flag(("ext-unix-sk",), "bool", False, "keep external unix sockets", "both"),
+    Flag(("shell-job",), "bool", False, "keep shell jobs", "both"),
+    Flag(("lazy-pages",), "bool", False, "bring memory in later", "runc"),
+    Flag(("status-fd",), "int", None, "descriptor that gets a NUL when ready", "runc"),
+    Flag(("page-server",), "str", None, "ADDRESS:PORT of a page server", "runc"),
+    Flag(("file-locks",), "bool", False, "keep file locks", "both"),
+    Flag(("pre-dump",), "bool", False, "memory only, container goes on", "both"),
+    Flag(("manage-cgroups-mode",), "str", None, "soft, full, strict or ignore", "both"),
+    Flag(("network-lock",), "str", None, "method to lock the network", "crun"),
+    Flag(("empty-ns",), "list", None, "namespace to make empty", "runc"),
+    Flag(("auto-dedup",), "bool", False, "deduplicate memory images", "runc"),
 )
 
 _ID = (("id", "one"),)
 
 VERBS: "tuple[Verb, ...]" = (
-    (
+    Verb(
         "create",
         "krun.oci.create:main",
         _ID,
@@ -135,37 +270,37 @@ VERBS: "tuple[Verb, ...]" = (
         "make a container from a bundle; its program waits for start",
         True,
     ),
-    ("start", "krun.oci.start:main", _ID, (), "run the program of a created container", True),
-    (
+    Verb("start", "krun.oci.start:main", _ID, (), "run the program of a created container", True),
+    Verb(
         "run",
         "krun.oci.run:main",
         _ID,
         (
             *_CREATE,
             _DETACH,
-            (("keep",), "bool", False, "do not delete the container when its process ends", "both"),
+            Flag(("keep",), "bool", False, "do not delete the container when its process ends", "both"),
         ),
         "create and start a container, wait for it and delete it",
         True,
     ),
-    ("state", "krun.oci.state_cmd:main", _ID, (), "print the state of a container as JSON", True),
-    (
+    Verb("state", "krun.oci.state_cmd:main", _ID, (), "print the state of a container as JSON", True),
+    Verb(
         "kill",
         "krun.oci.kill:main",
         (("id", "one."), ("signal", "opt")),
         (
-            (("all", "a"), "bool", False, "send the signal to every process of the container", "both"),
+            Flag(("all", "a"), "bool", False, "send the signal to every process of the container", "both"),
             _REGEX,
         ),
         "send a signal (name or number; default TERM) to a container's process",
         True,
     ),
-    (
+    Verb(
         "delete",
         "krun.oci.delete:main",
         _ID,
         (
-            (
+            Flag(
                 ("force", "f"),
                 "bool",
                 False,
@@ -177,48 +312,48 @@ VERBS: "tuple[Verb, ...]" = (
         "remove a stopped container",
         True,
     ),
-    (
+    Verb(
         "exec",
         "krun.oci.exec:main",
         (("id", "one."), ("args", "rest")),
         (
             _CONSOLE,
             _PIDFD,
-            (("cwd",), "str", None, "working directory in the container", "both"),
-            (("env", "e"), "list", None, "NAME=VALUE for the environment", "both"),
-            (("tty", "t"), "bool", False, "give it a terminal", "both"),
-            (("user", "u"), "str", None, "UID[:GID], numbers", "both"),
-            (("additional-gids", "g"), "list", None, "further group id", "runc"),
-            (("process", "p"), "str", None, "JSON file with the whole process", "both"),
+            Flag(("cwd",), "str", None, "working directory in the container", "both"),
+            Flag(("env", "e"), "list", None, "NAME=VALUE for the environment", "both"),
+            Flag(("tty", "t"), "bool", False, "give it a terminal", "both"),
+            Flag(("user", "u"), "str", None, "UID[:GID], numbers", "both"),
+            Flag(("additional-gids", "g"), "list", None, "further group id", "runc"),
+            Flag(("process", "p"), "str", None, "JSON file with the whole process", "both"),
             _DETACH,
             _PID_FILE,
-            (("process-label",), "str", None, "SELinux label", "both"),
-            (("apparmor",), "str", None, "AppArmor profile", "both"),
-            (("no-new-privs",), "bool", False, "set no_new_privs", "both"),
-            (("cap", "c"), "list", None, "further capability", "both"),
+            Flag(("process-label",), "str", None, "SELinux label", "both"),
+            Flag(("apparmor",), "str", None, "AppArmor profile", "both"),
+            Flag(("no-new-privs",), "bool", False, "set no_new_privs", "both"),
+            Flag(("cap", "c"), "list", None, "further capability", "both"),
             _PRESERVE,
-            (
+            Flag(
                 ("cgroup",),
                 "list",
                 None,
                 "[CONTROLLER[,CONTROLLER]:]PATH below the container's cgroup",
                 "both",
             ),
-            (("ignore-paused",), "bool", False, "do it in a paused container as well", "runc"),
+            Flag(("ignore-paused",), "bool", False, "do it in a paused container as well", "runc"),
             _TRACE,
         ),
         "run a further program in a container, in a VM of its own",
         True,
     ),
-    (
+    Verb(
         "list",
         "krun.oci.list:main",
         (),
-        (_FORMAT, (("quiet", "q"), "bool", False, "print ids only", "both")),
+        (_FORMAT, Flag(("quiet", "q"), "bool", False, "print ids only", "both")),
         "list the containers of this root",
         False,
     ),
-    (
+    Verb(
         "ps",
         "krun.oci.ps:main",
         (("id", "one."), ("args", "rest")),
@@ -226,62 +361,64 @@ VERBS: "tuple[Verb, ...]" = (
         "list the processes of a container; further arguments go to ps (default -ef)",
         False,
     ),
-    ("pause", "krun.oci.pause:pause", _ID, (), "stop all processes of a container", False),
-    ("resume", "krun.oci.pause:resume", _ID, (), "let a paused container go on", False),
-    (
+    Verb("pause", "krun.oci.pause:pause", _ID, (), "stop all processes of a container", False),
+    Verb("resume", "krun.oci.pause:resume", _ID, (), "let a paused container go on", False),
+    Verb(
         "update",
         "krun.oci.update:main",
         _ID,
         (
-            (("resources", "r"), "str", None, "JSON file of linux.resources, - = standard input", "both"),
-            (("blkio-weight",), "int", None, "block I/O weight, 10 to 1000", "both"),
-            (("cpu-period",), "int", None, "CFS period in microseconds", "both"),
-            (("cpu-quota",), "int", None, "CFS quota in microseconds per period", "both"),
-            (("cpu-burst",), "int", None, "CFS burst in microseconds", "runc"),
-            (("cpu-share", "cpu-shares"), "int", None, "relative weight", "both"),
-            (("cpu-rt-period",), "int", None, "real-time period in microseconds", "both"),
-            (("cpu-rt-runtime",), "int", None, "real-time run time in microseconds", "both"),
-            (("cpu-idle",), "int", None, "1 = SCHED_IDLE", "runc"),
-            (("cpuset-cpus",), "str", None, "CPUs, as 0-3,5", "both"),
-            (("cpuset-mems",), "str", None, "memory nodes", "both"),
-            (("memory",), "str", None, "limit in bytes or with b, k, m, g, t; -1 = none", "both"),
-            (("memory-reservation",), "str", None, "soft limit", "both"),
-            (("memory-swap",), "str", None, "memory plus swap; -1 = none", "both"),
-            (("pids-limit",), "int", None, "number of processes; -1 = any", "both"),
-            (("l3-cache-schema",), "str", None, "resctrl L3 schema", "runc"),
-            (("mem-bw-schema",), "str", None, "resctrl memory bandwidth schema", "runc"),
-            (("kernel-memory",), "str", None, "ignored", "hidden both"),
-            (("kernel-memory-tcp",), "str", None, "ignored", "hidden both"),
+            Flag(("resources", "r"), "str", None, "JSON file of linux.resources, - = standard input", "both"),
+            Flag(("blkio-weight",), "int", None, "block I/O weight, 10 to 1000", "both"),
+            Flag(("cpu-period",), "int", None, "CFS period in microseconds", "both"),
+            Flag(("cpu-quota",), "int", None, "CFS quota in microseconds per period", "both"),
+            Flag(("cpu-burst",), "int", None, "CFS burst in microseconds", "runc"),
+            Flag(("cpu-share", "cpu-shares"), "int", None, "relative weight", "both"),
+            Flag(("cpu-rt-period",), "int", None, "real-time period in microseconds", "both"),
+            Flag(("cpu-rt-runtime",), "int", None, "real-time run time in microseconds", "both"),
+            Flag(("cpu-idle",), "int", None, "1 = SCHED_IDLE", "runc"),
+            Flag(("cpuset-cpus",), "str", None, "CPUs, as 0-3,5", "both"),
+            Flag(("cpuset-mems",), "str", None, "memory nodes", "both"),
+            Flag(("memory",), "str", None, "limit in bytes or with b, k, m, g, t; -1 = none", "both"),
+            Flag(("memory-reservation",), "str", None, "soft limit", "both"),
+            Flag(("memory-swap",), "str", None, "memory plus swap; -1 = none", "both"),
+            Flag(("pids-limit",), "int", None, "number of processes; -1 = any", "both"),
+            Flag(("l3-cache-schema",), "str", None, "resctrl L3 schema", "runc"),
+            Flag(("mem-bw-schema",), "str", None, "resctrl memory bandwidth schema", "runc"),
+            Flag(("kernel-memory",), "str", None, "ignored", "hidden both"),
+            Flag(("kernel-memory-tcp",), "str", None, "ignored", "hidden both"),
         ),
         "change the limits of a container",
         False,
     ),
-    (
+    Verb(
         "events",
         "krun.oci.events:main",
         _ID,
         (
-            (("interval",), "str", None, "time between two statistics, as 5s or 1m (default 5s)", "runc"),
-            (("stats",), "bool", False, "print the statistics once", "runc"),
+            Flag(("interval",), "str", None, "time between two statistics, as 5s or 1m (default 5s)", "runc"),
+            Flag(("stats",), "bool", False, "print the statistics once", "runc"),
         ),
         "print statistics and out-of-memory events as JSON lines",
         False,
     ),
-    (
+    Verb(
         "spec",
         "krun.oci.spec_cmd:main",
         (),
         (
             _BUNDLE,
-            (("rootless",), "bool", False, "for a user without root", "both"),
-            (("file", "f"), "str", None, "file to write, - = standard output", "crun"),
+            Flag(("rootless",), "bool", False, "for a user without root", "both"),
+            Flag(("file", "f"), "str", None, "file to write, - = standard output", "crun"),
         ),
         "write a config.json to start from",
         False,
     ),
-    ("features", "krun.oci.features:main", (), (), "print what this build can do as JSON", False),
-    ("checkpoint", "krun.oci.checkpoint:checkpoint", _ID, _CRIU, "not yet: save a running container", False),
-    (
+    Verb("features", "krun.oci.features:main", (), (), "print what this build can do as JSON", False),
+    Verb(
+        "checkpoint", "krun.oci.checkpoint:checkpoint", _ID, _CRIU, "not yet: save a running container", False
+    ),
+    Verb(
         "restore",
         "krun.oci.checkpoint:restore",
         _ID,
@@ -294,45 +431,45 @@ VERBS: "tuple[Verb, ...]" = (
             _NO_SUBREAPER,
             _NO_PIVOT,
             _NO_KEYRING,
-            (("lsm-profile",), "str", None, "TYPE:NAME", "both"),
-            (("lsm-mount-context",), "str", None, "SELinux mount context", "both"),
+            Flag(("lsm-profile",), "str", None, "TYPE:NAME", "both"),
+            Flag(("lsm-mount-context",), "str", None, "SELinux mount context", "both"),
         ),
         "not yet: bring a saved container back",
         False,
     ),
-    (
+    Verb(
         "install",
         "krun.cli.install:install",
         (("engine", "one"),),
         (
-            (("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
-            (("path",), "str", None, "command to register; default: this one", "krun"),
-            (("default",), "bool", False, "make krun the engine's default runtime", "krun"),
-            (("file",), "str", None, "configuration file of the engine", "krun"),
+            Flag(("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
+            Flag(("path",), "str", None, "command to register; default: this one", "krun"),
+            Flag(("default",), "bool", False, "make krun the engine's default runtime", "krun"),
+            Flag(("file",), "str", None, "configuration file of the engine", "krun"),
         ),
         "register krun with an engine: podman, docker, containerd or crio",
         False,
     ),
-    (
+    Verb(
         "uninstall",
         "krun.cli.install:uninstall",
         (("engine", "one"),),
         (
-            (("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
-            (("file",), "str", None, "configuration file of the engine", "krun"),
+            Flag(("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
+            Flag(("file",), "str", None, "configuration file of the engine", "krun"),
         ),
         "take krun out of an engine's configuration",
         False,
     ),
-    (
+    Verb(
         "doctor",
         "krun.cli.doctor:main",
         (),
-        ((("format", "f"), "str", None, "text or json", "krun"),),
+        (Flag(("format", "f"), "str", None, "text or json", "krun"),),
         "check what krun needs of this host, with cause and remedy",
         False,
     ),
-    (
+    Verb(
         "man",
         "krun.cli.manpages:main",
         (("directory", "opt"),),
@@ -340,7 +477,7 @@ VERBS: "tuple[Verb, ...]" = (
         "write the manual pages into a directory (default: krun.8 to standard output)",
         False,
     ),
-    (
+    Verb(
         "completion",
         "krun.cli.completion:main",
         (("shell", "one"),),
@@ -353,13 +490,13 @@ VERBS: "tuple[Verb, ...]" = (
 
 def attribute(flag: "Flag") -> str:
     """Return the name of a flag's attribute of Options."""
-    return flag[0][0].replace("-", "_")
+    return flag.names[0].replace("-", "_")
 
 
 def verb(name: str) -> "Verb | None":
     """Return the row of a verb."""
     for row in VERBS:
-        if row[0] == name:
+        if row.name == name:
             return row
     return None
 
@@ -367,8 +504,8 @@ def verb(name: str) -> "Verb | None":
 def blank(row: "Verb | None") -> Options:
     """Return Options with nothing given, for a verb or for krun without one."""
     opts = Options()
-    for flag in GLOBALS if row is None else GLOBALS + row[3]:
-        setattr(opts, attribute(flag), [] if flag[1] == "list" else flag[2])
-    for name, how in row[2] if row else ():
+    for flag in GLOBALS if row is None else GLOBALS + row.flags:
+        setattr(opts, attribute(flag), [] if flag.kind == "list" else flag.default)
+    for name, how in row.words if row else ():
         setattr(opts, name, [] if how == "rest" else None)
     return opts

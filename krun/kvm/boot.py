@@ -5,13 +5,11 @@ The one user of krun's C monitor on the Python side: `open_kvm` and `open_monito
 """
 
 import os
+from errno import EACCES, ENOENT, EPERM
 
 from krun.errors import KrunError, SysError
 from krun.sysio import (
     AT_FDCWD,
-    EACCES,
-    ENOENT,
-    EPERM,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,

@@ -5,6 +5,7 @@ engines turn into 126 and 127 (reference/oci.md 2.6).
 """
 
 import os
+from errno import EACCES, EISDIR
 from stat import S_ISDIR, S_ISREG
 
 from krun.errors import KrunError, SysError, strerror
@@ -47,11 +48,11 @@ def _executable(path: str) -> int:
     try:
         mode = os.fstat(fd).st_mode
         if S_ISDIR(mode):
-            return 21
+            return EISDIR
         if not S_ISREG(mode):
-            return 13
+            return EACCES
         # For root, access(2) asks for any x bit, as execve(2) does; a noexec mount answers EACCES too.
-        return 0 if lib.kr_faccess(fd, os.X_OK) == 0 else 13
+        return 0 if lib.kr_faccess(fd, os.X_OK) == 0 else EACCES
     finally:
         os.close(fd)
 
@@ -66,10 +67,10 @@ def find_program(word: str, path_variable: "str | None") -> str:
         number = _executable(word)
         if number == 0:
             return word
-        if number == 21:
+        if number == EISDIR:
             # Podman looks for "permission denied" (126), dockerd for "is a directory" (126).
             raise KrunError(f"exec: {_quote(word)}: is a directory: permission denied")
-        if number == 13:
+        if number == EACCES:
             raise KrunError(f"exec: {_quote(word)}: permission denied")
         raise KrunError(f"exec: {_quote(word)}: stat {word}: {strerror(number)}")
     for folder in (path_variable or "").split(":") if path_variable is not None else ():

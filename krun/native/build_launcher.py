@@ -111,11 +111,11 @@ def orders() -> dict[str, list[str]]:
     """Returns, for each hot verb, the modules that it imports, in the order in which they are executed."""
     found: dict[str, list[str]] = {}
     for row in VERBS:
-        if row[5]:
+        if row.hot:
             order: list[str] = []
-            found[row[0]] = order
+            found[row.name] = order
             closure("krun.__main__", order)
-            closure(row[1].partition(":")[0], order)
+            closure(row.call.partition(":")[0], order)
     return found
 
 
@@ -195,7 +195,7 @@ def modules() -> bytes:
             path = module_file(name)
             loaded[name] = (path.name == "__init__.py", str(path), code(path))
     compiled = {name: str(module_file(name)) for name in COMPILED}
-    hot = tuple(row[0] for row in VERBS if row[5])
+    hot = tuple(row.name for row in VERBS if row.hot)
     return marshal.dumps((code(LAUNCHER / "start.py"), (loaded, compiled, hot)))
 
 

@@ -1,6 +1,7 @@
 """Terminals: a pty of the container's own devpts, its master sent to the caller, its slave as stdio and /dev/console."""
 
 import os
+from errno import EEXIST
 from stat import S_ISFIFO
 
 from krun.errors import KrunError, SysError
@@ -9,7 +10,6 @@ from krun.oci.steps import PATH, Context, Step, label_file, open_in_root
 from krun.sysio import (
     AT_EMPTY_PATH,
     DEVPTS_SUPER_MAGIC,
-    EEXIST,
     OPEN_TREE_CLONE,
     check,
     fs_magic,

@@ -6,6 +6,7 @@ namespaces, the console socket) is opened before the child exists, so that there
 
 import os
 import time
+from errno import ENOENT, EPERM, ESRCH
 
 from krun import log
 from krun.errors import KrunError, SysError
@@ -31,9 +32,6 @@ from krun.sysio import (
     CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUSER,
-    ENOENT,
-    EPERM,
-    ESRCH,
     MOUNT_ATTR_IDMAP,
     OPEN_TREE_CLONE,
     mount_setattr,

@@ -1,17 +1,13 @@
 """Who and what the payload is to the kernel: ids, groups, capabilities, limits, scheduling, LSM labels, keyring."""
 
 import os
+from errno import EACCES, EINVAL, ENOENT, ENOSYS, EPERM
 
 from krun import log
 from krun.errors import ConfigError, KrunError, SysError
 from krun.oci.fields import RLIMITS
 from krun.oci.steps import Context, Step
 from krun.sysio import (
-    EACCES,
-    EINVAL,
-    ENOENT,
-    ENOSYS,
-    EPERM,
     MOUNT_ATTR_RDONLY,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
@@ -55,8 +51,6 @@ CAPABILITIES = (
 )  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CAPABILITIES)}
 KINDS = ("bounding", "effective", "permitted", "inheritable", "ambient")
-
-INFINITY = (1 << 64) - 1
 
 
 def mask(names: "list[str]") -> int:

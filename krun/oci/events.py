@@ -16,12 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.cli.table import Options
+
 _LOOK_AGAIN_S = 5.0
 _LOOK_S = 0.02
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Print statistics of container opts.id once (--stats), or every --interval together with OOM events
     until it ends.
 

@@ -14,11 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.cli.table import Options
+
 # The architectures whose names seccomp profiles may hold; payloads are x86-64.
 _ARCHS = ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32")
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Print the features as JSON, indented by 4 as runc does."""
     sys.stdout.write(dumps(features(), 4) + "\n")
     return 0

@@ -1,6 +1,7 @@
 """A process that krun stays with (`run`, `exec`): signals forwarded, terminal copied, exit code returned."""
 
 import os
+from _signal import SIGCHLD, SIGPIPE, SIGURG, SIGWINCH
 
 from krun.errors import SysError
 from krun.sysio import (
@@ -19,11 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.oci.notify import Relay
 
-SIGCHLD = 17
-SIGCONT = 18
-SIGURG = 23
-SIGWINCH = 28
-SIGPIPE = 13
 _TERMIOS_SIZE = 256
 
 

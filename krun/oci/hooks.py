@@ -7,6 +7,7 @@ import errno
 import os
 import select
 import time
+from _signal import SIGKILL, SIGPIPE, SIGXFSZ  # signal itself makes enums: 3 ms
 
 from krun.errors import HookError, one_line, strerror
 from krun.jsonio import dumps
@@ -20,8 +21,6 @@ KINDS = ("prestart", "createRuntime", "createContainer", "startContainer", "post
 # What a hook may say before the rest is thrown away: it must neither fill our memory nor block on a full
 # pipe.
 _KEPT = 4096
-# Not from signal, whose enums cost 3 ms.
-_SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
 
 
 def run(hooks: "Any", kind: str, state: "dict[str, Any]") -> None:
@@ -74,7 +73,7 @@ def _run_one(hook: "dict[str, Any]", what: str, text: bytes) -> None:
                 ],
                 setsigmask=(),
                 # Python ignores these at start-up, and an ignored signal would stay so in the hook.
-                setsigdef=(_SIGPIPE, _SIGXFSZ),
+                setsigdef=(SIGPIPE, SIGXFSZ),
             )
         except (OSError, ValueError) as error:
             words = strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
@@ -156,7 +155,7 @@ def _talk(pid: int, in_w: int, out_r: int, text: bytes, timeout: "float | None",
 def _kill(pid: int) -> None:
     """Kill and collect a child of ours (it is not yet waited for, so the pid is still its own)."""
     try:
-        os.kill(pid, _SIGKILL)
+        os.kill(pid, SIGKILL)
         os.waitpid(pid, 0)
     except OSError:
         pass

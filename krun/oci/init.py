@@ -6,6 +6,8 @@ the only ways out are the monitor's exec and os._exit.
 """
 
 import os
+from _signal import SIGKILL
+from errno import EACCES, EINVAL, EPERM
 
 from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
@@ -16,10 +18,7 @@ from krun.oci.namespaces import FLAGS
 from krun.oci.rootfs import enter_cwd, enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
-    EACCES,
-    EPERM,
     PR_SET_PDEATHSIG,
-    SIGKILL,
     STACK_SOFT,
     capget,
     capset,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from krun.oci.steps import Context
 
     Stage = Callable[["Child"], None]
-    Order = tuple[tuple[int, str, str, Stage], ...]
+    Order = tuple["Row", ...]
 
 _RLIMIT_STACK = 3
 _PASSWD_LIMIT = 1 << 20
@@ -122,7 +121,7 @@ def become_root(ctx: "Context") -> None:
     result = lib.kr_setresgid(0, 0, 0)
     if result == 0:
         result = lib.kr_setresuid(0, 0, 0)
-    if result < 0 and -result != 22:  # EINVAL: 0 is not mapped, we stay who we are
+    if result < 0 and result != -EINVAL:  # 0 is not mapped: we stay who we are
         raise SysError("become root of the user namespace", "", -result)
     set_undumpable()
     if not ctx.groups_denied:
@@ -311,47 +310,56 @@ def _monitor(child: Child) -> None:
     boot.start_monitor(ctx.exe, block.done(), ctx.argv, ctx.env)
 
 
-# THE order. (number, name, what, function). docs/lifecycle.md has the same numbers and names, with the reasons;
+class Row:
+    """A step of ORDER: number and name as in docs/lifecycle.md; what, for readers; run, what it does."""
+
+    __slots__ = ("number", "name", "what", "run")
+
+    def __init__(self, number: int, name: str, what: str, run: "Stage") -> None:
+        self.number = number
+        self.name = name
+        self.what = what
+        self.run = run
+
+
+# THE order. docs/lifecycle.md has the same numbers and names, with the reasons;
 # tests/unit/test_lifecycle.py compares them.
 ORDER: "Order" = (
-    (1, "parent", "close what is not ours, die with krun, wait for id maps, not dumpable", _parent),
-    (2, "session", "new session and session keyring", _session),
-    (3, "join", "join namespaces by path", _join),
-    (4, "proc", "detached procfs", _steps("proc")),
-    (5, "names", "loopback, hostname, domainname", _steps("names")),
-    (6, "propagation", "propagation of the host's tree", _steps("propagation")),
-    (7, "root", "bind the root", _steps("root")),
-    (8, "cgroup", "wait for the cgroup, then the cgroup namespace", _cgroup),
-    (9, "mounts", "mounts", _steps("mounts")),
-    (10, "devices", "devices, links, mask source, cwd", _steps("devices")),
-    (11, "console", "terminal", _steps("console")),
-    (12, "hooks", "prestart, createRuntime, createContainer hooks", _hooks),
-    (13, "pivot", "pivot_root", _pivot),
-    (14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
-    (15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
-    (16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
-    (17, "descriptors", "close all descriptors but the monitor's and the payload's", _descriptors),
-    (18, "chdir", "working directory, as root", _early_cwd),
-    (19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
-    (20, "cwd", "working directory, checked", _cwd),
-    (21, "env", "environment and HOME", _environment),
-    (22, "program", "find and classify the program", _program),
-    (23, "limits", "rlimits", _limits),
-    (24, "monitor", "become the monitor", _monitor),
+    Row(1, "parent", "close what is not ours, die with krun, wait for id maps, not dumpable", _parent),
+    Row(2, "session", "new session and session keyring", _session),
+    Row(3, "join", "join namespaces by path", _join),
+    Row(4, "proc", "detached procfs", _steps("proc")),
+    Row(5, "names", "loopback, hostname, domainname", _steps("names")),
+    Row(6, "propagation", "propagation of the host's tree", _steps("propagation")),
+    Row(7, "root", "bind the root", _steps("root")),
+    Row(8, "cgroup", "wait for the cgroup, then the cgroup namespace", _cgroup),
+    Row(9, "mounts", "mounts", _steps("mounts")),
+    Row(10, "devices", "devices, links, mask source, cwd", _steps("devices")),
+    Row(11, "console", "terminal", _steps("console")),
+    Row(12, "hooks", "prestart, createRuntime, createContainer hooks", _hooks),
+    Row(13, "pivot", "pivot_root", _pivot),
+    Row(14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
+    Row(15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
+    Row(16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
+    Row(17, "descriptors", "close all descriptors but the monitor's and the payload's", _descriptors),
+    Row(18, "chdir", "working directory, as root", _early_cwd),
+    Row(19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
+    Row(20, "cwd", "working directory, checked", _cwd),
+    Row(21, "env", "environment and HOME", _environment),
+    Row(22, "program", "find and classify the program", _program),
+    Row(23, "limits", "rlimits", _limits),
+    Row(24, "monitor", "become the monitor", _monitor),
 )
 
 # What a further process (exec) does: the same steps, without those that make the container.
+_NOT_OF_EXEC = ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")
 EXEC_ORDER: "Order" = tuple(
-    (number, name, what, _join_container if name == "join" else function)
-    for number, name, what, function in sorted(
-        (
-            row
-            for row in ORDER
-            if row[1] not in ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")
-        ),
+    Row(row.number, row.name, row.what, _join_container) if row.name == "join" else row
+    for row in sorted(
+        (row for row in ORDER if row.name not in _NOT_OF_EXEC),
         # The container's mount namespace comes after the procfs (a masked /proc would forbid a new one in a user
         # namespace) and after the cgroup (whose namespace is then the container's).
-        key=lambda row: 8.5 if row[1] == "join" else float(row[0]),
+        key=lambda row: 8.5 if row.name == "join" else float(row.number),
     )
 )
 
@@ -360,9 +368,9 @@ def run(child: Child, order: "Order") -> "NoReturn":
     """Runs the list in the child and never returns: the process becomes the monitor, or reports and exits with 1."""
     step = ""
     try:
-        for number, name, _, function in order:
-            step = f"{number} {name}"
-            function(child)
+        for row in order:
+            step = f"{row.number} {row.name}"
+            row.run(child)
         raise KrunError("the monitor's exec returned")
     except BaseException as e:
         try:

@@ -1,20 +1,20 @@
 """krun kill: send a signal to a container's process, or to all of them."""
 
-import _signal  # type: ignore[import-not-found]  # signal itself makes enums: 3 ms
+import _signal  # signal itself makes enums: 3 ms
 import os
+from _signal import SIGKILL
 
 from krun.errors import KrunError, SysError
 from krun.oci import state as st
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from krun.cli.table import Options
 
-SIGKILL = 9
 NOT_RUNNING = "container not running"  # containerd and CRI-O match these words
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Send opts.signal (default TERM) to container opts.id. Errors: NotFoundError, KrunError "container not
     running".
     """

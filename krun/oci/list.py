@@ -12,10 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.cli.table import Options
+
 _COLUMNS = ("id", "pid", "status", "bundle", "created", "owner")
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Print the containers under opts.root as a table, as JSON (`null` for none, as runc) or, quiet, as ids.
 
     Errors: UsageError for a format that is none.

@@ -16,8 +16,6 @@ from krun.sysio import (
     check,
     enc,
     lib,
-    setns,
-    unshare,
 )
 
 TYPE_CHECKING = False
@@ -88,35 +86,6 @@ def inherit_own_mounts(namespaces: "dict[str, str]") -> None:
         return
     if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino):
         del namespaces["mount"]
-
-
-class Join(Step):
-    """setns(2) into one namespace by its descriptor."""
-
-    __slots__ = ("kind", "fd", "path")
-
-    def __init__(self, kind: str, fd: int, path: str) -> None:
-        self.kind = kind
-        self.fd = fd
-        self.path = path
-
-    def describe(self) -> str:
-        return f"join {self.kind} namespace {self.path}"
-
-    def execute(self, ctx: Context) -> None:
-        setns(self.fd, FLAGS[self.kind], f"{self.kind} namespace {self.path}")
-
-
-class UnshareCgroup(Step):
-    """A new cgroup namespace, after the parent has moved us: its root is the cgroup we are in (cgroup_namespaces(7))."""
-
-    __slots__ = ()
-
-    def describe(self) -> str:
-        return "new cgroup namespace"
-
-    def execute(self, ctx: Context) -> None:
-        unshare(CLONE_NEWCGROUP, "cgroup namespace")
 
 
 class SetHostname(Step):

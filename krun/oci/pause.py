@@ -6,10 +6,10 @@ from krun.oci.cgroup.group import Cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from krun.cli.table import Options
 
 
-def pause(opts: "Any") -> int:
+def pause(opts: "Options") -> int:
     """Stop all processes of container opts.id. Errors: NotFoundError, KrunError "container not running"."""
     statedir = st.StateDir(opts.root, opts.id)
     with statedir.lock():
@@ -20,7 +20,7 @@ def pause(opts: "Any") -> int:
     return 0
 
 
-def resume(opts: "Any") -> int:
+def resume(opts: "Options") -> int:
     """Let a paused container go on. Errors: NotFoundError, KrunError "container not paused"."""
     statedir = st.StateDir(opts.root, opts.id)
     with statedir.lock():

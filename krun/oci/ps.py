@@ -9,13 +9,13 @@ from krun.oci import state as st
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from krun.cli.table import Options
 
 # podman and containerd hand us no PATH.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Print the pids as JSON, or the host's `ps` (arguments opts.args, default -ef) cut down to them.
 
     Errors: NotFoundError, KrunError when ps cannot be run or shows no pid.

@@ -1,6 +1,7 @@
 """The container's tree: propagation, root bind, devices, links, pivot, masked and read-only paths, sysctls, cwd."""
 
 import os
+from errno import EEXIST, EINVAL, ENOENT, ENOTDIR, EPERM
 from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISCHR, S_ISLNK
 
 from krun.errors import KrunError, SysError
@@ -10,11 +11,6 @@ from krun.sysio import (
     AT_EMPTY_PATH,
     AT_FDCWD,
     AT_RECURSIVE,
-    EEXIST,
-    EINVAL,
-    ENOENT,
-    ENOTDIR,
-    EPERM,
     MNT_DETACH,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,

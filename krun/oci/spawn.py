@@ -1,6 +1,8 @@
 """The clone: a process of ours that is born in namespaces (and a cgroup), and the id maps of a user namespace."""
 
 import os
+from _signal import SIGKILL
+from errno import EAGAIN
 
 from krun.errors import KrunError, SysError
 from krun.oci import cred, init, namespaces, sync
@@ -9,9 +11,7 @@ from krun.sysio import (
     CLONE_NEWTIME,
     CLONE_NEWUSER,
     CLONE_PARENT,
-    EAGAIN,
     PR_SET_PDEATHSIG,
-    SIGKILL,
     clone3,
     clone_inside,
     close_all_but,

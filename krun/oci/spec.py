@@ -5,11 +5,14 @@ dicts: `resources` (oci/cgroup/group.py), `seccomp` (oci/seccomp.py), `hooks` (o
 """
 
 import os
+from errno import ENOENT
 
 from krun.errors import ConfigError, KrunError, SysError
 from krun.jsonio import loads
 from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, REQUIRED, SCHED_FLAGS, TYPES
-from krun.sysio import ENOENT, read_file
+from krun.sysio import (
+    read_file,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.cli.table import Options
+
 _CAPABILITIES = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"]
 _MASKED = (
     "/proc/acpi /proc/asound /proc/kcore /proc/keys /proc/latency_stats /proc/timer_list /proc/timer_stats "
@@ -19,7 +21,7 @@ _MASKED = (
 _READONLY = "/proc/bus /proc/fs /proc/irq /proc/sys /proc/sysrq-trigger".split()
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Write config.json into opts.bundle (default: here), or opts.file ("-": standard output).
 
     Errors: KrunError when the file is there already, SysError when it cannot be written.

@@ -7,10 +7,10 @@ from krun.oci import state as st
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from krun.cli.table import Options
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Print the state of container opts.id, indented by 2, without a final line end (as runc). Errors:
     NotFoundError.
     """

@@ -6,15 +6,12 @@ CVE-2021-30465, CVE-2024-45310: a destination that changed between check and mou
 """
 
 import os
+from errno import EEXIST, ELOOP, ENOENT, EOPNOTSUPP
 from posixpath import normpath
 from stat import S_ISDIR, S_ISLNK
 
 from krun.errors import KrunError, SysError
 from krun.sysio import (
-    EEXIST,
-    ELOOP,
-    ENOENT,
-    EOPNOTSUPP,
     RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,

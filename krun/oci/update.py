@@ -15,10 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.cli.table import Options
+
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
-def main(opts: "Any") -> int:
+def main(opts: "Options") -> int:
     """Apply --resources, or else the single flags, to container opts.id.
 
     Errors: NotFoundError, KrunError "container not running", UsageError for a bad size, ConfigError for bad
@@ -35,7 +37,7 @@ def main(opts: "Any") -> int:
     return 0
 
 
-def from_flags(opts: "Any") -> "dict[str, Any]":
+def from_flags(opts: "Options") -> "dict[str, Any]":
     """Return the flags as linux.resources."""
     resources: dict[str, Any] = {}
     for controller in CONTROLLERS:
@@ -87,7 +89,7 @@ def _read(path: str) -> "dict[str, Any]":
     return resources
 
 
-def _schemata(state: st.ContainerState, opts: "Any") -> None:
+def _schemata(state: st.ContainerState, opts: "Options") -> None:
     lines = [text for text in (opts.l3_cache_schema, opts.mem_bw_schema) if text]
     if not lines:
         return

@@ -1,12 +1,16 @@
 """How a created container is started: a byte into start.fifo, the monitor's answer from result.fifo, poststart hooks."""
 
 import os
+from errno import ESRCH
 
 from krun import log
 from krun.errors import HookError, KrunError, SysError
 from krun.oci import sync
 from krun.oci.state import CREATED, PAUSED, RESULT_FIFO, START_FIFO, STOPPED, StateDir, hook_state, status
-from krun.sysio import ESRCH, pidfd_open, poll
+from krun.sysio import (
+    pidfd_open,
+    poll,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def test_ignored_fields_are_those_that_no_file_takes():
 
 
 def test_flags_are_those_of_update():
-    flags = {name.replace("-", "_") for row in verb_flags("update") for name in row[0][:1]}
+    flags = {name.replace("-", "_") for row in verb_flags("update") for name in row.names[:1]}
     asked = [setting.flag for _, setting in SETTINGS if setting.flag]
     assert len(asked) == len(set(asked))
     assert set(asked) <= flags
@@ -50,7 +50,7 @@ def test_flags_are_those_of_update():
 
 
 def verb_flags(name):
-    return next(row[3] for row in table.VERBS if row[0] == name)
+    return next(row.flags for row in table.VERBS if row.name == name)
 
 
 @pytest.mark.parametrize(("version", "module"), [(1, v1), (2, v2)])

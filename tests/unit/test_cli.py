@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,7 @@ CALLS = [
 
 def plain(found):
     row, opts = found
-    return row[0], dict(vars(opts))
+    return row.name, dict(vars(opts))
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -136,21 +137,42 @@ def test_version_as_dockerd_reads_it():
     assert lines[2] == "spec: 1.3.0"
 
 
-@pytest.mark.parametrize("row", table.VERBS, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", table.VERBS, ids=lambda row: row.name)
 def test_rows_are_sound(row):
-    name, target, positionals, flags, text, hot = row
-    module, _, function = target.partition(":")
+    module, _, function = row.call.partition(":")
     assert module.startswith("krun.") and function
-    assert text and not text.endswith(".")
-    names = [word for flag in flags for word in flag[0]]
+    assert row.help and not row.help.endswith(".")
+    names = [word for flag in row.flags for word in flag.names]
     assert len(names) == len(set(names))
-    for words, kind, default, help_text, dialect in flags + table.GLOBALS:
-        assert kind in ("bool", "str", "int", "list")
-        assert default is (False if kind == "bool" else None)
-        assert dialect.split()[-1] in ("runc", "crun", "both", "krun")
-        assert help_text and words
-    assert [how for _, how in positionals][:-1].count("rest") == 0
-    assert isinstance(hot, bool)
+    for flag in row.flags + table.GLOBALS:
+        assert flag.kind in ("bool", "str", "int", "list")
+        assert flag.default is (False if flag.kind == "bool" else None)
+        assert flag.dialect.split()[-1] in ("runc", "crun", "both", "krun")
+        assert flag.help and flag.names
+    assert [how for _, how in row.words][:-1].count("rest") == 0
+    assert isinstance(row.hot, bool)
+
+
+def test_options_has_the_attributes_of_the_table():
+    """What mypy knows of a command line is what the readers set."""
+    kinds = {"bool": "bool", "str": "str | None", "int": "int | None", "list": "list[str]"}
+    places = {"one": "str", "one.": "str", "opt": "str | None", "rest": "list[str]"}
+    wanted: dict[str, set[str]] = {"t0": {"int"}}
+    for row in table.VERBS:
+        for flag in (*table.GLOBALS, *row.flags):
+            wanted.setdefault(table.attribute(flag), set()).update(kinds[flag.kind].split(" | "))
+        for name, how in row.words:
+            wanted.setdefault(name, set()).update(places[how].split(" | "))
+    wanted["root"] = {"str"}  # __main__ gives it its default
+    tree = ast.parse(Path(table.__file__).read_text())
+    known = {
+        node.target.id: set(ast.literal_eval(node.annotation).split(" | "))
+        for body in tree.body
+        if isinstance(body, ast.ClassDef) and body.name == "Options"
+        for node in ast.walk(body)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    assert known == wanted
 
 
 def test_lists_are_not_shared():
@@ -237,8 +259,8 @@ def test_almost_no_environment(tmp_path):
 def test_manual_pages_and_completion(tmp_path):
     for row in table.VERBS:
         page = manpages.page(row)
-        assert page.startswith(f".TH KRUN-{row[0].upper()} 8")
-        assert f"krun\\-{row[0]} \\- " in page
+        assert page.startswith(f".TH KRUN-{row.name.upper()} 8")
+        assert f"krun\\-{row.name} \\- " in page
     assert "krun\\-create" in manpages.overview()
     (tmp_path / "c").write_text(completion.bash())
     script = (
@@ -248,4 +270,4 @@ def test_manual_pages_and_completion(tmp_path):
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "--all --regex\nstart state\n"
     for text in (completion.zsh(), completion.fish()):
-        assert all(row[0] in text for row in table.VERBS)
+        assert all(row.name in text for row in table.VERBS)

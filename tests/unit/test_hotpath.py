@@ -80,7 +80,7 @@ def test_modules_of_a_hot_verb(verb: str) -> None:
 def test_every_hot_row_is_watched() -> None:
     from krun.cli.table import VERBS
 
-    assert {row[0] for row in VERBS if row[5]} == set(CALLS)
+    assert {row.name for row in VERBS if row.hot} == set(CALLS)
 
 
 if __name__ == "__main__":

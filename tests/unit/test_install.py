@@ -24,7 +24,7 @@ def command(tmp_path):
 
 def call(line, file):
     row, opts = fast.parse([*line.split(), "--file", str(file)])
-    return getattr(install, row[1].partition(":")[2])(opts)
+    return getattr(install, row.call.partition(":")[2])(opts)
 
 
 ORIGINALS = {

@@ -153,11 +153,11 @@ def test_verbs_of_the_table_exist() -> None:
     from krun.cli.table import VERBS
 
     for row in VERBS:
-        module, _, function = row[1].partition(":")
-        assert module in MODULES, f"{row[0]} names {module}, which is not there"
+        module, _, function = row.call.partition(":")
+        assert module in MODULES, f"{row.name} names {module}, which is not there"
         names = [
             node.name
             for node in ast.parse(MODULES[module].read_text()).body
             if isinstance(node, ast.FunctionDef)
         ]
-        assert function in names, f"{row[0]} names {row[1]}, which is not there"
+        assert function in names, f"{row.name} names {row.call}, which is not there"

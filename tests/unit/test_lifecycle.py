@@ -22,25 +22,25 @@ def rows() -> list[tuple[int, str]]:
 
 
 def test_document_and_order_are_the_same() -> None:
-    assert rows() == [(number, name) for number, name, _, _ in init.ORDER]
+    assert rows() == [(row.number, row.name) for row in init.ORDER]
 
 
 def test_numbers_are_consecutive() -> None:
-    assert [row[0] for row in init.ORDER] == list(range(1, len(init.ORDER) + 1))
+    assert [row.number for row in init.ORDER] == list(range(1, len(init.ORDER) + 1))
 
 
 def test_every_stage_of_a_plan_is_run() -> None:
-    assert set(STAGES) <= {row[1] for row in init.ORDER}
+    assert set(STAGES) <= {row.name for row in init.ORDER}
 
 
 def test_exec_joins_after_the_procfs_and_the_cgroup() -> None:
-    names = [row[1] for row in init.EXEC_ORDER]
+    names = [row.name for row in init.EXEC_ORDER]
     assert names.index("proc") < names.index("cgroup") < names.index("join") < names.index("console")
     assert names[-1] == "monitor"
 
 
 def test_credentials_go_after_all_that_needs_them() -> None:
-    names = [row[1] for row in init.ORDER]
+    names = [row.name for row in init.ORDER]
     for earlier in ("mounts", "pivot", "paths", "process", "stdio"):
         assert names.index(earlier) < names.index("ids")
     assert names.index("ids") < names.index("program") < names.index("limits")
@@ -62,7 +62,7 @@ def test_no_import_inside_functions_that_run_in_the_child() -> None:
 
 def test_nothing_of_the_hosts_is_open_when_the_credentials_are_the_containers() -> None:
     for order in (init.ORDER, init.EXEC_ORDER):
-        names = [row[1] for row in order]
+        names = [row.name for row in order]
         assert names[0] == "parent"
         assert names.index("stdio") < names.index("descriptors") < names.index("ids")
 

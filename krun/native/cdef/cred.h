@@ -8,7 +8,6 @@ int kr_prlimit(int pid, int resource, const uint64_t *new_limit, uint64_t *old_l
 int kr_sched_setattr(int pid, unsigned int policy, uint64_t flags, int nice, unsigned int priority,
                      uint64_t runtime, uint64_t deadline, uint64_t period);
 int kr_sched_setaffinity(int pid, size_t size, const unsigned char *mask);
-int kr_sched_getaffinity(int pid, size_t size, unsigned char *mask);
 int kr_ioprio_set(int which, int who, int value);
 int kr_personality(unsigned long persona);
 int kr_set_mempolicy(int mode, const unsigned long *nodes, unsigned long bits);

@@ -5,4 +5,3 @@ int kr_fstype(int fd, uint64_t *magic);
 int kr_memfd_create(const char *name, unsigned int flags);
 int kr_seal(int fd, unsigned int seals);
 int kr_copy_file(int from_fd, int to_fd);
-int kr_flock(int fd, int operation);

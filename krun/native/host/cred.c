@@ -87,10 +87,6 @@ int kr_sched_setaffinity(int pid, size_t size, const unsigned char *mask) {
     return (int)KR_CALL(SYS_sched_setaffinity, pid, size, mask);
 }
 
-int kr_sched_getaffinity(int pid, size_t size, unsigned char *mask) {
-    return (int)KR_CALL(SYS_sched_getaffinity, pid, size, mask);
-}
-
 int kr_ioprio_set(int which, int who, int value) { return (int)KR_CALL(SYS_ioprio_set, which, who, value); }
 
 int kr_personality(unsigned long persona) { return (int)KR_CALL(SYS_personality, persona); }

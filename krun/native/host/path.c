@@ -54,5 +54,3 @@ int kr_copy_file(int from_fd, int to_fd) {
             return (int)r;
     }
 }
-
-int kr_flock(int fd, int operation) { return (int)KR_CALL(SYS_flock, fd, operation); }
