@@ -134,7 +134,11 @@ def _command(row: Verb) -> Any:
 def _dispatch(context: Any) -> tuple[Verb, Options] | int:
     import click
 
-    rest = [*context._protected_args, *context.args] if hasattr(context, "_protected_args") else context.args
+    # The verb's name: click 8.2 has renamed the list that it is in, Debian 12 and 13 have 8.1.
+    protected: Any = getattr(context, "_protected_args", None)
+    if protected is None:
+        protected = getattr(context, "protected_args", ())
+    rest = [*protected, *context.args]
     if not rest:
         click.echo(context.get_help())
         return 0
