@@ -31,10 +31,14 @@ HERE = Path(__file__).resolve().parent
 LAUNCHER = HERE / "launcher"
 SOURCES = (LAUNCHER / "krun.c", LAUNCHER / "arena.c", LAUNCHER / "arena.h", LAUNCHER / "start.py")
 
-#: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script.
-KNOWN = ((3, 11),)
+#: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script. 3.12
+#: (Ubuntu 24.04) is written for in krun.c, and not tried.
+KNOWN = ((3, 11), (3, 13))
 HEAD = 24  # of what krun.c's make() writes
-SMALL = (1, (1 << 64) - 1)  # ob_size of an int of one digit
+#: ob_size of an int of one digit, from 3.12 on lv_tag (8 times the digits, 2 = negative).
+SMALL = (1, (1 << 64) - 1) if sys.version_info < (3, 12) else (8, 8 | 2)
+#: Debian's Python packages (Debian Python policy).
+DISTRIBUTION = "/usr/lib/python3/dist-packages"
 PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
 
 #: Compiled modules on hot paths; the module of krun needs cffi's run time first.
@@ -209,8 +213,13 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 
 
 def paths() -> list[str]:
-    """Returns what the launcher adds to sys.path: the source root and the site-packages we run with."""
-    return [str(ROOT), sysconfig.get_path("purelib")]
+    """Returns what the launcher adds to sys.path: the source root and the site-packages we run with (outside of a virtual
+    environment those that Debian's packages are in, too).
+    """
+    found = [str(ROOT), sysconfig.get_path("purelib")]
+    if sys.prefix == sys.base_prefix and os.path.isdir(DISTRIBUTION):
+        found.append(DISTRIBUTION)
+    return found
 
 
 def _link(folder: Path) -> bool:
@@ -230,7 +239,7 @@ def _link(folder: Path) -> bool:
     command = [
         *_compiler(),
         *("-O2", "-Wall", "-Wextra", "-Werror", "-no-pie"),
-        *("-Wl,--export-dynamic", "-Wl,--as-needed", "-Wl,-s"),
+        *("-Wl,--export-dynamic", "-Wl,--as-needed"),
         *(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "free")),
         *(f'-D{name}="{value}"' for name, value in text.items()),
         *(f"-I{path}" for path in {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}),
@@ -249,13 +258,16 @@ def _link(folder: Path) -> bool:
         work = Path(name)
         try:
             _run([*command, "-o", str(work / "plain")])
+            anew = _mimalloc(work / "plain")
+            _run(["strip", "--strip-all", str(work / "plain")])
             (work / "stamps").write_bytes(stamps())
             (work / "modules").write_bytes(modules())
             seed = str(int.from_bytes(os.urandom(4), "little"))
             for again in ("memory", "again"):
                 _run([str(work / "plain"), *(str(work / n) for n in ("stamps", "modules", again)), seed])
-            plain, memory = (work / "plain").read_bytes(), (work / "memory").read_bytes()
-            if strays := differences(plain, memory, (work / "again").read_bytes()):
+            plain = (work / "plain").read_bytes()
+            memory, second = (pristine(plain, (work / n).read_bytes(), anew) for n in ("memory", "again"))
+            if strays := differences(plain, memory, second):
                 raise _Failed(f"what was kept depends on the process: {len(strays)} words, {strays[0]}")
             image = with_memory(plain, memory)
         except _Failed as e:
@@ -335,6 +347,40 @@ def _relocated(plain: bytes) -> set[int]:
         return set()
     table = offset(tags[DT_RELA])
     return {row[0] for row in struct.iter_unpack("<QQq", plain[table : table + tags[DT_RELASZ]])}
+
+
+def _mimalloc(program: Path) -> list[tuple[int, int]]:
+    """Returns (address, size) of the variables of mimalloc, which is linked from 3.13 on, is not used, and begins in each
+    process by a constructor of its own: all of obmalloc.c's that are not the small objects' allocator.
+    """
+    if sys.hexversion < 0x030D0000:
+        return []
+    done = subprocess.run(["readelf", "-sW", str(program)], capture_output=True, text=True, check=True)
+    found = []
+    file = ""
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if len(words) == 8 and words[3] == "FILE":
+            file = words[7].partition(".")[0]
+        elif len(words) == 8 and words[3] == "OBJECT":
+            own = words[4] == "LOCAL" and file == "obmalloc" and not words[7].startswith("obmalloc_")
+            if own or words[7].startswith("_mi_"):
+                found.append((int(words[1], 16), int(words[2], 0)))
+    return found
+
+
+def pristine(plain: bytes, memory: bytes, ranges: list[tuple[int, int]]) -> bytes:
+    """Returns krun.c's make()'s memory with what the executable has at first in these ranges (address, size)."""
+    begin, end = struct.unpack_from("=QQ", memory)
+    fresh = bytearray(memory)
+    _, (_, _, offset, address, _, in_file, _, _) = max(
+        (found for found in _headers(plain) if found[1][0] == PT_LOAD), key=lambda found: found[1][3]
+    )
+    for at, size in ranges:
+        if begin <= at and at + size <= end:
+            first = plain[offset + at - address : offset + min(at - address + size, in_file)]
+            fresh[HEAD + at - begin : HEAD + at - begin + size] = first.ljust(size, b"\0")
+    return bytes(fresh)
 
 
 def differences(plain: bytes, memory: bytes, again: bytes) -> list[str]:

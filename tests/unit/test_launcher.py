@@ -63,7 +63,7 @@ def test_in_memory_is_what_hotpath_lists() -> None:
 
 
 def test_another_python_gets_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian 13's 3.13 keeps its thread state elsewhere: a memory of that would not be sound."""
+    """A Python that nobody has looked into keeps its state who knows where: a memory of that would not be sound."""
     monkeypatch.setattr(build_launcher, "KNOWN", ())
     command = build_launcher.build(tmp_path)
     assert command.read_bytes().startswith(b"#!")

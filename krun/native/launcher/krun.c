@@ -24,6 +24,10 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_BUILD_CORE 1
 #include <Python.h>
+#if PY_VERSION_HEX >= 0x030D0000
+#include <internal/pycore_codecs.h>
+#endif
+#include <internal/pycore_pystate.h>
 #include <internal/pycore_runtime.h>
 #include <marshal.h>
 
@@ -48,6 +52,24 @@ static size_t sources_size;
 static char **arguments;
 
 static size_t arena_used;
+
+/* Where the interpreter keeps the thread's state: from 3.12 on in a thread-local variable, which is no part of
+ * the memory, and the key of PyGILState_Ensure() has moved. */
+#if PY_VERSION_HEX >= 0x030C0000
+static PyThreadState *kept;
+#define TSS_KEY (_PyRuntime.autoTSSkey)
+/* Above the top of its stack of frames lie those that have returned, with pointers to C's stack. */
+static void keep_thread(PyThreadState *thread) {
+    kept = thread;
+    memset(thread->datastack_top, 0,
+           (size_t)((char *)thread->datastack_limit - (char *)thread->datastack_top));
+}
+static PyThreadState *thread_again(void) { return _Py_tss_tstate = kept; }
+#else
+#define TSS_KEY (_PyRuntime.gilstate.autoTSSkey)
+static void keep_thread(PyThreadState *thread) { (void)thread; }
+static PyThreadState *thread_again(void) { return PyThreadState_Get(); }
+#endif
 
 /* ------------------------------------------------------------------------------------------------ allocation
  * The linker sends every call of malloc and relatives in libpython here (--wrap).
@@ -182,7 +204,41 @@ static void check(PyStatus status, const char *what) {
         fail(status.err_msg ? status.err_msg : what);
 }
 
+/*
+ * The built-in module _sha2 of 3.12 and later needs an archive that Debian's packages do not hold
+ * (libHacl_Hash_SHA2.a). Its functions are replaced by these, and the module is taken out of the table before
+ * the interpreter starts: hashlib and random have OpenSSL's instead.
+ */
+#if PY_VERSION_HEX >= 0x030C0000
+#define NO_SHA2(name)                                                                                        \
+    __attribute__((weak)) void python_hashlib_Hacl_Hash_SHA2_##name(void);                                   \
+    void python_hashlib_Hacl_Hash_SHA2_##name(void) { abort(); }
+NO_SHA2(malloc_224)
+NO_SHA2(malloc_256)
+NO_SHA2(malloc_384)
+NO_SHA2(malloc_512)
+NO_SHA2(copy_256)
+NO_SHA2(copy_512)
+NO_SHA2(update_256)
+NO_SHA2(update_512)
+NO_SHA2(digest_256)
+NO_SHA2(digest_512)
+NO_SHA2(free_256)
+NO_SHA2(free_512)
+
+static void drop_sha2(void) {
+    struct _inittab *from = PyImport_Inittab, *to = from;
+    for (; from->name; from++)
+        if (strcmp(from->name, "_sha2") != 0)
+            *to++ = *from;
+    *to = *from;
+}
+#else
+static void drop_sha2(void) {}
+#endif
+
 static void interpreter(unsigned long seed) {
+    drop_sha2();
     PyObjectArenaAllocator blocks = {NULL, block_alloc, block_free};
     PyObject_SetArenaAllocator(&blocks);
     PyPreConfig pre;
@@ -279,6 +335,10 @@ static void make(int argc, char **argv) {
     PyDict_SetItemString(space, "BUNDLE", PyTuple_GET_ITEM(both, 1));
     if (!PyEval_EvalCode(PyTuple_GET_ITEM(both, 0), space, space))
         fail("start.py");
+#if PY_VERSION_HEX >= 0x030D0000
+    /* No longer made when it is first used, and an error handler may be looked for before the second phase. */
+    check(_PyCodec_InitRegistry(PyInterpreterState_Get()), "codecs");
+#endif
     PyDict_DelItemString(space, "BUNDLE");
     Py_DECREF(both);
     resume_function = PyDict_GetItemString(space, "resume");
@@ -287,6 +347,7 @@ static void make(int argc, char **argv) {
     PyGC_Collect();
     PyThreadState *thread = PyThreadState_Get();
     thread->thread_id = thread->native_thread_id = _PyRuntime.main_thread = 0;
+    keep_thread(thread);
     int fd = open(argv[3], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         fail(argv[3]);
@@ -322,13 +383,12 @@ static int unchanged(void) {
 /* What belongs to a process: the thread's identity, and the dispositions of signals as Python's start sets
  * them (the child sets them back, krun/oci/init.py, step 1). */
 static void renew(void) {
-    PyThreadState *thread = PyThreadState_Get();
+    PyThreadState *thread = thread_again();
     _PyRuntime.main_thread = thread->thread_id = PyThread_get_thread_ident();
     thread->native_thread_id = PyThread_get_thread_native_id();
     Py_tss_t fresh = Py_tss_NEEDS_INIT;
-    _PyRuntime.gilstate.autoTSSkey = fresh;
-    if (PyThread_tss_create(&_PyRuntime.gilstate.autoTSSkey) != 0 ||
-        PyThread_tss_set(&_PyRuntime.gilstate.autoTSSkey, thread) != 0)
+    TSS_KEY = fresh;
+    if (PyThread_tss_create(&TSS_KEY) != 0 || PyThread_tss_set(&TSS_KEY, thread) != 0)
         by_script();
     PyOS_setsig(SIGPIPE, SIG_IGN);
     PyOS_setsig(SIGXFSZ, SIG_IGN);

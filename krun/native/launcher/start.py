@@ -116,9 +116,11 @@ def whole() -> None:
     _frozen_importlib._install_external_importers()  # type: ignore[attr-defined]
     sys.path = list(host.paths)
     sys.pycache_prefix, sys.dont_write_bytecode = None, True
-    # The codec registry imports `encodings` once only, and may have got the stand-in.
+    # The codec registry imports `encodings` once only, and may have got the stand-in. From 3.13 on the second phase makes a
+    # new registry, which imports it.
     sys.modules.pop("encodings", None)
-    __import__("encodings")
+    if sys.version_info < (3, 13):
+        __import__("encodings")
     finders, line = sys.meta_path[:], sys.argv
     host.full()
     sys.meta_path[:] = finders
@@ -156,6 +158,9 @@ for word in ("ffi", "lib"):
     setattr(stand_in, word, Late("krun.native._krun", word))
 for word in MODULES:
     load(word)
+if sys.version_info >= (3, 13):
+    # For the registry of codecs, which krun.c makes next. Not by the finder: the lock of an import is taken by a thread's number.
+    sys.modules["encodings"] = Module("encodings")
 main = sys.modules["krun.__main__"].main
 sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
 ready.append(True)
