@@ -1,9 +1,10 @@
 """A fresh machine: new Debian roots (debootstrap, minbase), in which the README's commands are given as a person would.
 
-    fresh.py [--keep] [RELEASE...]      (bookworm, trixie)
+    fresh.py [--keep] [--packages] [RELEASE...]      (bookworm, trixie)
 
 In each: ./dev demo, ./dev install, a container by /opt/krun/bin/krun once the tree is gone, ./dev install again over the old one, and the set-up
-of ./dev test with tests of the command line and of containers. /dev, /sys and the kernel are this machine's, the rest is the root's own.
+of ./dev test with tests of the command line and of containers. --packages: instead what ./dev package makes, which must be there: the Debian
+package installed, used and purged, the wheel in a virtual environment. /dev, /sys and the kernel are this machine's, the rest is the root's own.
 """
 
 from __future__ import annotations
@@ -56,6 +57,48 @@ STEPS = (
 )
 
 
+#: A bundle in /tmp/b whose program is `uname -n`, run by $1.
+CONTAINER = (
+    "rm -rf /tmp/b && mkdir /tmp/b && cd /tmp/b && {0} spec && mkdir -p rootfs/bin rootfs/proc rootfs/dev rootfs/sys && cp /bin/busybox rootfs/bin/ &&"
+    ' sed -i \'s/"terminal": *true/"terminal": false/; s#"sh"#"/bin/busybox", "uname", "-n"#\' config.json && {0} run box'
+)
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y"
+PACKAGE_STEPS = (
+    (
+        "the Debian package",
+        f"{APT} update && {APT} install busybox-static man-db bash-completion /packages/krun_*.deb && krun doctor",
+        ("an interpreter that has started already",),
+    ),
+    ("a container of it", CONTAINER.format("krun"), ("krun",)),
+    (
+        "a wrong call",
+        "krun state 2>&1; test $? = 1",
+        ("requires exactly 1 argument",),
+    ),
+    (
+        "its manual and completion",
+        "man -w krun && man -w krun-create && bash -c '. /usr/share/bash-completion/completions/krun && complete -p krun'",
+        ("krun.8", "krun-create.8", "complete"),
+    ),
+    (
+        "which launcher",
+        "case $(head -c 4 /usr/lib/krun/bin/krun | tail -c 3) in ELF) echo started launcher ;; *) echo script ;; esac; krun --version",
+        ("krun",),
+    ),
+    (
+        "purged",
+        f"{APT} purge krun && ! command -v krun && ! find /usr/lib/krun /usr/share/man/man8/krun* /usr/bin/krun 2>/dev/null | grep . && echo nothing is left",
+        ("nothing is left",),
+    ),
+    (
+        "the wheel",
+        f"{APT} install --no-install-recommends gcc libc6-dev python3-dev python3-venv libcap-dev libseccomp2 && python3 -m venv /tmp/v &&"
+        " /tmp/v/bin/pip install -q /packages/krun-*.whl && " + CONTAINER.format("/tmp/v/bin/krun"),
+        ("krun",),
+    ),
+)
+
+
 def make(release: str, root: Path) -> None:
     """A root with nothing but what Debian calls minimal, and the project's files in /src."""
     subprocess.run(
@@ -98,17 +141,19 @@ def environment(root: Path) -> dict[str, str]:
     return found
 
 
-def prove(release: str) -> bool:
+def prove(release: str, steps: tuple[tuple[str, str, tuple[str, ...]], ...]) -> bool:
     """Whether every step does what it should; says so as it goes."""
     root = WORK / release
     begin = time.monotonic()
     shutil.rmtree(root, ignore_errors=True)
     make(release, root)
+    if steps is PACKAGE_STEPS:
+        shutil.copytree(ROOT / "build" / "package", root / "packages")
     settings = environment(root)
     log = WORK / f"{release}.log"
     log.write_text("")
     print(f"{release}: made in {time.monotonic() - begin:.0f} s", flush=True)
-    for name, script, words in STEPS:
+    for name, script, words in steps:
         begin = time.monotonic()
         argv = [
             "unshare",
@@ -149,10 +194,12 @@ def prove(release: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--keep", action="store_true", help="leave the roots under build/fresh")
+    parser.add_argument("--packages", action="store_true", help="what ./dev package has made, not the tree")
     parser.add_argument("release", nargs="*", default=[])
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    good = [prove(release) for release in options.release or RELEASES]
+    steps = PACKAGE_STEPS if options.packages else STEPS
+    good = [prove(release, steps) for release in options.release or RELEASES]
     if not options.keep:
         for release in options.release or RELEASES:
             shutil.rmtree(WORK / release)
