@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "package"
+#: build_native.py's, where root builds: here it belongs to root whoever builds.
+MONITOR_MODE = 0o115
 #: Where the package's code lies.
 HOME = "usr/lib/krun"
 
@@ -105,7 +107,7 @@ def fill(tree: Path, built: Path) -> None:
     home.mkdir(parents=True)
     with zipfile.ZipFile(built) as archive:
         archive.extractall(home, [name for name in archive.namelist() if name.startswith("krun/")])
-    (home / "krun" / "native" / "krun-monitor").chmod(0o755)
+    (home / "krun" / "native" / "krun-monitor").chmod(MONITOR_MODE)
     run(
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
         "--target", home, "pyseccomp",

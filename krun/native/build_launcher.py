@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from krun.cli.table import VERBS
+from krun.native import build_native
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -409,8 +410,16 @@ def differences(plain: bytes, memory: bytes, again: bytes) -> list[str]:
     return found
 
 
+def _monitors_mode() -> None:
+    """Gives root's monitor the mode that a wheel loses: pip makes every program 0755 (build_native.py says what it is for)."""
+    monitor = build_native.MONITOR
+    if os.geteuid() == 0 and monitor.exists() and monitor.stat().st_uid == 0:
+        monitor.chmod(build_native.MONITOR_MODE)
+
+
 def build(folder: Path) -> Path:
     """Makes the launcher in `folder`. Returns its path."""
+    _monitors_mode()
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     command = folder / "krun"
