@@ -74,7 +74,7 @@ CLONE_NEWNET = 0x40000000
 CLOSE_RANGE_CLOEXEC = 4
 STACK_SOFT = (
     32 << 20
-)  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/vmm/layout.h
+)  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/machine/layout.h
 MAX_FD = 0xFFFFFFFF
 
 # memfd_create(2)

@@ -56,7 +56,7 @@ MONITOR_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/n
 KVM_PATH = "/dev/kvm"
 
 
-# native/vmm/board.h
+# native/process/board.h
 BOARD_MAGIC = 0x314452414F42524B
 BOARD_SIZE = 32 + 16384 * 32
 
@@ -137,7 +137,7 @@ def open_kvm() -> int:
 
 
 def fill_board(fd: int) -> None:
-    """Makes an empty file a container's board (native/vmm/board.h): its size, and a cookie that only monitors know.
+    """Makes an empty file a container's board (native/process/board.h): its size, and a cookie that only monitors know.
 
     Raises OSError.
     """

@@ -1,7 +1,7 @@
 """linux.seccomp -> classic BPF for KR_BOOT_SECCOMP; the only file that imports libseccomp's bindings.
 
-The monitor evaluates the filter for each call of the payload (vmm/seccomp.h), and has the kernel hold itself to it
-(vmm/profile.h). Compiling takes 60 ms with the imports, so the result is kept beside the containers' state,
+The monitor evaluates the filter for each call of the payload (filter/seccomp.h), and has the kernel hold itself to it
+(filter/profile.h). Compiling takes 60 ms with the imports, so the result is kept beside the containers' state,
 in a file named by the profile's hash.
 """
 

@@ -2,7 +2,7 @@
 status it shows.
 
 Files in it: state.json (this module), config.json (private copy of the configuration), start.fifo,
-result.fifo, board (which processes are monitors, native/vmm/board.h). docs/architecture.md, "create / start handshake",
+result.fifo, board (which processes are monitors, native/process/board.h). docs/architecture.md, "create / start handshake",
 says who writes what.
 """
 

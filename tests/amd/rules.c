@@ -276,7 +276,7 @@ int main(int argc, char **argv) {
     }
     printf("sigreturn with forged selectors: %s\n", bad ? "NOT contained" : "contained");
 
-    // The monitor's pages beside the payload's, if there are any: at the fixed addresses of vmm/layout.h.
+    // The monitor's pages beside the payload's, if there are any: at the fixed addresses of machine/layout.h.
     for (uint64_t page = 0; page < 4; page++) {
         report("write", 0x6c0000000000 + page * 4096, outcome(do_write, 0x6c0000000000 + page * 4096));
         report("read by a call", 0x6c0000000000 + page * 4096,

@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 #define ATTACK_WON 42
-#define ATTACK_WINDOW_END 0x6a0000000000UL // KR_WINDOW_END of krun/native/vmm/layout.h
+#define ATTACK_WINDOW_END 0x6a0000000000UL // KR_WINDOW_END of krun/native/machine/layout.h
 
 static inline double attack_now(void) {
     struct timespec t;

@@ -39,7 +39,7 @@ static void write_block(int seals) {
     struct rlimit r;
     uint64_t flags = 0;
     getrlimit(RLIMIT_NOFILE, &r);
-    // Where the monitor's descriptors begin (vmm/fdtab.c): /dev/kvm, its file, its procfs.
+    // Where the monitor's descriptors begin (machine/fdtab.c): /dev/kvm, its file, its procfs.
     int top = r.rlim_cur < 4096 ? (int)r.rlim_cur : 4096;
     int base = r.rlim_cur <= 4096 && r.rlim_max >= r.rlim_cur + 128 ? (int)r.rlim_cur + 64
                : top > 128                                          ? top - 64

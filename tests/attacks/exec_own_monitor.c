@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 static volatile int moved;
-static int base; // where the monitor's descriptors begin (vmm/fdtab.c)
+static int base; // where the monitor's descriptors begin (machine/fdtab.c)
 static char stack_child[65536], stack_grandchild[65536];
 
 static int grandchild(void *unused) {

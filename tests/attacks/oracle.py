@@ -13,7 +13,7 @@ from pathlib import Path
 
 from helpers.runtime import cgroup_directories
 
-#: KR_WINDOW_END, KR_EMPTY_PATH and KR_HOST_SYS of krun/native/vmm/layout.h.
+#: KR_WINDOW_END, KR_EMPTY_PATH and KR_HOST_SYS of krun/native/machine/layout.h.
 WINDOW_END = 0x6A0000000000
 EMPTY_PATH = 0x6D0000000000
 HOST_SYS = 0x6E0000000000
@@ -181,7 +181,7 @@ class Watcher(threading.Thread):
         elif m.start == EMPTY_PATH and m.end == EMPTY_PATH + 4096 and m.permissions == "r--p" and not m.inode:
             return ""
         elif m.start < HOST_SYS:
-            # Two pages of the monitor's that cannot be written: the fence, and its empty path (vmm/layout.h).
+            # Two pages of the monitor's that cannot be written: the fence, and its empty path (machine/layout.h).
             if (m.start, m.end, m.permissions) in GAP:
                 return ""
             return f"a mapping in the gap behind the window: {m.line}"

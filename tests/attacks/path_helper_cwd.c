@@ -39,7 +39,8 @@ int main(void) {
         attack_broken("pthread_create");
     for (unsigned i = 0; !attack_over(); i++) {
         int by_task = i & 1;
-        snprintf(name, sizeof name, by_task ? "/proc/self/task/%d/cwd" : "/proc/%d/cwd", newest + 1 + (int)(i / 2 % 32));
+        snprintf(name, sizeof name, by_task ? "/proc/self/task/%d/cwd" : "/proc/%d/cwd",
+                 newest + 1 + (int)(i / 2 % 32));
         int fd = open(name, O_PATH | O_DIRECTORY);
         if (fd < 0)
             continue;

@@ -26,7 +26,7 @@ typedef uint64_t u64;
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ARENA (1UL << 20)
 #define STAGE (1UL << 16)
-#define WINDOW_END 0x6a0000000000UL // KR_WINDOW_END of krun/native/vmm/layout.h
+#define WINDOW_END 0x6a0000000000UL // KR_WINDOW_END of krun/native/machine/layout.h
 
 // Exit statuses that no child uses by chance (random ones are below 64).  Whoever reaps one ends with it,
 // too, so that it reaches the first process.

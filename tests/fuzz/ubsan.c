@@ -2,7 +2,7 @@
  * What GCC's undefined-behaviour sanitizer calls in the fuzzing build of the monitor (build_native.py
  * --ubsan): there is no libc and so no run-time library of its own. The place is named in the monitor's last
  * words, and the process ends. */
-#include "vmm/vmm.h"
+#include "machine/vmm.h"
 
 struct place {
     const char *file;

@@ -1,4 +1,4 @@
-// Forged questions: signals that look like those by which krun's monitors ask each other (vmm/ask.h) are the
+// Forged questions: signals that look like those by which krun's monitors ask each other (view/ask.h) are the
 // payload's own, with whatever value: sigqueue(3), sigaction(2).
 #include "guest.h"
 

@@ -1,6 +1,6 @@
 // A process that others look at goes on as if they had not: calls that wait, with and without a timeout,
 // signals during them, long writes: signal(7), proc(5). krun's monitors interrupt each other for it
-// (vmm/ask.h).
+// (view/ask.h).
 #include "guest.h"
 #include <sys/epoll.h>
 #include <sys/ipc.h>

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from krun.native.build_native import MONITOR_FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "krun" / "native"
 
@@ -23,7 +25,7 @@ class Function(NamedTuple):
 
 def rows() -> dict[int, tuple[str, str]]:
     """The table of system calls: number -> (name, FWD, OWN or NO(E))."""
-    text = (NATIVE / "sys" / "syscalls.def").read_text()
+    text = (NATIVE / "table" / "syscalls.def").read_text()
     return {int(n): (name, how) for n, name, how in re.findall(r"^SYS\((\d+), (\w+), ([A-Z]+)", text, re.M)}
 
 
@@ -61,10 +63,7 @@ def functions() -> dict[str, Function]:
     numbers = {n: name for n, (name, _) in rows().items()}
     by_name = {name: n for n, name in numbers.items()}
     sources = [
-        p
-        for d in ("vmm", "sys", "lib")
-        for p in sorted((NATIVE / d).iterdir())
-        if p.suffix in (".c", ".h", ".S")
+        p for d in MONITOR_FOLDERS for p in sorted((NATIVE / d).iterdir()) if p.suffix in (".c", ".h", ".S")
     ]
     texts = {p: p.read_text() for p in sources}
     defines = {

@@ -3,7 +3,7 @@
 #ifndef KR_TEST_HARNESS_H
 #define KR_TEST_HARNESS_H
 
-#include "vmm/vmm.h"
+#include "machine/vmm.h"
 
 /* Of the C library only this: its headers define what the kernel's headers define, too. */
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -2,12 +2,12 @@
  * Hosted stand-ins: the calls of lib/syscall.S without their signal rules, and the ways out, which end the
  * test. */
 #include "harness.h"
-#include "vmm/ask.h"
-#include "vmm/board.h"
-#include "vmm/fdtab.h"
-#include "vmm/mm.h"
-#include "vmm/main.h"
-#include "sys/misc.h"
+#include "view/ask.h"
+#include "process/board.h"
+#include "machine/fdtab.h"
+#include "machine/mm.h"
+#include "process/main.h"
+#include "process/process.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ __attribute__((weak)) long kr_ask_board(struct kr_task *t, u32 pid, struct kr_bo
 }
 __attribute__((weak)) void kr_ask_serve(struct kr_task *t) { t->asked = 0; }
 __attribute__((weak)) void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) { (void)t, (void)nr, (void)a; }
-__attribute__((weak)) int kr_ask_dumpable(struct kr_task *t) {
+__attribute__((weak)) int kr_dumpable_view(struct kr_task *t) {
     return !(t->proc->flags & KR_PROCF_UNDUMPABLE);
 }
 __attribute__((weak)) int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {

@@ -5,8 +5,8 @@
 #include "harness.h"
 #include "sys/aio.h"
 #include "sys/table.h"
-#include "vmm/mm.h"
-#include "vmm/signal.h"
+#include "machine/mm.h"
+#include "process/signal.h"
 #include <linux/aio_abi.h>
 #include <linux/fcntl.h>
 

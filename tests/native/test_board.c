@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/board.c: entering, finding, leaving, and a board on which every monitor of the container may write what
+ * process/board.c: entering, finding, leaving, and a board on which every monitor of the container may write what
  * it likes. Sources: board.c kr_alloc.c
  */
 #include "harness.h"
-#include "vmm/board.h"
-#include "vmm/jail.h"
-#include "vmm/seccomp.h"
+#include "process/board.h"
+#include "filter/jail.h"
+#include "process/nnp.h"
+#include "filter/seccomp.h"
 #include <linux/memfd.h>
 #include <linux/mman.h>
 #include <linux/time.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/boot.c: the parser of the boot block stays inside it whatever it says. Sources: boot.c kr_alloc.c */
+ * process/boot.c: the parser of the boot block stays inside it whatever it says. Sources: boot.c kr_alloc.c */
 #include "harness.h"
 #include "abi/boot.h"
-#include "vmm/main.h"
+#include "process/main.h"
 
 static u8 block[4096];
 static size_t size;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/elf.c: hostile program files. What the checks let through has the bounds that the loader relies on.
+ * process/elf.c: hostile program files. What the checks let through has the bounds that the loader relies on.
  * Sources: elf.c kr_alloc.c */
 #include "harness.h"
-#include "vmm/elf.h"
+#include "process/elf.h"
 #include <linux/memfd.h>
 #include <linux/mman.h>
 

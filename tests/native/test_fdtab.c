@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
+ * machine/fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
  * Sources: fdtab.c kr_alloc.c
  */
 #include "harness.h"
-#include "vmm/fdtab.h"
+#include "machine/fdtab.h"
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
 #include <linux/resource.h>

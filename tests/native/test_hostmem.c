@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/hostmem.c: every function that gives the kernel an address, with ranges at the edges of the window and
+ * machine/hostmem.c: every function that gives the kernel an address, with ranges at the edges of the window and
  * of the numbers. What is not wholly inside is refused before the kernel sees it: pages of the test above the
  * window, and those that the test has at the places named, stay as they are. Attached segments have the size
  * that the kernel gave them. Sources: hostmem.c kr_alloc.c */
 #include "harness.h"
-#include "vmm/hostmem.h"
+#include "machine/hostmem.h"
 #include <linux/mman.h>
 
 #define MAP_FIXED_NOREPLACE_ 0x100000

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/jail.c and vmm/profile.c: what the kernel's filters answer, by the evaluator of vmm/seccomp.c over tables
+ * filter/jail.c and filter/profile.c: what the kernel's filters answer, by the evaluator of filter/seccomp.c over tables
  * and boundary values, and for real in a child. What the handlers ask of the host is compared with what the
  * jail lets through. Sources: jail.c profile.c bpf.c nnp.c seccomp.c boot.c ioctl.c prctl.c kr_alloc.c */
 #include "harness.h"
-#include "sys/requests.h"
+#include "filter/above.h"
 #include "sys/nested.h"
 #include "sys/table.h"
-#include "vmm/fdtab.h"
-#include "vmm/jail.h"
-#include "vmm/layout.h"
-#include "vmm/profile.h"
-#include "vmm/seccomp.h"
+#include "machine/fdtab.h"
+#include "filter/jail.h"
+#include "process/nnp.h"
+#include "machine/layout.h"
+#include "filter/profile.h"
+#include "filter/seccomp.h"
 #include "abi/boot.h"
 #include <linux/audit.h>
 #include <linux/kvm.h>
@@ -31,7 +32,7 @@
 #define SERVICE_NO(e) KR_SVC_REFUSE
 #define SYS(nr, name, how, attr, args, note) [nr] = {.service = SERVICE_##how},
 static const struct kr_sys_row rows[] = {
-#include "sys/syscalls.def"
+#include "table/syscalls.def"
 };
 #undef SYS
 

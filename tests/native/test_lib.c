@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * lib/: formats, numbers, the heap, and the one pointer check. Sources: kr_alloc.c */
 #include "harness.h"
-#include "vmm/usercopy.h"
+#include "machine/usercopy.h"
 
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

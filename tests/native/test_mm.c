@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/mm.c and vmm/pt.c: random mmap, munmap, mprotect, mremap, madvise, brk and faults against a model that
+ * machine/mm.c and machine/pt.c: random mmap, munmap, mprotect, mremap, madvise, brk and faults against a model that
  * knows every page; the host's mappings are real. After each step the array is sorted and says what the model
  * says, the page tables never allow more, and contents are where they belong. Sources: mm.c pt.c warm.c
  * hostmem.c kr_alloc.c
  */
 #include "harness.h"
-#include "vmm/mm.h"
-#include "vmm/usercopy.h"
+#include "machine/mm.h"
+#include "machine/usercopy.h"
 #include <asm/siginfo.h>
 #include <linux/mman.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/procfs.c, vmm/procview.c, sys/open.c against the real /proc. Sources: procfs.c place.c walk.c proclink.c procname.c procread.c
+ * view/procfs.c, view/procview.c, sys/open.c against the real /proc. Sources: procfs.c place.c walk.c proclink.c procname.c procread.c
  * procview.c fdtab.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c nnp.c kr_alloc.c
  */
 #include "harness.h"
-#include "vmm/fdtab.h"
-#include "vmm/mm.h"
-#include "vmm/procfs.h"
+#include "machine/fdtab.h"
+#include "machine/mm.h"
+#include "view/procfs.h"
 #include "sys/path.h"
 #include "sys/table.h"
 #include <linux/fcntl.h>

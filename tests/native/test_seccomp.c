@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/seccomp.c: checker and evaluator against the kernel itself (random programs, installed in a child),
+ * filter/seccomp.c: checker and evaluator against the kernel itself (random programs, installed in a child),
  * chains, cache, calls. Sources: seccomp.c nnp.c kr_alloc.c */
 #include "harness.h"
-#include "vmm/jail.h"
-#include "vmm/mm.h"
-#include "vmm/seccomp.h"
+#include "filter/jail.h"
+#include "process/nnp.h"
+#include "machine/mm.h"
+#include "filter/seccomp.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/prctl.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/sigframe.c: a frame is what the kernel makes (its layout is compared with a real one), goes back to
+ * process/sigframe.c: a frame is what the kernel makes (its layout is compared with a real one), goes back to
  * where it came from, and a forged one gives no forbidden state. Sources: sigframe.c cpu.c
  * kr_alloc.c */
 #include "harness.h"
-#include "vmm/mm.h"
-#include "vmm/sigframe.h"
-#include "vmm/x86.h"
+#include "machine/mm.h"
+#include "process/sigframe.h"
+#include "machine/x86.h"
 #include <asm/signal.h>
 
 static u8 fpu[4096];

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sys/table.c and the handlers with nested pointers: whatever the payload passes, no address outside its
  * window and no hidden descriptor reaches the host. The host call is a fake that looks at what it gets.
- * Sources: table.c io.c poll.c socket.c futex.c prctl.c file.c event.c ipc.c key.c misc.c self.c ioctl.c
+ * Sources: table.c rows.c io.c poll.c socket.c futex.c prctl.c file.c event.c ipc.c key.c misc.c self.c ioctl.c
  * bpf.c kr_alloc.c
  */
 #include "harness.h"
 #include "sys/unixaddr.h"
 #include "sys/nested.h"
 #include "sys/path.h"
-#include "sys/robust.h"
-#include "vmm/fdtab.h"
-#include "vmm/jail.h"
-#include "vmm/mm.h"
-#include "vmm/seccomp.h"
-#include "vmm/signal.h"
-#include "vmm/trace.h"
+#include "process/robust.h"
+#include "machine/fdtab.h"
+#include "filter/jail.h"
+#include "process/nnp.h"
+#include "machine/mm.h"
+#include "filter/seccomp.h"
+#include "process/signal.h"
+#include "process/trace.h"
 #include <linux/futex.h>
 #include <linux/seccomp.h>
 
@@ -23,7 +24,7 @@
 /* Other owners' handlers; those of the sources above are stronger. */
 #define SYS(nr, name, how, attr, args, note)                                                                 \
     __attribute__((weak)) long sys_##name(struct kr_task *t, const u64 a[6]) { return (void)t, (void)a, 0; }
-#include "sys/syscalls.def"
+#include "table/syscalls.def"
 #undef SYS
 
 static u32 verdict = SECCOMP_RET_ALLOW;

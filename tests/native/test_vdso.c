@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * guest/vdso.S and vmm/vdso.c: the image is a shared object as C libraries and Go read it, its functions tell
+ * guest/vdso.S and machine/vdso.c: the image is a shared object as C libraries and Go read it, its functions tell
  * the time, and the arithmetic never leads the clock nor goes backwards. The image runs natively here.
  * Sources: vdso.S vdso.c hostmem.c kr_alloc.c */
 #include "harness.h"
 #include "guest/vdso_page.h"
-#include "vmm/mm.h"
-#include "vmm/vdso.h"
+#include "machine/mm.h"
+#include "machine/vdso.h"
 #include <linux/elf.h>
 #include <linux/mman.h>
 #include <linux/time.h>

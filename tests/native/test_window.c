@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * vmm/window.h: a thread whose system calls come first always asks; one whose page faults come first asks
+ * machine/window.h: a thread whose system calls come first always asks; one whose page faults come first asks
  * ever more seldom, and soon again when that changes. The costs are docs/performance.md's.
  * Sources: */
 #include "harness.h"
-#include "vmm/window.h"
+#include "machine/window.h"
 
 /* Runs `calls` system calls with `faults` exits that KVM would handle itself before every `each`-th of them.
  * Adds up wins and losses. */

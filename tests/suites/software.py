@@ -145,7 +145,7 @@ pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mou
 """,
     quick=True,
 )
-#: What the processes of a container see of each other in /proc: each monitor answers for its payload (vmm/ask.h).
+#: What the processes of a container see of each other in /proc: each monitor answers for its payload (view/ask.h).
 #: Statuses are printed after `wait`: the shell says that a job has ended when it notices, before an `echo` or after it.
 case(
     "foreign-proc",

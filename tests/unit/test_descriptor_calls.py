@@ -1,6 +1,6 @@
 """Who may make, copy or replace a descriptor, and who may execute: what the payload's threads could meet under an ordinary number.
 
-The rules are in krun/native/vmm/fdtab.h: what is judged stands in a slot (kr_slot_put), what nobody may see is opened in kr_private or
+The rules are in krun/native/machine/fdtab.h: what is judged stands in a slot (kr_slot_put), what nobody may see is opened in kr_private or
 between kr_fd_hide_begin and kr_fd_hide_end, and numbers are given and replaced by fdtab.c alone.  A new use of one of these calls is
 looked at by those rules and gets its entry here.
 """
@@ -9,8 +9,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from krun.native.build_native import MONITOR_FOLDERS
+
 NATIVE = Path(__file__).resolve().parents[2] / "krun" / "native"
-FOLDERS = ("vmm", "sys", "lib")
+FOLDERS = MONITOR_FOLDERS
 
 MAKERS = (
     "dup dup2 dup3 open openat openat2 creat open_by_handle_at open_tree socket socketpair accept accept4 pipe pipe2 memfd_create"
@@ -21,37 +23,37 @@ CALL = re.compile(r"__NR_(" + "|".join(MAKERS.split()) + r")\b|\b(F_DUPFD)(?:_CL
 
 #: Files that name numbers of calls for other ends than making them.
 NAMED = {
-    "vmm/jail.c": "rows and rules of the filter",
-    "vmm/profile.c": "rows of the filter",
-    "vmm/trace.c": "how a call is written",
-    "vmm/run.c": "which calls block",
+    "filter/jail.c": "rows and rules of the filter",
+    "filter/profile.c": "rows of the filter",
+    "process/trace.c": "how a call is written",
+    "monitor/run.c": "which calls block",
 }
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "vmm/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 3, "F_DUPFD": 5, "eventfd2": 1}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 3, "F_DUPFD": 5, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),
     "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2}),
-    "vmm/answer.c": ("what another monitor is shown: kr_fd_dup, then a slot", {"F_DUPFD": 1, "openat2": 1}),
-    "vmm/procfs.c": ("the payload's result; the one open of the walk", {"F_DUPFD": 2, "openat2": 1}),
-    "vmm/exec.c": ("the monitor's file by KR_EMPTY_PATH; a check that executes nothing; a judged program from its slot",
+    "view/answer.c": ("what another monitor is shown: kr_fd_dup, then a slot", {"F_DUPFD": 1, "openat2": 1}),
+    "view/procfs.c": ("the payload's result; the one open of the walk", {"F_DUPFD": 2, "openat2": 1}),
+    "process/exec.c": ("the monitor's file by KR_EMPTY_PATH; a check that executes nothing; a judged program from its slot",
                    {"execveat": 2, "openat": 1}),
-    "vmm/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
-    "vmm/ask.c": ("sockets of monitors, hidden as they are made", {"socket": 2, "accept4": 2, "recvmsg": 1}),
-    "vmm/main.c": ("a word of an error", {"F_DUPFD": 1}),
-    "vmm/hook.c": ("before anything of the payload's runs", {"dup3": 1, "pidfd_open": 1, "pipe2": 1, "clone": 1}),
-    "vmm/procview.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
-    "vmm/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
+    "process/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
+    "view/ask.c": ("sockets of monitors, hidden as they are made", {"socket": 2, "accept4": 2, "recvmsg": 1}),
+    "monitor/main.c": ("a word of an error", {"F_DUPFD": 1}),
+    "process/hook.c": ("before anything of the payload's runs", {"dup3": 1, "pidfd_open": 1, "pipe2": 1, "clone": 1}),
+    "view/procview.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
+    "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
     "sys/path.c": ("O_PATH, or by the number of a slot; names of calls",
                    {"openat2": 1, "openat": 1, "creat": 1, "execve": 1, "execveat": 1}),
     "sys/name.c": ("O_PATH of parents", {"openat2": 1}),
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
-    "vmm/core.c": ("the core file and the process's memory: all other threads stand still", {"openat": 3}),
-    "vmm/coremem.c": ("as core.c", {"openat": 3}),
+    "process/core.c": ("the core file and the process's memory: all other threads stand still", {"openat": 3}),
+    "process/coremem.c": ("as core.c", {"openat": 3}),
 }  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def test_the_pattern_sees() -> None:
 
 def test_the_kernel_executes_by_constants() -> None:
     """The only execveat that executes has the monitor's file, KR_EMPTY_PATH and AT_EMPTY_PATH; the other one has AT_EXECVE_CHECK."""
-    text = " ".join(without_comments((NATIVE / "vmm/exec.c").read_text()).split())
+    text = " ".join(without_comments((NATIVE / "process/exec.c").read_text()).split())
     calls = re.findall(r"__NR_execveat, ([^;]*);", text)
     assert len(calls) == 2
     assert "AT_EXECVE_CHECK_" in calls[0]
@@ -104,5 +106,5 @@ def test_no_open_by_a_path_of_the_image() -> None:
                 start.startswith("kr_boot.fd_proc, ")
                 or start == '".", O_PATH | O_DIRECTORY | O_CLOEXEC'
                 or (name, start)
-                in (("vmm/core.c", "AT_FDCWD, path"), ("sys/path.c", "(u64)(s64)dir, (u64)rel"))
+                in (("process/core.c", "AT_FDCWD, path"), ("sys/path.c", "(u64)(s64)dir, (u64)rel"))
             ), f"{name}: {start}"

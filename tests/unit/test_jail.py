@@ -1,4 +1,4 @@
-"""The monitor's filters (vmm/jail.c, vmm/profile.c) are what its sources need, and no more: the lists are compared with the calls that
+"""The monitor's filters (filter/jail.c, filter/profile.c) are what its sources need, and no more: the lists are compared with the calls that
 each handler reaches (helpers/hostcalls.py)."""
 
 import re
@@ -6,9 +6,11 @@ from pathlib import Path
 
 from helpers.hostcalls import NATIVE, functions, reach, rows
 
+from krun.native.build_native import MONITOR_FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
-JAIL = (NATIVE / "vmm" / "jail.c").read_text()
-PROFILE = (NATIVE / "vmm" / "profile.c").read_text()
+JAIL = (NATIVE / "filter" / "jail.c").read_text()
+PROFILE = (NATIVE / "filter" / "profile.c").read_text()
 
 MADE = functions()
 ROWS = {name: (number, how) for number, (name, how) in rows().items()}
@@ -31,7 +33,7 @@ def asked_with_a_bad_path() -> set[str]:
     text = (NATIVE / "sys" / "path.c").read_text()
     first = re.search(r"int path_comes_first\(long nr\) {(.*?)\n}", text, re.S)
     assert first
-    table = (NATIVE / "sys" / "syscalls.def").read_text()
+    table = (NATIVE / "table" / "syscalls.def").read_text()
     paths = set(re.findall(r"^SYS\(\d+, (\w+), (?:OWN|FWD),.*?A\([^\"]*\bPATH\b", table, re.M))
     assert {"open", "execve", "truncate"} <= paths
     return paths - set(re.findall(r"__NR_(\w+)", first.group(1)))
@@ -97,7 +99,7 @@ def test_kvm_requests_are_those_of_the_sources() -> None:
     requests = set(re.findall(r"^#define\s+(KVM_\w+)\s+_IO", header, re.M))
     assert {"KVM_RUN", "KVM_ENABLE_CAP", "KVM_SET_GUEST_DEBUG"} <= requests
     used: set[str] = set()
-    for path in (p for d in ("vmm", "sys", "lib") for p in (NATIVE / d).iterdir()):
+    for path in (p for d in MONITOR_FOLDERS for p in (NATIVE / d).iterdir()):
         if path.suffix in (".c", ".h") and path.name not in ("jail.c", "profile.c"):
             text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
             text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)

@@ -1,4 +1,4 @@
-"""Who may give the kernel an address of memory: one file of the monitor (krun/native/vmm/hostmem.c), which checks it.
+"""Who may give the kernel an address of memory: one file of the monitor (krun/native/machine/hostmem.c), which checks it.
 
 Every other memory call of the sources stands in OTHERS, with the reason why no address of the payload's can be in it.
 """
@@ -6,8 +6,10 @@ Every other memory call of the sources stands in OTHERS, with the reason why no 
 import re
 from pathlib import Path
 
+from krun.native.build_native import MONITOR_FOLDERS
+
 NATIVE = Path(__file__).resolve().parents[2] / "krun" / "native"
-FOLDERS = ("vmm", "sys", "lib", "guest")
+FOLDERS = MONITOR_FOLDERS
 
 #: Calls that map, move, unmap or change memory by address.
 MEMORY = (
@@ -18,8 +20,9 @@ NUMBERS = {462: "mseal", 440: "process_madvise", 450: "set_mempolicy_home_node",
 
 #: Numbers of calls named for other ends than making them.
 NAMED = {
-    "vmm/jail.c": "rows and rules of the filter",
-    "vmm/profile.c": "rows of the filter",
+    "lib/kr_linux.h": "numbers that older headers lack",
+    "filter/jail.c": "rows and rules of the filter",
+    "filter/profile.c": "rows of the filter",
     "sys/mman.c": "numbers for kr_host_forward(), which checks the range",
 }
 
@@ -37,14 +40,14 @@ OTHERS = {
     "sys/aio.c": {
         "munmap": ["kr_sys2(__NR_munmap, c->host, c->ring_size)"]
     },  # above the window: open_context()
-    "vmm/alone.c": {"munmap": ["kr_sys2(__NR_munmap, v->run, vm->run_size)"]},
-    "vmm/board.c": {
+    "process/alone.c": {"munmap": ["kr_sys2(__NR_munmap, v->run, vm->run_size)"]},
+    "process/board.c": {
         "mmap": [
             "kr_sys6(__NR_mmap, 0, KR_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, 0)"
         ],
         "munmap": ["kr_sys2(__NR_munmap, p, KR_BOARD_SIZE)"],
     },
-    "vmm/clone.c": {  # host stacks and vCPUs: of the monitor's making
+    "process/clone.c": {  # host stacks and vCPUs: of the monitor's making
         "mmap": [
             "kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |"
             " MAP_STACK, (u64)-1, 0)"
@@ -55,19 +58,19 @@ OTHERS = {
             "kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD)",
         ],
     },
-    "vmm/main.c": {
+    "monitor/main.c": {
         "mmap": ["kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0)"],
         "mprotect": [  # RELRO of its own file
             "kr_sys3(__NR_mprotect, KR_PAGE_DOWN(base + ph[i].p_vaddr), KR_PAGE_DOWN(base + ph[i].p_vaddr +"
             " ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr), PROT_READ)"
         ],
     },
-    "vmm/mm.c": {"mseal": ["kr_sys3(462 /* mseal */, 0, 0, 0)"]},  # asks for the call's existence
-    "vmm/private.c": {"munmap": ["kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD)"]},
-    "vmm/task.c": {  # stacks of threads that are gone; a thread's own stack, from registers
+    "machine/mm.c": {"mseal": ["kr_sys3(462 /* mseal */, 0, 0, 0)"]},  # asks for the call's existence
+    "process/private.c": {"munmap": ["kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD)"]},
+    "process/task.c": {  # stacks of threads that are gone; a thread's own stack, from registers
         "munmap": ["kr_sys2(__NR_munmap, o->stack, o->stack_size)", "__NR_munmap;"]
     },
-    "vmm/vm.c": {
+    "machine/vm.c": {
         "mmap": [
             "kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (u64)-1, 0)",
             "kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0)",
@@ -110,7 +113,7 @@ def memory_calls() -> dict[str, dict[str, list[str]]]:
 
 def test_memory_calls_are_made_in_one_file() -> None:
     found = memory_calls()
-    here = found.pop("vmm/hostmem.c")
+    here = found.pop("machine/hostmem.c")
     assert {"mmap", "munmap", "mprotect", "mremap", "madvise", "shmat", "remap_file_pages"} <= set(here)
     for name in NAMED:
         for uses in found.pop(name, {}).values():
@@ -136,5 +139,5 @@ def test_chunks_are_looked_up_behind_their_check() -> None:
     }
     assert uses == {"vm.c": 2, "pt.c": 1}
     for name, function in (("vm.c", "int kr_vm_chunk("), ("pt.c", "static u64 window_gpa(")):
-        body = (NATIVE / "vmm" / name).read_text().partition(function)[2].partition("\n}")[0]
+        body = (NATIVE / "machine" / name).read_text().partition(function)[2].partition("\n}")[0]
         assert body.index(">= KR_WINDOW_END") < body.index("chunk["), f"{name}: the check comes first"

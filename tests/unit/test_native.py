@@ -31,7 +31,7 @@ def sources(test: Path) -> list[Path]:
     for name in named.group(1).replace("*", " ").split():
         matches = [
             path
-            for folder in ("lib", "vmm", "sys", "guest")
+            for folder in build_native.MONITOR_FOLDERS
             for path in [NATIVE / folder / name]
             if path.exists()
         ]

@@ -1,4 +1,4 @@
-"""Every writable variable of the monitor has a row in krun/native/vmm/state.def, and every row names what there is."""
+"""Every writable variable of the monitor has a row in krun/native/monitor/state.def, and every row names what there is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from krun.native.build_native import MONITOR_FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "krun" / "native"
@@ -19,7 +21,7 @@ FIXED = ("FRESH", "BOOT", "KERNEL")
 
 def rows() -> dict[str, list[str]]:
     """Returns the columns of each row by its name."""
-    text = re.sub(r"/\*.*?\*/", "", (NATIVE / "vmm" / "state.def").read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", (NATIVE / "monitor" / "state.def").read_text(), flags=re.S)
     found = {}
     for body in re.findall(r"^STATE\((.*?)\)$", text, flags=re.S | re.M):
         columns, depth, quoted, start = [], 0, False, 0
@@ -54,7 +56,7 @@ def variables(obj: Path) -> set[str]:
 
 def objects() -> dict[str, Path]:
     """Returns the monitor's object files by source name."""
-    sources = [p for folder in ("lib", "vmm", "sys", "guest") for p in (NATIVE / folder).glob("*.c")]
+    sources = [p for folder in MONITOR_FOLDERS for p in (NATIVE / folder).glob("*.c")]
     return {p.name: OBJECTS / f"{p.parent.name}_{p.name}.o" for p in sources}
 
 
@@ -63,12 +65,12 @@ def test_every_variable_has_a_row() -> None:
     missing = {
         f"{name}: {v}" for name, obj in objects().items() for v in variables(obj) - known.get(name, set())
     }
-    assert not missing, f"writable variables without a row in vmm/state.def: {sorted(missing)}"
+    assert not missing, f"writable variables without a row in monitor/state.def: {sorted(missing)}"
 
 
 def test_every_row_names_what_exists() -> None:
     made = objects()
-    headers = "".join(p.read_text() for p in (NATIVE / "vmm").glob("*.h"))
+    headers = "".join(p.read_text() for folder in MONITOR_FOLDERS for p in (NATIVE / folder).glob("*.h"))
     for where, names in named().items():
         if where in made:
             assert names <= variables(made[where]), (

@@ -1,4 +1,4 @@
-"""The table of system calls (krun/native/sys/syscalls.def): complete, consistent, and right about which arguments are pointers."""
+"""The table of system calls (krun/native/table/syscalls.def): complete, consistent, and right about which arguments are pointers."""
 
 import importlib.util
 import re
@@ -11,11 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SYS = ROOT / "krun" / "native" / "sys"
+TABLE = ROOT / "krun" / "native" / "table"
 
 
 def generator() -> ModuleType:
     """The script that writes docs/syscalls.md; its parser is the test's, too."""
-    spec = importlib.util.spec_from_file_location("gen_syscalls_doc", SYS / "gen_syscalls_doc.py")
+    spec = importlib.util.spec_from_file_location("gen_syscalls_doc", TABLE / "gen_syscalls_doc.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -23,7 +24,7 @@ def generator() -> ModuleType:
     return module
 
 
-ROWS = generator().parse((SYS / "syscalls.def").read_text())
+ROWS = generator().parse((TABLE / "syscalls.def").read_text())
 BY_NAME = {row.name: row for row in ROWS}
 
 #: Kinds that dispatch checks to lie in the window, and those that a handler checks.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The boot block: contract between whoever starts a monitor (krun/kvm/boot.py for the first program
- * of a container or of an exec; vmm/exec.c for every execve of the payload) and the monitor.
+ * of a container or of an exec; process/exec.c for every execve of the payload) and the monitor.
  *
  * Layout, little endian, in a memfd:
  *   struct kr_boot_header, then records { struct kr_boot_record, `len` bytes, zero padding to 8 }.
@@ -57,7 +57,7 @@ enum kr_boot_tag {
     KR_BOOT_FD_TARGET = 22, /* the program, already opened by execve; absent: open EXE_PATH */
     KR_BOOT_FD_LOG = 23,    /* where trace and warnings of the monitor go; absent: nowhere */
     KR_BOOT_FD_BOARD =
-        24, /* the container's board, O_RDWR (vmm/board.h); absent: other processes are not asked */
+        24, /* the container's board, O_RDWR (process/board.h); absent: other processes are not asked */
     KR_BOOT_FD_INTERP = 25, /* the ELF interpreter of FD_TARGET; internal to the monitor */
     /* One uint64_t each. */
     KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
@@ -68,7 +68,7 @@ enum kr_boot_tag {
     KR_BOOT_VM_TYPE =
         35, /* enum kr_entry_kind found by an ancestor, to spare the probe; internal to the monitor */
     KR_BOOT_FD_PLACE =
-        36, /* where the monitor's fixed descriptors and slots are (vmm/fdtab.h); internal to the monitor */
+        36, /* where the monitor's fixed descriptors and slots are (machine/fdtab.h); internal to the monitor */
     /* st_dev and st_ino of the monitor's file; internal to the monitor. */
     KR_BOOT_EXE_DEV = 37,
     KR_BOOT_EXE_INO = 38,
@@ -82,7 +82,7 @@ enum kr_boot_tag {
 #define KR_BOOTF_FIRST 4u /* first program of a container or exec (not an execve of the payload) */
 #define KR_BOOTF_NNP 8u   /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
 #define KR_BOOTF_JAILED                                                                                      \
-    16u /* the filters of vmm/jail.c are on; only in the block of a monitor that has them */
+    16u /* the filters of filter/jail.c are on; only in the block of a monitor that has them */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The payload's vDSO: a whole ELF shared object, written out by hand so that it needs no link step of its own. It lies in the monitor's
- * read-only data as one page; vmm/vdso.c maps a copy into the payload with the time page (vdso_page.h) in front of it.
+ * read-only data as one page; machine/vdso.c maps a copy into the payload with the time page (vdso_page.h) in front of it.
  *
  * The functions are leaves that push nothing: the unwind information is one entry for all of them. They write at most into the red
  * zone. A call that cannot be answered from the page is made for real.

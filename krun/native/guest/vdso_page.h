@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The page in front of the vDSO image: offsets for guest/vdso.S and the C structure behind them (vmm/vdso.c
+ * The page in front of the vDSO image: offsets for guest/vdso.S and the C structure behind them (machine/vdso.c
  * writes it). */
 #ifndef KR_VDSO_PAGE_H
 #define KR_VDSO_PAGE_H

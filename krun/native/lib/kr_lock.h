@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A mutex on a private futex (futex(2)): works among threads and among vfork relatives, which share the
- * address space. Signals interrupt only the wait, never the lock. Not recursive. Lock order: see vmm/vmm.h.
+ * address space. Signals interrupt only the wait, never the lock. Not recursive. Lock order: see machine/vmm.h.
  */
 #ifndef KR_LOCK_H
 #define KR_LOCK_H

@@ -3,7 +3,7 @@
  * Raw system calls for the freestanding monitor. All return the kernel's value: >= 0 or -errno.
  *
  * kr_sysN     plain call; a host signal may interrupt it (-EINTR) or the kernel restarts it.
- * kr_call_intr  the same, but never loses a signal: see lib/syscall.S and vmm/hostsig.c. Everything
+ * kr_call_intr  the same, but never loses a signal: see lib/syscall.S and process/hostsig.c. Everything
  *             that may block on behalf of the payload goes through it.
  */
 #ifndef KR_SYS_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kr_call_intr and the guest-memory copy routines: code whose instruction addresses matter to the
- * host signal handler (vmm/hostsig.c).
+ * host signal handler (process/hostsig.c).
  */
-#include "../vmm/offsets.h"
+#include "offsets.h"
 
     .text
 /*

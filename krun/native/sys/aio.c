@@ -18,7 +18,7 @@
  */
 #include "aio.h"
 #include "nested.h"
-#include "../vmm/signal.h"
+#include "../process/signal.h"
 #include <linux/aio_abi.h>
 #include <linux/mman.h>
 

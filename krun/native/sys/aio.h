@@ -3,7 +3,7 @@
 #ifndef KR_SYS_AIO_H
 #define KR_SYS_AIO_H
 
-#include "../vmm/mm.h"
+#include "../machine/mm.h"
 
 /* In a fork child, before anything else runs in it: the contexts stayed with the parent (the kernel copies
  * none). */

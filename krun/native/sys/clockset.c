@@ -2,7 +2,7 @@
  * Calls that set a clock: forwarded; then the vDSO's promise about the time is void. No state. Called from
  * dispatch. */
 #include "sys.h"
-#include "../vmm/vdso.h"
+#include "../machine/vdso.h"
 
 static long set_clock(struct kr_task *t, long nr, const u64 a[6]) {
     long r = kr_forward(nr, a);

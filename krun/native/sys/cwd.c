@@ -4,7 +4,7 @@
  * container's /proc: a path must not lead there, so the directory is found with judgement (path.h). No state, no locks.
  */
 #include "path.h"
-#include "../vmm/procfs.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 
 /* The directory that a path leads to, O_PATH, or -errno. */

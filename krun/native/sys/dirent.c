@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * getdents: directories of /proc are listed without what is the monitor's (vmm/procfs.h).
+ * getdents: directories of /proc are listed without what is the monitor's (view/procfs.h).
  *
  * State: where listings of descriptors of other processes stand, under cursor_lock.
  */
 #include "sys.h"
-#include "../vmm/ask.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/procfs.h"
+#include "../view/ask.h"
+#include "../machine/fdtab.h"
+#include "../view/procfs.h"
 
 #define DIRENT_ROOM 32768u
 
@@ -57,7 +57,7 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
 }
 
 /* Where a listing of a directory that the kernel does not let us list stands: fd or fdinfo of another
- * process, opened O_PATH (vmm/procfs.c). A few at a time; the oldest is forgotten and begins anew. */
+ * process, opened O_PATH (view/procfs.c). A few at a time; the oldest is forgotten and begins anew. */
 static struct {
     int fd;
     u32 pid, next; /* least number still to be shown */

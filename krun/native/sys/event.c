@@ -3,7 +3,7 @@
  * signalfd and mq_notify; timerfd, eventfd, epoll descriptors are forwards. No state, no locks.
  */
 #include "table.h"
-#include "../vmm/signal.h"
+#include "../process/signal.h"
 #include <asm/signal.h>
 
 /* fd is signed here: -1 asks for a new descriptor. */

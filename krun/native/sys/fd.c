@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptor numbers: close, close_range, dup. The monitor's own are in vmm/fdtab.c. No state, no locks.
+ * Descriptor numbers: close, close_range, dup. The monitor's own are in machine/fdtab.c. No state, no locks.
  */
 #include "sys.h"
-#include "../vmm/fdtab.h"
+#include "../machine/fdtab.h"
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
 

@@ -5,8 +5,8 @@
  */
 #include "path.h"
 #include "table.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/procfs.h"
+#include "../machine/fdtab.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 
 /* What the third argument of a command is. Commands that are not listed: EINVAL. (F_DUPFD and
@@ -68,7 +68,7 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
         u32 pid;
         if (c->cmd == F_GETFL && n >= 0 && n & O_PATH && kr_dir_kind(t, (int)a[0], &pid) == KR_DIR_FDS_OTHER)
-            n &= ~(long)O_PATH; /* a stand-in (vmm/procfs.c) */
+            n &= ~(long)O_PATH; /* a stand-in (view/procfs.c) */
         return n;
     }
     return kr_call_intr(__NR_fcntl, a[0], 0xffff, 0, 0, 0, 0); /* EBADF or EINVAL */

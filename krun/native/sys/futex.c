@@ -16,10 +16,10 @@
  * list_op_pending: the few instructions between a lock's word and its entry in the list are not covered. A
  * thread that is alone registers its own head, which is exact.
  */
-#include "robust.h"
+#include "../process/robust.h"
 #include "table.h"
-#include "../vmm/mm.h"
-#include "../vmm/ask.h"
+#include "../machine/mm.h"
+#include "../view/ask.h"
 #include "../lib/kr_linux.h"
 #include <linux/futex.h>
 

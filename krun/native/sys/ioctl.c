@@ -3,12 +3,12 @@
  * ioctl by a list of known requests. No state, no locks.
  *
  * A pointer argument is safe once its start lies in the window: structures are small, and behind the window
- * comes a gap of terabytes (vmm/layout.h). What is not safe is a structure with pointers inside, and a
+ * comes a gap of terabytes (machine/layout.h). What is not safe is a structure with pointers inside, and a
  * request that nobody has looked at may have one: KVM, vhost, VFIO, DRM, SG_IO, btrfs and many others let the
  * kernel read or write any address of the monitor. So what is not listed is ENOTTY, as for a device that does
  * not know the request.
  */
-#include "requests.h"
+#include "../filter/above.h"
 #include "nested.h"
 
 enum how {

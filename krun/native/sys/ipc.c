@@ -7,7 +7,7 @@
  * forks with the mm).
  */
 #include "table.h"
-#include "../vmm/mm.h"
+#include "../machine/mm.h"
 #include <linux/mman.h>
 
 #define SHM_RDONLY 010000

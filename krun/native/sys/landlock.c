@@ -5,7 +5,7 @@
  * it would bind the program's own. Three things are not as natively, and are mended here:
  *
  * - execve: the payload's program is only read by its monitor, so the right to execute would never be asked
- * for. kr_may_execute() (vmm/exec.c) asks the kernel by AT_EXECVE_CHECK, which Linux has since 6.14; where
+ * for. kr_may_execute() (process/exec.c) asks the kernel by AT_EXECVE_CHECK, which Linux has since 6.14; where
  * it has not, a domain's promise would be untrue and landlock is refused as by a kernel without it.
  *
  * - Our files: the monitor reads its own procfs and executes its own file later on, inside the domain. Each
@@ -17,8 +17,9 @@
  * State: whether the kernel has AT_EXECVE_CHECK, found once. No locks.
  */
 #include "table.h"
-#include "../vmm/exec.h"
-#include "../vmm/jail.h"
+#include "../process/exec.h"
+#include "../filter/jail.h"
+#include "../process/nnp.h"
 #include <linux/fcntl.h>
 #include <linux/landlock.h>
 #include <linux/stat.h>

@@ -3,11 +3,10 @@
  * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns,
  * move_pages, pkey_mprotect. No state.
  */
-#include "misc.h"
 #include "nested.h"
-#include "../vmm/mm.h"
-#include "../vmm/process.h"
-#include "../vmm/procfs.h"
+#include "../machine/mm.h"
+#include "../process/process.h"
+#include "../view/procfs.h"
 #include <linux/fanotify.h>
 #include <linux/personality.h>
 #include <linux/sched.h>

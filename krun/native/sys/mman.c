@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mmap(2) and relatives: the face of vmm/mm.c. Calls that only concern memory that exists (msync, mincore,
+ * mmap(2) and relatives: the face of machine/mm.c. Calls that only concern memory that exists (msync, mincore,
  * mlock, mbind) go to the host by kr_host_forward(), which looks whether the range lies in the window.
  */
 #include "sys.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/hostmem.h"
-#include "../vmm/mm.h"
+#include "../machine/fdtab.h"
+#include "../machine/hostmem.h"
+#include "../machine/mm.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <linux/stat.h>

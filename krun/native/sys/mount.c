@@ -11,8 +11,8 @@
  */
 #include "nested.h"
 #include "path.h"
-#include "../vmm/process.h"
-#include "../vmm/procfs.h"
+#include "../process/process.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/mount.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files by name, and reading links. The judging is in vmm/procfs.c. No state, no locks.
+ * Opening files by name, and reading links. The judging is in view/procfs.c. No state, no locks.
  */
 #include "path.h"
-#include "../vmm/procfs.h"
+#include "../view/procfs.h"
+#include "../process/above.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
 

@@ -7,8 +7,8 @@
  */
 #include "path.h"
 #include "table.h"
-#include "../vmm/process.h"
-#include "../vmm/procfs.h"
+#include "../process/process.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
 #include <linux/stat.h>
@@ -90,7 +90,7 @@ long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn
 }
 
 /* Calls of which the kernel reads the path before anything else, so that nothing is to be asked. For none of
- * them the monitor makes the host's call of that number, and the jail does not allow it (vmm/jail.c). */
+ * them the monitor makes the host's call of that number, and the jail does not allow it (filter/jail.c). */
 static int path_comes_first(long nr) {
     switch (nr) {
     case __NR_chdir:

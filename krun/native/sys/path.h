@@ -3,7 +3,7 @@
  * Paths of the payload. No call is made with a path of the payload's that the kernel would walk through a magic link (/proc/PID/fd/N,
  * cwd, root, exe): that walk would have the monitor's rights, and could end at the monitor's descriptors. There are two forms:
  *
- *   calls on an object   what the path leads to is found with judgement (vmm/procfs.h), and the call is made on its descriptor
+ *   calls on an object   what the path leads to is found with judgement (view/procfs.h), and the call is made on its descriptor
  *                        (kr_path_use, kr_path_find);
  *   calls on a name      the directory is found so, and the call gets its descriptor and the last component (kr_names).
  *

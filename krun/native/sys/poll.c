@@ -4,8 +4,8 @@
  * thread of the payload can slip one in after the check. No state, no locks.
  */
 #include "nested.h"
-#include "../vmm/signal.h"
-#include "../vmm/fdtab.h"
+#include "../process/signal.h"
+#include "../machine/fdtab.h"
 
 struct pollfd_k {
     s32 fd;

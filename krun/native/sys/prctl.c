@@ -4,12 +4,14 @@
  * (KR_PROCF_UNDUMPABLE). No locks.
  */
 #include "table.h"
-#include "misc.h"
-#include "../vmm/ask.h"
-#include "../vmm/board.h"
-#include "../vmm/mm.h"
-#include "../vmm/jail.h"
-#include "../vmm/seccomp.h"
+#include "../process/process.h"
+#include "../view/ask.h"
+#include "../process/board.h"
+#include "../machine/mm.h"
+#include "../filter/jail.h"
+#include "../filter/seccomp.h"
+#include "../process/nnp.h"
+#include "../filter/above.h"
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 
@@ -60,7 +62,7 @@ static const struct option options[] = {
     {36, PLAIN, 0},    /* SET_CHILD_SUBREAPER */
     {37, OUT_INT, 0},  /* GET_CHILD_SUBREAPER */
     {38, ASK, 0},      /* SET_NO_NEW_PRIVS */
-    {39, ASK, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (vmm/jail.h) */
+    {39, ASK, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (filter/jail.h) */
     {40, OUT_LONG, 0}, /* GET_TID_ADDRESS */
     {41, PLAIN, 0},    /* SET_THP_DISABLE */
     {42, PLAIN, 0},    /* GET_THP_DISABLE */
@@ -141,7 +143,7 @@ static long own(struct kr_task *t, const u64 a[6]) {
     long r;
     switch ((u32)a[0]) {
     case PR_GET_DUMPABLE:
-        return kr_ask_dumpable(t);
+        return kr_dumpable_view(t);
     case PR_SET_DUMPABLE:
         return set_dumpable(t, a[1]);
     case PR_SET_NO_NEW_PRIVS:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Processes and threads: the face of vmm/clone.c, vmm/exec.c, vmm/task.c. */
+ * Processes and threads: the face of process/clone.c, process/exec.c, process/task.c. */
 #include "sys.h"
-#include "../vmm/mm.h"
-#include "../vmm/process.h"
+#include "../machine/mm.h"
+#include "../process/process.h"
 #include "../lib/kr_linux.h"
 #include <asm/prctl.h>
 

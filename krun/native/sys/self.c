@@ -6,10 +6,10 @@
  * no locks.
  */
 #include "nested.h"
-#include "misc.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/mm.h"
-#include "../vmm/procfs.h"
+#include "../process/process.h"
+#include "../machine/fdtab.h"
+#include "../machine/mm.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signal calls: the face of vmm/signal.c. Sending is the kernel's business. */
+ * Signal calls: the face of process/signal.c. Sending is the kernel's business. */
 #include "sys.h"
-#include "../vmm/hostsig.h"
-#include "../vmm/sigframe.h"
-#include "../vmm/signal.h"
+#include "../process/hostsig.h"
+#include "../process/sigframe.h"
+#include "../process/signal.h"
 #include "../lib/kr_linux.h"
 
 kr_sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigreturn, sys_rt_sigpending, sys_rt_sigtimedwait,

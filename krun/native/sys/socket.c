@@ -5,8 +5,8 @@
  */
 #include "nested.h"
 #include "unixaddr.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/procfs.h"
+#include "../machine/fdtab.h"
+#include "../view/procfs.h"
 
 #define AF_RDS 21
 #define AF_XDP 44

@@ -4,7 +4,7 @@
  * judgement, a name's directory is (path.h), so a magic link never shows a descriptor of the monitor's. No state, no locks.
  */
 #include "path.h"
-#include "../vmm/procfs.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 

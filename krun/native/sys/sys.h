@@ -2,7 +2,7 @@
  *
  * Serving the payload's system calls.
  *
- * THE table is sys/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer checks,
+ * THE table is table/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer checks,
  * names, the trace and docs/syscalls.md. sys/table.c includes it and does, for each call: look up the row;
  * evaluate the seccomp filters (if any); check the argument kinds (a descriptor of the monitor's own is
  * EBADF, a pointer outside the window EFAULT); then forward it unchanged through kr_call_intr, call the row's
@@ -15,23 +15,19 @@
 #ifndef KR_SYS_SYS_H
 #define KR_SYS_SYS_H
 
-#include "../vmm/vmm.h"
-#include "../vmm/usercopy.h"
+#include "../machine/vmm.h"
+#include "../machine/usercopy.h"
+#include "../table/rows.h"
 
 typedef long kr_sys_fn(struct kr_task *t, const u64 a[6]);
 
 /* Serves t->nr with t->args: the value for rax, or -KR_ERESTART. (sys/table.c) */
 long kr_syscall(struct kr_task *t);
 
-/* Name of a call, or NULL when the number is unknown. */
-const char *kr_syscall_name(u64 nr);
-
-/* Row attributes. */
-#define KR_CALL_THREAD 1 /* the result depends on which thread calls (tid, mask, credentials, ...) */
-#define KR_CALL_BLOCK 2  /* may block */
-#define KR_CALL_TIMED 4  /* has a timeout that counts from the call (vmm/ask.h) */
-
 /* Forwards with arguments already checked; the common tail of handlers. */
 #define kr_forward(nr, a) kr_call_intr((nr), (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5])
+
+/* 0 when `pid` is a thread of the calling process, else -ESRCH or -EPERM (sys/self.c). */
+long kr_own_thread(u64 pid);
 
 #endif

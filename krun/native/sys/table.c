@@ -5,11 +5,11 @@
  */
 #include "table.h"
 #include "../lib/kr_guard.h"
-#include "../vmm/ask.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/seccomp.h"
-#include "../vmm/signal.h"
-#include "../vmm/trace.h"
+#include "../view/ask.h"
+#include "../machine/fdtab.h"
+#include "../filter/seccomp.h"
+#include "../process/signal.h"
+#include "../process/trace.h"
 #include <linux/fcntl.h>
 #include <linux/seccomp.h>
 #include <asm/signal.h>
@@ -17,67 +17,6 @@
 #ifndef SYS_SECCOMP
 #define SYS_SECCOMP 1
 #endif
-
-/* ---- the rows ---- */
-
-#define INT KR_ARG(KR_ARG_INT, 0, 4)
-#define UINT KR_ARG(KR_ARG_UINT, 0, 4)
-#define PID KR_ARG(KR_ARG_PID, 0, 4)
-#define ID KR_ARG(KR_ARG_ID, 0, 4)
-#define SIG KR_ARG(KR_ARG_SIG, 0, 4)
-#define CLK KR_ARG(KR_ARG_CLK, 0, 4)
-#define NEWFD KR_ARG(KR_ARG_NEWFD, 0, 4)
-#define FD KR_ARG(KR_ARG_FD, 0, 4)
-#define DFD KR_ARG(KR_ARG_DFD, 0, 4)
-#define LONG KR_ARG(KR_ARG_LONG, 0, 8)
-#define SIZE KR_ARG(KR_ARG_SIZE, 0, 8)
-#define HEX KR_ARG(KR_ARG_HEX, 0, 8)
-#define MODE KR_ARG(KR_ARG_MODE, 0, 8)
-#define ADDR KR_ARG(KR_ARG_ADDR, 0, 8)
-#define ARG KR_ARG(KR_ARG_ARG, 0, 8)
-#define PTR KR_ARG(KR_ARG_PTR, 0, 1)
-#define STR KR_ARG(KR_ARG_STR, 0, 1)
-#define PATH KR_ARG(KR_ARG_PATH, 0, 1)
-#define IN(n) KR_ARG(KR_ARG_IN, 0, n)
-#define OUT(n) KR_ARG(KR_ARG_OUT, 0, n)
-#define IO(n) KR_ARG(KR_ARG_IO, 0, n)
-#define INV(i, n) KR_ARG(KR_ARG_INV, (i) + 1, n)
-#define OUTV(i, n) KR_ARG(KR_ARG_OUTV, (i) + 1, n)
-#define IOVEC(i) KR_ARG(KR_ARG_IOVEC, (i) + 1, 16)
-#define MSGHDR KR_ARG(KR_ARG_MSGHDR, 0, 56)
-#define MMSG(i) KR_ARG(KR_ARG_MMSG, (i) + 1, 64)
-#define RANGE(i) KR_ARG(KR_ARG_RANGE, (i) + 1, 1)
-
-#define A(...) {__VA_ARGS__}, sizeof((u32[]){__VA_ARGS__}) / sizeof(u32)
-#define A0 {0}, 0
-#define THREAD KR_CALL_THREAD
-#define BLOCK KR_CALL_BLOCK
-#define BOTH (KR_CALL_THREAD | KR_CALL_BLOCK)
-#define TIMED KR_CALL_TIMED
-
-#define SERVICE_FWD KR_SVC_FORWARD
-#define SERVICE_OWN KR_SVC_OWN
-#define SERVICE_NO(e) KR_SVC_REFUSE
-#define ERROR_FWD 0
-#define ERROR_OWN 0
-#define ERROR_NO(e) e
-
-#define SYS(nr, name, how, attr, args, note) [nr] = {args, SERVICE_##how, attr, ERROR_##how},
-static const struct kr_sys_row rows[] = {
-#include "syscalls.def"
-};
-#undef SYS
-
-#define SYS(nr, name, how, attr, args, note) [nr] = #name,
-static const char names[][24] = {
-#include "syscalls.def"
-};
-#undef SYS
-
-#define SYS(nr, name, how, attr, args, note)                                                                 \
-    _Static_assert(sizeof(#name) <= sizeof names[0], "name of " #name);
-#include "syscalls.def"
-#undef SYS
 
 /* ---- the handlers ---- */
 
@@ -87,7 +26,7 @@ static const char names[][24] = {
 #define DECLARE_OWN DECLARE
 #define DECLARE_NO(e) SKIP
 #define SYS(nr, name, how, attr, args, note) DECLARE_##how(nr, name)
-#include "syscalls.def"
+#include "../table/syscalls.def"
 #undef SYS
 
 /* A switch and not a table of pointers: its jump table needs no relocation. */
@@ -100,19 +39,11 @@ static long call_handler(u64 nr, struct kr_task *t, const u64 a[6]) {
 #define CASE_NO(e) SKIP
     switch (nr) {
 #define SYS(nr, name, how, attr, args, note) CASE_##how(nr, name)
-#include "syscalls.def"
+#include "../table/syscalls.def"
 #undef SYS
     }
     return -ENOSYS;
 }
-
-const struct kr_sys_row *kr_sys_row(u64 nr) {
-    return nr < KR_COUNT(rows) && rows[nr].service != KR_SVC_NONE ? &rows[nr] : NULL;
-}
-
-u32 kr_sys_count(void) { return KR_COUNT(rows); }
-
-const char *kr_syscall_name(u64 nr) { return kr_sys_row(nr) ? names[nr] : NULL; }
 
 int kr_guest_fd(u64 fd) { return kr_fd_hidden((u32)fd) ? KR_BAD_FD : (int)fd; }
 
@@ -207,7 +138,7 @@ static long forward(u64 nr, const u64 a[6]) {
     return r;
 }
 
-/* The rest of a write that another monitor's question cut short (vmm/ask.h); a signal of the payload's ends
+/* The rest of a write that another monitor's question cut short (view/ask.h); a signal of the payload's ends
  * it. */
 static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
     u64 buf = a[1], size = a[2];

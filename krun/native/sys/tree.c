@@ -3,8 +3,8 @@
  * open_tree: an O_PATH open, or a copy of a mount tree. No state, no locks.
  */
 #include "path.h"
-#include "../vmm/fdtab.h"
-#include "../vmm/procfs.h"
+#include "../machine/fdtab.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 
 /* An O_PATH open (anybody may), or a copy of a mount tree: what the path leads to is found and judged here,

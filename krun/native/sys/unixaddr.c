@@ -12,8 +12,8 @@
 #include "unixaddr.h"
 #include "path.h"
 #include "table.h"
-#include "../vmm/process.h"
-#include "../vmm/procfs.h"
+#include "../process/process.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 

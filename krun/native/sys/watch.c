@@ -4,7 +4,7 @@
  * so a flag not to follow is our business. No state, no locks.
  */
 #include "path.h"
-#include "../vmm/procfs.h"
+#include "../view/procfs.h"
 #include <linux/fanotify.h>
 #include <linux/fcntl.h>
 #include <linux/inotify.h>

@@ -6,8 +6,8 @@
  * No state, no locks.
  */
 #include "path.h"
-#include "../vmm/process.h"
-#include "../vmm/procfs.h"
+#include "../process/process.h"
+#include "../view/procfs.h"
 #include <linux/fcntl.h>
 
 #define NR_SETXATTRAT 463

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The container's seccomp profile as a filter of the host (filter/profile.h). No state but the filter in the
+ * kernel. Called once, by the first thread, before the jail.
+ *
+ * No call of the payload that the profile refuses gets as far as the kernel, so whatever meets the profile's
+ * refusal there is not the monitor's code: the answer is EPERM, or the profile's own errno. Its other actions
+ * (kill, trap, trace, notify, log) are for the payload, and the monitor's copy has taken them.
+ * SECCOMP_RET_USER_NOTIF for the payload's calls would be served before the monitor makes the host's call,
+ * which must then be let pass here: a matter of `verdict`.
+ *
+ * Filters that the payload adds at run time stay in the monitor: they bind its threads one by one, and the
+ * threads of a process share the monitor's memory.
+ */
+#include "profile.h"
+#include "jail.h"
+#include "../process/main.h"
+#include "../abi/boot.h"
+#include <linux/audit.h>
+#include <linux/kvm.h>
+#include <linux/personality.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/socket.h>
+
+#define MAX_INSNS 4096u /* BPF_MAXINSNS */
+
+/* Every flag of clone(2) that makes a namespace. */
+#define NAMESPACES                                                                                           \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |            \
+     CLONE_NEWNET)
+#define LOCAL 1 /* AF_UNIX */
+#define NR_FCHMODAT2 452
+#define NR_MSEAL 462
+#define NR_SETXATTRAT 463
+#define NR_GETXATTRAT 464
+#define NR_LISTXATTRAT 465
+#define NR_REMOVEXATTRAT 466
+
+/* Calls that the monitor makes for itself, or to serve most calls. Exactly
+ * those: tests/unit/test_jail.py follows the sources from every handler. The jail checks their arguments. */
+static const u16 needed[] = {
+    /* clang-format off */
+    __NR_read, __NR_write, __NR_close, __NR_fstat, __NR_poll, __NR_lseek, __NR_mmap, __NR_mprotect,
+    __NR_munmap, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_pread64, __NR_madvise,
+    __NR_nanosleep, __NR_getpid, __NR_connect, __NR_sendmsg, __NR_recvmsg, __NR_bind, __NR_listen,
+    __NR_getsockname, __NR_getsockopt, __NR_exit, __NR_wait4, __NR_kill, __NR_uname, __NR_fcntl,
+    __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid, __NR_getegid, __NR_getppid,
+    __NR_getpgrp, __NR_getresuid, __NR_getresgid, __NR_getsid, __NR_capget, __NR_rt_sigqueueinfo,
+    __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
+    __NR_restart_syscall, __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat,
+    __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2, __NR_rt_tgsigqueueinfo,
+    __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp, __NR_getrandom, __NR_memfd_create,
+    __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc, __NR_statx, __NR_pidfd_open,
+    __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
+    /* clang-format on */
+};
+
+/* The same where argument `arg`, but for bits outside `mask`, is `value`; with another one the profile
+ * decides. */
+static const struct {
+    u16 nr;
+    u8 arg;
+    u32 mask, value;
+} needed_if[] = {
+    {__NR_ioctl, 1, 0xff00, KVMIO << 8},
+    {__NR_clone, 0, NAMESPACES, 0},
+    {__NR_socket, 0, ~0u, LOCAL}, /* monitors ask each other (view/ask.h) */
+    {__NR_personality, 0, ~0u, ~0u},
+    {__NR_setfsuid, 0, ~0u, ~0u}, /* only asks, as personality does (core files) */
+    {__NR_setfsgid, 0, ~0u, ~0u},
+    {__NR_unshare, 0, ~0u, CLONE_FILES}, /* a core file is written with a descriptor table of its own */
+    {__NR_prctl, 0, ~0u, PR_SET_NAME},
+    {__NR_prctl, 0, ~0u, PR_GET_NAME},
+    {__NR_prctl, 0, ~0u, PR_SET_DUMPABLE},
+    {__NR_prctl, 0, ~0u, PR_SET_MM},
+    {__NR_prctl, 0, ~0u, PR_GET_NO_NEW_PRIVS},
+    {__NR_prctl, 0, ~0u, PR_SET_NO_NEW_PRIVS},
+};
+
+/* Calls that serve others: let pass only where the profile may allow one of those. */
+static const struct {
+    u16 call, by;
+} served[] = {
+    /* clang-format off */
+    {__NR_chroot, __NR_open}, {__NR_shmat, __NR_mremap}, {__NR_shmat, __NR_shmctl}, {__NR_shmat, __NR_shmdt},
+    {__NR_mlockall, __NR_munlock}, {__NR_munlockall, __NR_munlock}, {__NR_lsetxattr, __NR_setxattr},
+    {__NR_lgetxattr, __NR_getxattr}, {__NR_llistxattr, __NR_listxattr}, {__NR_lremovexattr, __NR_removexattr},
+    {__NR_io_setup, __NR_io_destroy}, {__NR_mkdir, __NR_mkdirat}, {__NR_mknod, __NR_mknodat},
+    {__NR_chown, __NR_fchownat}, {__NR_lchown, __NR_fchownat}, {__NR_utime, __NR_futimesat},
+    {__NR_utimes, __NR_futimesat}, {__NR_lstat, __NR_newfstatat}, {__NR_statx, __NR_newfstatat},
+    {__NR_link, __NR_linkat}, {__NR_symlink, __NR_symlinkat}, {__NR_chmod, __NR_fchmodat},
+    {NR_FCHMODAT2, __NR_fchmodat}, {__NR_clone, __NR_set_robust_list}, {__NR_fork, __NR_set_robust_list},
+    {__NR_vfork, __NR_set_robust_list}, {__NR_exit, __NR_set_robust_list},
+    {__NR_clone3, __NR_set_robust_list}, {__NR_signalfd, __NR_signalfd4}, {__NR_rename, __NR_renameat2},
+    {__NR_renameat, __NR_renameat2}, {__NR_pidfd_getfd, __NR_pidfd_send_signal},
+    {__NR_process_madvise, __NR_pidfd_send_signal}, {__NR_landlock_restrict_self, __NR_landlock_add_rule},
+    {__NR_setxattr, NR_SETXATTRAT}, {__NR_lsetxattr, NR_SETXATTRAT}, {__NR_getxattr, NR_GETXATTRAT},
+    {__NR_lgetxattr, NR_GETXATTRAT}, {__NR_listxattr, NR_LISTXATTRAT}, {__NR_llistxattr, NR_LISTXATTRAT},
+    {__NR_removexattr, NR_REMOVEXATTRAT}, {__NR_lremovexattr, NR_REMOVEXATTRAT},
+    /* clang-format on */
+};
+
+/* What the kernel's copy answers for a verdict of the profile. */
+static u32 verdict(u32 v) {
+    switch (v & SECCOMP_RET_ACTION_FULL) {
+    case SECCOMP_RET_ALLOW:
+    case SECCOMP_RET_LOG:
+        return SECCOMP_RET_ALLOW;
+    case SECCOMP_RET_ERRNO:
+        return v;
+    default:
+        return SECCOMP_RET_ERRNO | EPERM;
+    }
+}
+
+/* What is known of the accumulator where an instruction is reached. */
+struct reached {
+    u32 a;
+    u8 how; /* 0: not reached */
+};
+enum { KNOWN = 1, UNKNOWN };
+
+static void reach(struct reached *r, u32 a, u8 how) {
+    if (!r->how)
+        *r = (struct reached){a, how};
+    else if (how == UNKNOWN || r->a != a)
+        r->how = UNKNOWN;
+}
+
+static int holds(u16 op, u32 a, u32 k) {
+    return op == BPF_JEQ ? a == k : op == BPF_JGT ? a > k : op == BPF_JGE ? a >= k : (a & k) != 0;
+}
+
+/* Whether the profile lets call nr pass with some arguments. A checked program: its jumps go forward and stay
+ * inside. What is not understood counts as allowed. at: n elements. */
+static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32 nr) {
+    memset(at, 0, n * sizeof *at);
+    at[0].how = KNOWN;
+    for (u32 pc = 0; pc < n; pc++) {
+        u32 a = at[pc].a, k = f[pc].k;
+        u8 how = at[pc].how;
+        if (!how)
+            continue;
+        switch (BPF_CLASS(f[pc].code)) {
+        case BPF_RET:
+            if (verdict(k) == SECCOMP_RET_ALLOW)
+                return 1;
+            continue;
+        case BPF_JMP:
+            if (f[pc].code == (BPF_JMP | BPF_JA)) {
+                reach(&at[pc + 1 + k], a, how);
+                continue;
+            }
+            int both = how == UNKNOWN || BPF_SRC(f[pc].code) == BPF_X, yes = holds(BPF_OP(f[pc].code), a, k);
+            if (both || yes)
+                reach(&at[pc + 1 + f[pc].jt], a, how);
+            if (both || !yes)
+                reach(&at[pc + 1 + f[pc].jf], a, how);
+            continue;
+        case BPF_LD:
+            how = UNKNOWN;
+            if (f[pc].code == (BPF_LD | BPF_W | BPF_ABS) && k <= offsetof(struct seccomp_data, arch)) {
+                how = KNOWN;
+                a = k == offsetof(struct seccomp_data, nr) ? nr : AUDIT_ARCH_X86_64;
+            }
+            break;
+        case BPF_ALU:
+        case BPF_MISC:
+            how = UNKNOWN;
+            break;
+        }
+        reach(&at[pc + 1], a, how);
+    }
+    return 0;
+}
+
+/* The calls that pass whatever their arguments are, as ranges of numbers in r; their number. */
+static u32 passing(struct kr_range *r, const struct sock_filter *profile, u32 count, struct reached *at) {
+    u32 n = 0, last = 0;
+    for (; n < KR_COUNT(needed); n++)
+        r[n] = (struct kr_range){needed[n], needed[n]};
+    for (u32 i = 0; i < KR_COUNT(served); i++)
+        if (served[i].by != last && may_allow(profile, count, at, served[i].call)) {
+            last = served[i].by; /* the rows are in the order of `by` */
+            r[n++] = (struct kr_range){last, last};
+        }
+    return kr_ranges_join(r, n);
+}
+
+static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
+    struct kr_range r[KR_COUNT(needed) + KR_COUNT(served)];
+    struct reached *at = kr_alloc(n * sizeof *at);
+    if (!at)
+        return -ENOMEM;
+    for (u32 i = 0; i < KR_COUNT(needed_if); i++) {
+        u32 end = kr_bpf_begin(p, BPF_JEQ, needed_if[i].nr);
+        kr_bpf_load(p, KR_BPF_LOW(needed_if[i].arg));
+        if (needed_if[i].mask != ~0u)
+            kr_bpf_put(p, BPF_ALU | BPF_AND | BPF_K, needed_if[i].mask, 0, 0);
+        kr_bpf_return_if(p, BPF_JEQ, needed_if[i].value, SECCOMP_RET_ALLOW);
+        kr_bpf_load(p, offsetof(struct seccomp_data, nr));
+        kr_bpf_end(p, end);
+    }
+    kr_bpf_ranges(p, r, passing(r, profile, n, at), SECCOMP_RET_ALLOW, KR_BPF_ON);
+    kr_free(at, n * sizeof *at);
+    return 0;
+}
+
+int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
+    kr_bpf_load(p, offsetof(struct seccomp_data, arch));
+    u32 at = kr_bpf_begin(p, BPF_JEQ, AUDIT_ARCH_X86_64);
+    kr_bpf_load(p, offsetof(struct seccomp_data, nr));
+    int r = let_pass(p, profile, n);
+    kr_bpf_end(p, at);
+    if (r < 0)
+        return r;
+    /* A is 0 where a program begins. Not by BPF_IMM: the kernel would no longer see which calls are allowed
+     * whatever their arguments are (seccomp_is_const_allow()). */
+    kr_bpf_put(p, BPF_ALU | BPF_AND | BPF_K, 0, 0, 0);
+    for (u32 i = 0; i < n; i++) {
+        struct sock_filter f = profile[i];
+        if (f.code == (BPF_RET | BPF_A))
+            return -EINVAL;
+        if (f.code == (BPF_RET | BPF_K))
+            f.k = verdict(f.k);
+        kr_bpf_put(p, f.code, f.k, f.jt, f.jf); /* its jumps are relative */
+    }
+    return p->failed ? -E2BIG : 0;
+}
+
+int kr_profile_install(const char **why) {
+    size_t pos = 0;
+    u32 len;
+    const void *profile;
+    long r = 0;
+    while (r == 0 && (profile = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len))) {
+        struct kr_bpf p = {.f = kr_alloc(MAX_INSNS * sizeof *p.f), .room = MAX_INSNS};
+        if (!p.f)
+            return -ENOMEM;
+        *why = "making the kernel's copy of linux.seccomp";
+        r = kr_profile_build(&p, profile, len / sizeof *p.f);
+        if (r == 0) {
+            *why = "installing the kernel's copy of linux.seccomp";
+            r = kr_filter_install(&p);
+        }
+        kr_free(p.f, MAX_INSNS * sizeof *p.f);
+    }
+    return (int)r;
+}

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The payload's seccomp filters: the checker (as bpf_check_classic() and seccomp_check_filter() in the
+ * kernel), the evaluator, and the calls that install filters.
+ *
+ * State: a chain of filters per task, newest first, in task->seccomp. A filter is immutable but for its
+ * verdict cache, which changes by atomic or; tasks and newer filters count as its users. Locks: mm->lock
+ * where a task's filters change. They are evaluated without: nobody but the task itself can make it lose a
+ * filter, for SECCOMP_FILTER_FLAG_TSYNC only ever puts newer ones in front of those it has.
+ */
+#include "../process/board.h"
+#include "seccomp.h"
+#include "jail.h"
+#include "../machine/mm.h"
+#include "../machine/usercopy.h"
+#include "../abi/boot.h"
+#include "../process/nnp.h"
+#include <asm/signal.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#define MAX_INSNS 4096u /* BPF_MAXINSNS */
+#define MAX_PATH 32768u /* MAX_INSNS_PER_PATH */
+#define PENALTY 4u      /* per older filter */
+#define CACHED 512u     /* call numbers with a cached verdict */
+
+struct kr_seccomp {
+    struct kr_seccomp *prev;
+    u32 n;
+    u32 users; /* tasks whose newest it is, and filters in front of it; atomic */
+    u32 path;  /* instructions of the whole chain, with penalties */
+    u32 depth; /* filters in the chain */
+    u32 log;   /* SECCOMP_FILTER_FLAG_LOG */
+    /* For the chain from here on: calls that were judged without their arguments, and those of them that are
+     * allowed. */
+    u64 known[CACHED / 64], allowed[CACHED / 64];
+    struct sock_filter insns[];
+};
+
+/* ---- Checker (pure) ---- */
+
+static int code_ok(const struct sock_filter *f) {
+    switch (f->code) {
+    case BPF_LD | BPF_W | BPF_ABS:
+        return f->k < sizeof(struct seccomp_data) && !(f->k & 3);
+    case BPF_ALU | BPF_DIV | BPF_K:
+        return f->k != 0;
+    case BPF_ALU | BPF_LSH | BPF_K:
+    case BPF_ALU | BPF_RSH | BPF_K:
+        return f->k < 32;
+    case BPF_LD | BPF_MEM:
+    case BPF_LDX | BPF_MEM:
+    case BPF_ST:
+    case BPF_STX:
+        return f->k < BPF_MEMWORDS;
+    case BPF_LD | BPF_W | BPF_LEN:
+    case BPF_LDX | BPF_W | BPF_LEN:
+    case BPF_RET | BPF_K:
+    case BPF_RET | BPF_A:
+    case BPF_ALU | BPF_ADD | BPF_K:
+    case BPF_ALU | BPF_ADD | BPF_X:
+    case BPF_ALU | BPF_SUB | BPF_K:
+    case BPF_ALU | BPF_SUB | BPF_X:
+    case BPF_ALU | BPF_MUL | BPF_K:
+    case BPF_ALU | BPF_MUL | BPF_X:
+    case BPF_ALU | BPF_DIV | BPF_X:
+    case BPF_ALU | BPF_AND | BPF_K:
+    case BPF_ALU | BPF_AND | BPF_X:
+    case BPF_ALU | BPF_OR | BPF_K:
+    case BPF_ALU | BPF_OR | BPF_X:
+    case BPF_ALU | BPF_XOR | BPF_K:
+    case BPF_ALU | BPF_XOR | BPF_X:
+    case BPF_ALU | BPF_LSH | BPF_X:
+    case BPF_ALU | BPF_RSH | BPF_X:
+    case BPF_ALU | BPF_NEG:
+    case BPF_LD | BPF_IMM:
+    case BPF_LDX | BPF_IMM:
+    case BPF_MISC | BPF_TAX:
+    case BPF_MISC | BPF_TXA:
+    case BPF_JMP | BPF_JA:
+    case BPF_JMP | BPF_JEQ | BPF_K:
+    case BPF_JMP | BPF_JEQ | BPF_X:
+    case BPF_JMP | BPF_JGE | BPF_K:
+    case BPF_JMP | BPF_JGE | BPF_X:
+    case BPF_JMP | BPF_JGT | BPF_K:
+    case BPF_JMP | BPF_JGT | BPF_X:
+    case BPF_JMP | BPF_JSET | BPF_K:
+    case BPF_JMP | BPF_JSET | BPF_X:
+        return 1;
+    }
+    return 0;
+}
+
+/* Whether every load from the scratch memory comes after a store to it on every path. Jumps go forward only,
+ * so one pass does. */
+static int loads_ok(const struct sock_filter *f, u32 n) {
+    u16 *valid = kr_alloc(n * sizeof *valid); /* words stored on all paths to an instruction */
+    if (!valid)
+        return 0;
+    memset(valid, 0xff, n * sizeof *valid);
+    u16 have = 0;
+    int ok = 1;
+    for (u32 pc = 0; pc < n && ok; pc++) {
+        have &= valid[pc];
+        switch (f[pc].code) {
+        case BPF_ST:
+        case BPF_STX:
+            have |= (u16)(1u << f[pc].k);
+            break;
+        case BPF_LD | BPF_MEM:
+        case BPF_LDX | BPF_MEM:
+            ok = have >> f[pc].k & 1;
+            break;
+        case BPF_JMP | BPF_JA:
+            valid[pc + 1 + f[pc].k] &= have;
+            have = 0xffff;
+            break;
+        case BPF_RET | BPF_K:
+        case BPF_RET | BPF_A:
+            break; /* as the kernel: what follows keeps the state */
+        default:
+            if (BPF_CLASS(f[pc].code) == BPF_JMP) {
+                valid[pc + 1 + f[pc].jt] &= have;
+                valid[pc + 1 + f[pc].jf] &= have;
+                have = 0xffff;
+            }
+        }
+    }
+    kr_free(valid, n * sizeof *valid);
+    return ok;
+}
+
+int kr_bpf_check(const void *insns, u32 n) {
+    const struct sock_filter *f = insns;
+    if (n == 0 || n > MAX_INSNS)
+        return -EINVAL;
+    for (u32 pc = 0; pc < n; pc++) {
+        if (!code_ok(&f[pc]))
+            return -EINVAL;
+        if (f[pc].code == (BPF_JMP | BPF_JA)) {
+            if (f[pc].k >= n - pc - 1)
+                return -EINVAL;
+        } else if (BPF_CLASS(f[pc].code) == BPF_JMP) {
+            if (pc + f[pc].jt + 1 >= n || pc + f[pc].jf + 1 >= n)
+                return -EINVAL;
+        }
+    }
+    if (BPF_CLASS(f[n - 1].code) != BPF_RET)
+        return -EINVAL;
+    return loads_ok(f, n) ? 0 : -EINVAL;
+}
+
+/* ---- Evaluator (pure) ---- */
+
+u32 kr_bpf_run(const void *insns, u32 n, const void *data) {
+    const struct sock_filter *f = insns, *end = f + n;
+    u32 a = 0, x = 0, mem[BPF_MEMWORDS];
+    for (; f < end; f++) {
+        u32 k = f->k, v = BPF_SRC(f->code) == BPF_X ? x : k;
+        switch (f->code) {
+        case BPF_LD | BPF_W | BPF_ABS:
+            memcpy(&a, (const u8 *)data + k, 4);
+            break;
+        case BPF_LD | BPF_W | BPF_LEN:
+            a = sizeof(struct seccomp_data);
+            break;
+        case BPF_LDX | BPF_W | BPF_LEN:
+            x = sizeof(struct seccomp_data);
+            break;
+        case BPF_LD | BPF_IMM:
+            a = k;
+            break;
+        case BPF_LDX | BPF_IMM:
+            x = k;
+            break;
+        case BPF_LD | BPF_MEM:
+            a = mem[k];
+            break;
+        case BPF_LDX | BPF_MEM:
+            x = mem[k];
+            break;
+        case BPF_ST:
+            mem[k] = a;
+            break;
+        case BPF_STX:
+            mem[k] = x;
+            break;
+        case BPF_MISC | BPF_TAX:
+            x = a;
+            break;
+        case BPF_MISC | BPF_TXA:
+            a = x;
+            break;
+        case BPF_RET | BPF_K:
+            return k;
+        case BPF_RET | BPF_A:
+            return a;
+        case BPF_JMP | BPF_JA:
+            f += k;
+            break;
+        case BPF_ALU | BPF_NEG:
+            a = 0 - a;
+            break;
+        default:
+            if (BPF_CLASS(f->code) == BPF_JMP) {
+                int yes = BPF_OP(f->code) == BPF_JEQ   ? a == v
+                          : BPF_OP(f->code) == BPF_JGE ? a >= v
+                          : BPF_OP(f->code) == BPF_JGT ? a > v
+                                                       : (a & v) != 0;
+                f += yes ? f->jt : f->jf;
+                break;
+            }
+            switch (BPF_OP(f->code)) {
+            case BPF_ADD:
+                a += v;
+                break;
+            case BPF_SUB:
+                a -= v;
+                break;
+            case BPF_MUL:
+                a *= v;
+                break;
+            case BPF_DIV:
+                if (!v)
+                    return 0; /* the kernel's translation ends the program so */
+                a /= v;
+                break;
+            case BPF_AND:
+                a &= v;
+                break;
+            case BPF_OR:
+                a |= v;
+                break;
+            case BPF_XOR:
+                a ^= v;
+                break;
+            case BPF_LSH:
+                a <<= v & 31;
+                break;
+            case BPF_RSH:
+                a >>= v & 31;
+                break;
+            }
+        }
+    }
+    return SECCOMP_RET_KILL_PROCESS; /* not reached: the last instruction returns */
+}
+
+/* Whether the program allows call nr whatever its arguments are: runs as long as nothing but nr and arch is
+ * looked at. */
+static int const_allow(const struct kr_seccomp *s, u32 nr) {
+    u32 a = 0;
+    for (u32 pc = 0; pc < s->n; pc++) {
+        const struct sock_filter *f = &s->insns[pc];
+        switch (f->code) {
+        case BPF_LD | BPF_W | BPF_ABS:
+            if (f->k == offsetof(struct seccomp_data, nr))
+                a = nr;
+            else if (f->k == offsetof(struct seccomp_data, arch))
+                a = AUDIT_ARCH_X86_64;
+            else
+                return 0;
+            break;
+        case BPF_RET | BPF_K:
+            return f->k == SECCOMP_RET_ALLOW;
+        case BPF_JMP | BPF_JA:
+            pc += f->k;
+            break;
+        case BPF_JMP | BPF_JEQ | BPF_K:
+            pc += a == f->k ? f->jt : f->jf;
+            break;
+        case BPF_JMP | BPF_JGE | BPF_K:
+            pc += a >= f->k ? f->jt : f->jf;
+            break;
+        case BPF_JMP | BPF_JGT | BPF_K:
+            pc += a > f->k ? f->jt : f->jf;
+            break;
+        case BPF_JMP | BPF_JSET | BPF_K:
+            pc += a & f->k ? f->jt : f->jf;
+            break;
+        case BPF_ALU | BPF_AND | BPF_K:
+            a &= f->k;
+            break;
+        default:
+            return 0;
+        }
+    }
+    return 0;
+}
+
+/* ---- Chain ---- */
+
+static int allowed_by_number(struct kr_seccomp *head, u32 nr) {
+    u64 bit = 1ULL << (nr % 64);
+    if (!(__atomic_load_n(&head->known[nr / 64], __ATOMIC_ACQUIRE) & bit)) {
+        int all = 1;
+        for (struct kr_seccomp *s = head; s && all; s = s->prev)
+            all = const_allow(s, nr);
+        if (all)
+            __atomic_fetch_or(&head->allowed[nr / 64], bit, __ATOMIC_RELAXED);
+        __atomic_fetch_or(&head->known[nr / 64], bit, __ATOMIC_RELEASE);
+    }
+    return (__atomic_load_n(&head->allowed[nr / 64], __ATOMIC_RELAXED) & bit) != 0;
+}
+
+/* What the kernel would write to the audit log goes to the monitor's: whatever kills or says LOG, and what a
+ * filter with the LOG flag answers. */
+static void log_verdict(struct kr_task *t, u32 verdict, int asked) {
+    u32 action = verdict & SECCOMP_RET_ACTION_FULL;
+    if (action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
+        action == SECCOMP_RET_LOG || (asked && action != SECCOMP_RET_ALLOW))
+        kr_log("seccomp: thread %u, call %u: action 0x%08x", t->tid, (u32)t->nr, verdict);
+}
+
+__noreturn static void strict_kill(struct kr_task *t) {
+    kr_log("seccomp: thread %u, call %u: not of the strict mode", t->tid, (u32)t->nr);
+    if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
+        kr_task_exit(t, SIGKILL); /* the thread only (__secure_computing_strict() in the kernel) */
+    kr_die_signal(t, SIGKILL);    /* not SIGSYS */
+}
+
+u32 kr_seccomp_check(struct kr_task *t) {
+    u32 mode = __atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE), nr = (u32)t->nr;
+    struct kr_seccomp *head = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
+    if (mode == SECCOMP_MODE_STRICT) {
+        if (nr == __NR_read || nr == __NR_write || nr == __NR_exit || nr == __NR_rt_sigreturn)
+            return SECCOMP_RET_ALLOW;
+        strict_kill(t);
+    }
+    if (!head || (nr < CACHED && allowed_by_number(head, nr)))
+        return SECCOMP_RET_ALLOW;
+    struct seccomp_data data = {
+        .nr = (int)nr, .arch = AUDIT_ARCH_X86_64, .instruction_pointer = kr_regs(t)->rip};
+    memcpy(data.args, t->args, sizeof data.args);
+    u32 verdict = SECCOMP_RET_ALLOW;
+    int asked = 0;
+    for (struct kr_seccomp *s = head; s; s = s->prev) {
+        u32 r = kr_bpf_run(s->insns, s->n, &data);
+        /* Signed: KILL_PROCESS is the smallest. Of equals the newest filter's data counts. */
+        if ((s32)(r & SECCOMP_RET_ACTION_FULL) < (s32)(verdict & SECCOMP_RET_ACTION_FULL)) {
+            verdict = r;
+            asked = (int)s->log;
+        }
+    }
+    log_verdict(t, verdict, asked);
+    return verdict;
+}
+
+static struct kr_seccomp *new_filter(u32 n) {
+    return kr_alloc(sizeof(struct kr_seccomp) + n * sizeof(struct sock_filter));
+}
+
+static void free_filter(struct kr_seccomp *s) { kr_free(s, sizeof *s + s->n * sizeof(struct sock_filter)); }
+
+static struct kr_seccomp *get(struct kr_seccomp *s) {
+    if (s)
+        __atomic_add_fetch(&s->users, 1, __ATOMIC_RELAXED);
+    return s;
+}
+
+static void put(struct kr_seccomp *s) {
+    while (s && __atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0) {
+        struct kr_seccomp *prev = s->prev;
+        free_filter(s);
+        s = prev;
+    }
+}
+
+void kr_seccomp_inherit(struct kr_task *child, struct kr_task *t) {
+    child->seccomp = get(t->seccomp);
+    child->seccomp_mode = t->seccomp_mode;
+    child->nnp = t->nnp;
+}
+
+void kr_seccomp_drop(struct kr_task *t) {
+    put(t->seccomp);
+    t->seccomp = NULL;
+    t->seccomp_mode = SECCOMP_MODE_DISABLED;
+}
+
+static int is_ancestor(const struct kr_seccomp *old, const struct kr_seccomp *s) {
+    while (s && s != old)
+        s = s->prev;
+    return s == old; /* NULL is an ancestor of every chain */
+}
+
+/* The next task of t's process but t itself. Locked. */
+static struct kr_task *sibling(struct kr_task *t, struct kr_task *after) {
+    struct kr_task *o = after ? after->next : t->mm->tasks;
+    while (o && (o == t || o->proc != t->proc))
+        o = o->next;
+    return o;
+}
+
+/* Puts s in front of t's filters; with TSYNC all threads of the process get t's. Locked. As
+ * seccomp_attach_filter() in the kernel. */
+static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
+    struct kr_seccomp *prev = t->seccomp;
+    if (t->seccomp_mode == SECCOMP_MODE_STRICT)
+        return -EINVAL; /* a mode cannot be left */
+    s->path = s->n + (prev ? prev->path + PENALTY : 0);
+    s->depth = 1 + (prev ? prev->depth : 0);
+    if (s->path > MAX_PATH)
+        return -ENOMEM;
+    if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+        for (struct kr_task *o = NULL; (o = sibling(t, o));)
+            if (o->seccomp_mode == SECCOMP_MODE_STRICT || !is_ancestor(o->seccomp, prev))
+                return flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH ? -ESRCH : (long)o->tid;
+    s->prev = prev; /* and with it t's reference */
+    s->users = 1;
+    __atomic_store_n(&t->seccomp, s, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
+    if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+        for (struct kr_task *o = NULL; (o = sibling(t, o));) {
+            struct kr_seccomp *was = o->seccomp;
+            __atomic_store_n(&o->seccomp, get(s), __ATOMIC_RELEASE);
+            __atomic_store_n(&o->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
+            put(was);   /* is in s's chain and stays */
+            if (t->nnp) /* or a thread without it could gain privileges with the filter on */
+                __atomic_store_n(&o->nnp, 1, __ATOMIC_RELAXED);
+        }
+    return 0;
+}
+
+long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
+    if (n == 0 || n > MAX_INSNS)
+        return -EINVAL;
+    struct kr_seccomp *s = new_filter(n);
+    if (!s)
+        return -ENOMEM;
+    memcpy(s->insns, insns, n * sizeof *s->insns);
+    s->n = n;
+    s->log = (flags & SECCOMP_FILTER_FLAG_LOG) != 0;
+    long r = kr_bpf_check(s->insns, n);
+    if (r == 0) {
+        int others = flags & SECCOMP_FILTER_FLAG_TSYNC; /* one of which may be in an execve (exec.c) */
+        if (others)
+            kr_lock(&t->proc->exec_lock);
+        kr_lock(&t->mm->lock);
+        r = attach(t, s, flags);
+        kr_unlock(&t->mm->lock);
+        if (others)
+            kr_unlock(&t->proc->exec_lock);
+    }
+    if (r)
+        free_filter(s);
+    return r;
+}
+
+long kr_seccomp_strict(struct kr_task *t) {
+    kr_lock(&t->mm->lock);
+    long r = t->seccomp_mode == SECCOMP_MODE_FILTER ? -EINVAL : 0;
+    if (r == 0)
+        t->seccomp_mode = SECCOMP_MODE_STRICT;
+    kr_unlock(&t->mm->lock);
+    return r;
+}
+
+int kr_seccomp_mode(struct kr_task *t) { return (int)__atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE); }
+
+u32 kr_seccomp_count(struct kr_task *t) { return t->seccomp ? t->seccomp->depth : 0; }
+
+void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
+                     void *ctx) {
+    struct kr_seccomp *s = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
+    /* The chain is newest first, the records oldest first. Depth is bounded by MAX_PATH, the stack is not
+     * deep enough for that. */
+    for (u32 depth = 1; s && depth <= s->depth; depth++)
+        for (struct kr_seccomp *f = s; f; f = f->prev)
+            if (f->depth == depth) {
+                emit(ctx, KR_BOOT_SECCOMP, f->insns, f->n * (u32)sizeof *f->insns);
+                break;
+            }
+}
+
+/* ---- The calls ---- */
+
+static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
+    struct {
+        u16 len;
+        u16 pad[3];
+        u64 filter;
+    } prog;
+    /* A supervisor cannot be given the calls of a VM, so SECCOMP_FILTER_FLAG_NEW_LISTENER is unknown, and
+     * with it WAIT_KILLABLE_RECV, which needs it. SPEC_ALLOW is about the host thread's speculation and
+     * changes nothing. */
+    const u32 known = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_LOG | SECCOMP_FILTER_FLAG_SPEC_ALLOW |
+                      SECCOMP_FILTER_FLAG_TSYNC_ESRCH;
+    if (flags & ~known)
+        return -EINVAL;
+    if (kr_copy_in(&prog, ptr, sizeof prog) < 0)
+        return -EFAULT;
+    if (prog.len == 0 || prog.len > MAX_INSNS)
+        return -EINVAL;
+    if (!kr_nnp_or_admin(t))
+        return -EACCES;
+    size_t size = prog.len * sizeof(struct sock_filter);
+    void *copy = kr_alloc(size);
+    if (!copy)
+        return -ENOMEM;
+    long r = kr_copy_in(copy, prog.filter, size);
+    if (r == 0)
+        r = kr_seccomp_add(t, copy, prog.len, flags);
+    if (r >= 0)
+        kr_board_update(t);
+    kr_free(copy, size);
+    return r;
+}
+
+long kr_seccomp_call(struct kr_task *t, u32 op, u32 flags, u64 ptr) {
+    switch (op) {
+    case SECCOMP_SET_MODE_STRICT:
+        return flags || ptr ? -EINVAL : kr_seccomp_strict(t);
+    case SECCOMP_SET_MODE_FILTER:
+        return add_from_payload(t, flags, ptr);
+    case SECCOMP_GET_ACTION_AVAIL: {
+        u32 action;
+        if (flags)
+            return -EINVAL;
+        if (kr_copy_in(&action, ptr, sizeof action) < 0)
+            return -EFAULT;
+        switch (action) {
+        case SECCOMP_RET_KILL_PROCESS:
+        case SECCOMP_RET_KILL_THREAD:
+        case SECCOMP_RET_TRAP:
+        case SECCOMP_RET_ERRNO:
+        case SECCOMP_RET_TRACE:
+        case SECCOMP_RET_LOG:
+        case SECCOMP_RET_ALLOW:
+            return 0;
+        }
+        return -EOPNOTSUPP;
+    }
+    case SECCOMP_GET_NOTIF_SIZES: {
+        struct seccomp_notif_sizes sizes = {sizeof(struct seccomp_notif), sizeof(struct seccomp_notif_resp),
+                                            sizeof(struct seccomp_data)};
+        return flags ? -EINVAL : kr_copy_out(ptr, &sizes, sizeof sizes);
+    }
+    }
+    return -EINVAL;
+}
+
+long kr_seccomp_prctl(struct kr_task *t, u64 mode, u64 ptr) {
+    if (mode == SECCOMP_MODE_STRICT)
+        return kr_seccomp_call(t, SECCOMP_SET_MODE_STRICT, 0, 0);
+    if (mode == SECCOMP_MODE_FILTER)
+        return kr_seccomp_call(t, SECCOMP_SET_MODE_FILTER, 0, ptr);
+    return -EINVAL;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The guest's page tables: four levels in a pool that ring 3 never sees, written by the monitor only (AMD APM
+ * vol. 2, 5.3).
+ *
+ * State: vm->pt, under mm->lock. Rules (portability.md, rule 8):
+ *  - a table page, once linked, stays linked at its place for the life of the VM: shadow paging keeps its own
+ * copy of the upper levels and would mix up a table page that is given a second job;
+ *  - making an entry present or more permissive needs no flush; anything else is followed by the host's own
+ * munmap/mprotect of the range (machine/mm.c), whose MMU notifier drops KVM's translations;
+ *  - accessed and dirty bits are set from the start, so that nobody writes to the tables but us;
+ *  - a 2 MiB leaf is only set where no table was linked before; where it must become a table, every
+ * translation is dropped (kr_vm_flush), because shadow paging would go on using its own table of the leaf. A
+ * cleared leaf leaves WAS_LEAF behind.
+ */
+#include "vm.h"
+#include <linux/mman.h>
+
+#define ENTRIES 512
+#define BLOCK (2ULL << 20)
+#define WAS_LEAF (1ULL << 9) /* bits 9-11 are software's */
+#define ADDRESS 0x000ffffffffff000ULL
+
+static u64 *table_at(struct kr_vm *vm, u64 entry) {
+    return (u64 *)(vm->pt + ((entry & ADDRESS) - KR_PT_GPA));
+}
+
+/* A zeroed table page; 0 when the pool is exhausted. Registers a further slot when the pool's registered part
+ * is used up. */
+u64 kr_pt_table(struct kr_vm *vm) {
+    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
+        return 0;
+    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_backed && kr_pt_back(vm) < 0)
+        return 0;
+    return KR_PT_GPA + KR_PAGE * vm->pt_used++; /* fresh anonymous memory is zero */
+}
+
+/* The directory entry (2 MiB) for gva. make: link what is missing above it. NULL: absent, or no memory. */
+static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
+    u64 *table = (u64 *)(vm->pt + (vm->root_gpa - KR_PT_GPA));
+    for (int shift = 39; shift > 21; shift -= 9) {
+        u64 *entry = &table[(gva >> shift) & (ENTRIES - 1)];
+        if (!(*entry & KR_PTE_P)) {
+            if (!make)
+                return NULL;
+            u64 gpa = kr_pt_table(vm);
+            if (!gpa)
+                return NULL;
+            /* Upper levels allow everything; the last one decides. */
+            __atomic_store_n(entry, gpa | KR_PTE_P | KR_PTE_W | KR_PTE_U | KR_PTE_A, __ATOMIC_RELEASE);
+        }
+        table = table_at(vm, *entry);
+    }
+    return &table[(gva >> 21) & (ENTRIES - 1)];
+}
+
+/* The last-level table for gva; a leaf in its place becomes a table with the same rights. */
+static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make) {
+    u64 *entry = directory_entry(vm, gva, make);
+    if (!entry || (!(*entry & KR_PTE_P) && !make))
+        return NULL;
+    u64 e = *entry;
+    if ((e & (KR_PTE_P | KR_PTE_PS)) == KR_PTE_P)
+        return table_at(vm, e);
+    u64 gpa = kr_pt_table(vm);
+    if (!gpa)
+        return NULL;
+    u64 *table = table_at(vm, gpa);
+    if (e & KR_PTE_P)
+        for (u64 i = 0; i < ENTRIES; i++)
+            table[i] = (e & ~(u64)KR_PTE_PS) + i * KR_PAGE;
+    __atomic_store_n(entry, gpa | KR_PTE_P | KR_PTE_W | KR_PTE_U | KR_PTE_A, __ATOMIC_RELEASE);
+    if (e & (KR_PTE_P | WAS_LEAF))
+        kr_vm_flush(vm);
+    return table;
+}
+
+static u64 prot_bits(u32 prot) {
+    if (!(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
+        return 0;
+    return KR_PTE_P | KR_PTE_U | KR_PTE_A | KR_PTE_D | (prot & PROT_WRITE ? KR_PTE_W : 0) |
+           (prot & PROT_EXEC ? 0 : KR_PTE_NX);
+}
+
+static u64 window_gpa(struct kr_vm *vm, u64 gva) {
+    if (gva >= KR_WINDOW_END)
+        return 0;
+    u32 chunk = vm->chunk[gva >> KR_CHUNK_SHIFT];
+    return chunk ? KR_CHUNK_GPA + (u64)(chunk - 1) * KR_CHUNK_SIZE + (gva & (KR_CHUNK_SIZE - 1)) : 0;
+}
+
+int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot) {
+    u64 *entry = directory_entry(vm, block, 1), gpa = window_gpa(vm, block);
+    if (!entry || !gpa || ((*entry & KR_PTE_P) && !(*entry & KR_PTE_PS)))
+        return 0;
+    __atomic_store_n(entry, gpa | prot_bits(prot) | KR_PTE_PS, __ATOMIC_RELEASE);
+    return 1;
+}
+
+int kr_pt_touched(struct kr_vm *vm, u64 gva) {
+    u64 *entry = directory_entry(vm, gva, 0);
+    return entry && (*entry & KR_PTE_P);
+}
+
+int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make) {
+    if (end > KR_WINDOW_END) /* the system area's entries are kr_pt_sys()'s alone */
+        return -EFAULT;
+    u64 bits = prot_bits(prot);
+    while (start < end) {
+        u64 block_end = KR_MIN((start | (BLOCK - 1)) + 1, end);
+        u64 *entry = directory_entry(vm, start, make && bits);
+        u64 e = entry ? *entry : 0;
+        if (!entry || (!(make && bits) && !(e & KR_PTE_P))) { /* nothing there, nothing to make */
+            if (make && bits)
+                return -ENOMEM;
+            start = block_end;
+            continue;
+        }
+        u64 gpa = bits ? window_gpa(vm, start) : 0;
+        if (bits && !gpa) { /* an existing table over a chunk without a slot: nothing was mapped there yet */
+            start = block_end;
+            continue;
+        }
+        if ((e & (KR_PTE_PS | WAS_LEAF)) &&
+            block_end - start == BLOCK) { /* a leaf stays one while it changes as a whole */
+            __atomic_store_n(entry, bits ? gpa | bits | KR_PTE_PS : WAS_LEAF, __ATOMIC_RELEASE);
+            start = block_end;
+            continue;
+        }
+        u64 *table = leaf_table(vm, start, 1);
+        if (!table)
+            return -ENOMEM;
+        for (u64 *p = &table[(start >> 12) & (ENTRIES - 1)]; start < block_end;
+             start += KR_PAGE, p++, gpa += KR_PAGE)
+            __atomic_store_n(p, bits ? gpa | bits : 0, __ATOMIC_RELAXED);
+    }
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    return 0;
+}
+
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags) {
+    u64 *table = leaf_table(vm, gva, 1);
+    if (!table)
+        return -ENOMEM;
+    table[(gva >> 12) & (ENTRIES - 1)] = gpa | pte_flags | KR_PTE_P | KR_PTE_A | KR_PTE_D;
+    return 0;
+}
+
+u64 kr_pt_get(struct kr_vm *vm, u64 gva) {
+    u64 *entry = directory_entry(vm, gva, 0);
+    if (!entry || !(*entry & KR_PTE_P) || (*entry & KR_PTE_PS))
+        return entry ? *entry : 0;
+    return table_at(vm, *entry)[(gva >> 12) & (ENTRIES - 1)];
+}
+
+int kr_pt_init(struct kr_vm *vm) {
+    vm->pt_used = 0;
+    vm->root_gpa = kr_pt_table(vm);
+    return vm->root_gpa ? 0 : -ENOMEM;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * State: vm.scarce, vm.waiters, vm.released (a futex word): written under mm->lock, read by atomic loads;
+ * task->parked. */
+#include "share.h"
+#include "cpu.h"
+#include "above.h"
+#include <linux/futex.h>
+
+int kr_share_prepare(struct kr_task *t) {
+    if (!t->parked)
+        t->parked = kr_alloc(sizeof *t->parked);
+    if (!t->parked || !kr_task_xsave(t))
+        return -ENOMEM;
+    t->vcpu = NULL;
+    t->run = t->parked;
+    return 0;
+}
+
+void kr_share_release(struct kr_task *t) {
+    struct kr_vcpu *v = t->vcpu;
+    struct kr_cpu cpu;
+    if (!v)
+        return;
+    if (kr_cpu_save(t, &cpu) < 0 || kr_share_prepare(t) < 0)
+        return;
+    kr_cpu_load(t, &cpu);
+    kr_lock(&t->mm->lock);
+    kr_vcpu_put(&t->mm->vm, v);
+    kr_unlock(&t->mm->lock);
+}
+
+int kr_share_wanted(const struct kr_task *t) {
+    return __atomic_load_n(&t->mm->vm.waiters, __ATOMIC_RELAXED) != 0;
+}
+
+int kr_share_scarce(const struct kr_task *t) {
+    return __atomic_load_n(&t->mm->vm.scarce, __ATOMIC_RELAXED) != 0;
+}
+
+void kr_share_acquire(struct kr_task *t) {
+    struct kr_vm *vm = &t->mm->vm;
+    struct kr_vcpu *v;
+    struct kr_cpu cpu;
+    kr_lock(&t->mm->lock);
+    for (;;) {
+        if (t->asked & KR_ASKED_STAND)
+            kr_quiesce_stand_locked(t);
+        v = kr_vcpu_get(vm, t);
+        if (v)
+            break;
+        u32 seen = __atomic_load_n(&vm->released, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
+        kr_unlock(&t->mm->lock);
+        kr_sys4(__NR_futex, &vm->released, FUTEX_WAIT_PRIVATE, seen, 0);
+        kr_lock(&t->mm->lock);
+        __atomic_sub_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
+    }
+    kr_unlock(&t->mm->lock);
+    kr_cpu_save(t, &cpu);
+    t->vcpu = v;
+    t->run = v->run;
+    kr_cpu_load(t, &cpu);
+}

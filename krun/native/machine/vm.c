@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The VM: creation, memory slots, vCPUs (Documentation/virt/kvm/api.rst).
+ *
+ * Order matters for start-up time: slots before vCPUs, no irqchip. State: struct kr_vm, under mm->lock; cpuid
+ * (constant after the first VM of this process).
+ */
+#include "mm.h"
+#include "x86.h"
+#include "fdtab.h"
+#include "../lib/kr_guard.h"
+#include "hostmem.h"
+#include <linux/futex.h>
+#include <linux/mman.h>
+#include <linux/resource.h>
+
+#define MAX_CPUID 160
+
+static struct {
+    struct kvm_cpuid2 head;
+    struct kvm_cpuid_entry2 entry[MAX_CPUID];
+} cpuid;
+
+static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl, fd, req, arg); }
+
+/* An ioctl that makes a descriptor. When the payload has used up all numbers below its soft limit, that goes
+ * up for the moment; kr_fd_hide then finds a number above it. */
+static long new_fd(int fd, u64 req, u64 arg) {
+    long r = kr_sys3(__NR_ioctl, fd, req, arg);
+    u64 lim[2];
+    if (r != -EMFILE || kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, lim) < 0 || lim[0] == lim[1])
+        return r;
+    u64 up[2] = {lim[1], lim[1]};
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, up, 0);
+    r = kr_sys3(__NR_ioctl, fd, req, arg);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, lim, 0);
+    return r;
+}
+
+static int is_anonymous(int fd) {
+    u64 st[18]; /* struct stat; its st_mode is the low half of the fourth word */
+    return kr_sys2(__NR_fstat, fd, st) == 0 && !(st[3] & 0170000);
+}
+
+static void *reserve(u64 size) {
+    long p = kr_sys6(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     (u64)-1, 0);
+    if (p < 0)
+        return NULL;
+    kr_guard_memory((u64)p, size);
+    return (void *)p;
+}
+
+/* The system area and the table pool have places of their own (KR_HOST_SYS) and are mapped piece by piece
+ * when first needed: RLIMIT_AS and RLIMIT_DATA, which the payload may have set tight, count every page that
+ * is mapped, used or not. */
+int kr_pt_back(struct kr_vm *vm) {
+    int r = kr_host_back(vm->pt + vm->pt_backed, KR_PT_STEP);
+    if (!r)
+        vm->pt_backed += KR_PT_STEP;
+    return r;
+}
+
+static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *host) {
+    struct kvm_userspace_memory_region r = {
+        .slot = slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (u64)host};
+    return ioctl_(vm->fd, KVM_SET_USER_MEMORY_REGION, &r);
+}
+
+/* Slot numbers: 0 the system area and the first part of the page-table pool, 1 reserved for kr_vm_flush, then
+ * in order of use. */
+#define SLOT_SYS 0
+#define SLOT_FLUSH 1
+#define SLOT_FIRST 2
+
+static long new_slot(struct kr_vm *vm, u64 gpa, u64 size, const void *host) {
+    if (vm->fd < 0)
+        return 0; /* registered by kr_vm_create */
+    long r = set_slot(vm, vm->nslots, gpa, size, host);
+    if (r >= 0)
+        vm->nslots++;
+    return r;
+}
+
+int kr_pt_slot(struct kr_vm *vm) {
+    if (vm->pt_slots == KR_PT_SLOTS_MAX)
+        return -ENOMEM;
+    u64 off = vm->pt_slots * KR_PT_SLOT;
+    long r = new_slot(vm, KR_PT_GPA + off, KR_PT_SLOT, vm->pt + off);
+    if (r < 0)
+        return (int)r;
+    vm->pt_slots++;
+    return 0;
+}
+
+int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
+    if (addr >= KR_WINDOW_END)
+        return -EFAULT;
+    u64 c = addr >> KR_CHUNK_SHIFT;
+    if (vm->chunk[c])
+        return 0;
+    u32 n = vm->next_chunk;
+    if (n == KR_SLOTS_MAX)
+        return -ENOMEM;
+    long r = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE, (void *)(c << KR_CHUNK_SHIFT));
+    if (r < 0)
+        return (int)r;
+    vm->next_chunk = n + 1;
+    vm->chunk_list[n] = (u32)c;
+    vm->chunk[c] = n + 1;
+    return 0;
+}
+
+static const struct kvm_cpuid_entry2 *leaf(u32 function, u32 index) {
+    for (u32 i = 0; i < cpuid.head.nent; i++)
+        if (cpuid.entry[i].function == function && cpuid.entry[i].index == index)
+            return &cpuid.entry[i];
+    return NULL;
+}
+
+/* XCR0 and the size of its XSAVE image in the standard layout, from CPUID leaf 0xD (never from a constant:
+ * portability rule 10). */
+static void find_xstate(struct kr_vm *vm) {
+    const struct kvm_cpuid_entry2 *d = leaf(0xd, 0);
+    vm->xcr0 = 1;
+    vm->xsave_size = 576;
+    if (!d)
+        return;
+    vm->xcr0 = (d->eax | (u64)d->edx << 32) & 0xe7; /* x87 SSE AVX AVX-512 */
+    for (u32 i = 2; i < 8; i++) {
+        const struct kvm_cpuid_entry2 *e = leaf(0xd, i);
+        if (e && (vm->xcr0 >> i & 1))
+            vm->xsave_size = KR_MAX(vm->xsave_size, e->ebx + e->eax);
+    }
+}
+
+const void *kr_vm_cpuid(u32 *size) {
+    *size = (u32)(sizeof cpuid.head + cpuid.head.nent * sizeof cpuid.entry[0]);
+    return cpuid.head.nent ? &cpuid : NULL;
+}
+
+void kr_vm_set_cpuid(const void *data, u32 size) {
+    if (size > sizeof cpuid.head && size <= sizeof cpuid &&
+        (size - sizeof cpuid.head) % sizeof cpuid.entry[0] == 0) {
+        memcpy(&cpuid, data, size);
+        cpuid.head.nent = (u32)((size - sizeof cpuid.head) / sizeof cpuid.entry[0]);
+    }
+}
+
+static long learn_cpu(struct kr_vm *vm) {
+    if (!cpuid.head.nent) {
+        cpuid.head.nent = MAX_CPUID;
+        long r = ioctl_(vm->kvm_fd, KVM_GET_SUPPORTED_CPUID, &cpuid);
+        if (r < 0) {
+            cpuid.head.nent = 0;
+            return r;
+        }
+    }
+    find_xstate(vm);
+    long size = ioctl_(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
+    vm->run_size = size > 0 ? (u32)size : 4096 * 3;
+    return 0;
+}
+
+int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
+    vm->kvm_fd = kvm_fd;
+    vm->vcpus = vm->free_vcpus = NULL;
+    vm->next_vcpu = vm->scarce = vm->waiters = 0; /* no other thread has this VM yet */
+    vm->fd = -1;
+    if (fresh && !vm->sys) {
+        *why = "memory for the monitor's tables";
+        vm->sys = (u8 *)(KR_HOST_SYS + KR_PAGE * kr_random(KR_HOST_SYS_SPREAD / KR_PAGE));
+        vm->pt = vm->sys + KR_SYS_SIZE;
+        vm->pt_slots = 1;
+        vm->sys_backed = KR_SYS_FIRST;
+        vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
+        vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof(u32));
+        if (kr_host_back(vm->sys, KR_SYS_FIRST) < 0 || !vm->chunk || !vm->chunk_list)
+            return -ENOMEM;
+        kr_x86_shared_pages(vm->sys);
+        if (kr_pt_init(vm) < 0 ||
+            kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_GDT, KR_SYS_GPA + KR_SYS_GDT, KR_PTE_W | KR_PTE_NX) < 0 ||
+            kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_IDT, KR_SYS_GPA + KR_SYS_IDT, KR_PTE_W | KR_PTE_NX) < 0 ||
+            kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_EXC, KR_SYS_GPA + KR_SYS_EXC, 0) < 0)
+            return -ENOMEM;
+        if (kvm_fd < 0)
+            return 0; /* tables only; called again when the program is loaded */
+    }
+    *why = "KVM_CREATE_VM";
+    long fd = new_fd(kvm_fd, KVM_CREATE_VM, 0);
+    if (fd < 0)
+        return (int)fd;
+    int r = kr_fd_hide((int)fd, KR_FD_FORK_DROPS, &vm->fd);
+    if (r < 0)
+        return r;
+    *why = "KVM_GET_SUPPORTED_CPUID";
+    r = (int)learn_cpu(vm);
+    if (r < 0)
+        return r;
+    if (!vm->max_vcpus) {
+        long max = ioctl_(vm->fd, KVM_CHECK_EXTENSION, (void *)KVM_CAP_MAX_VCPUS);
+        vm->max_vcpus = max > 0 ? (u32)KR_MIN((u64)max, KR_MAX_VCPUS) : 1;
+    }
+    *why = "KVM_SET_USER_MEMORY_REGION";
+    vm->nslots = SLOT_FIRST;
+    long e = set_slot(vm, SLOT_SYS, KR_SYS_GPA, KR_SYS_SIZE + KR_PT_SLOT, vm->sys);
+    for (u64 s = 1; e >= 0 && s < vm->pt_slots; s++)
+        e = new_slot(vm, KR_PT_GPA + s * KR_PT_SLOT, KR_PT_SLOT, vm->pt + s * KR_PT_SLOT);
+    for (u64 n = 0; e >= 0 && n < vm->next_chunk; n++)
+        e = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE,
+                     (void *)((u64)vm->chunk_list[n] << KR_CHUNK_SHIFT));
+    return e < 0 ? (int)e : 0;
+}
+
+void kr_vm_flush(struct kr_vm *vm) {
+    if (vm->fd < 0)
+        return;
+    /* The deletion of a slot drops every translation and flushes all vCPUs, on shadow and on nested paging
+     * alike. */
+    u64 gpa = KR_CHUNK_GPA - KR_PAGE;
+    set_slot(vm, SLOT_FLUSH, gpa, KR_PAGE, vm->sys);
+    set_slot(vm, SLOT_FLUSH, gpa, 0, vm->sys);
+}
+
+static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
+    const struct kvm_cpuid_entry2 *f = leaf(7, 0);
+    u64 cr4 = (vm->xcr0 > 1 ? 1u << 18 : 0) | (f && (f->ebx & 1) ? 1u << 16 : 0); /* OSXSAVE, FSGSBASE */
+    memset(&v->run->s.regs.regs, 0, sizeof v->run->s.regs.regs);
+    v->run->s.regs.regs.rflags = KR_FLAGS_FIXED;
+    kr_x86_sregs(&v->run->s.regs.sregs, vm->root_gpa, v->idx, cr4);
+    v->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+    v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+}
+
+static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
+    u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
+    while (area + KR_VCPU_SIZE > vm->sys_backed) {
+        if (kr_host_back(vm->sys + vm->sys_backed, KR_SYS_STEP) < 0)
+            return -ENOMEM;
+        vm->sys_backed += KR_SYS_STEP;
+    }
+    v->stub = gva + KR_VCPU_STUB;
+    v->tss = vm->sys + area + KR_VCPU_TSS;
+    v->ist = vm->sys + area + KR_VCPU_IST;
+    v->df = vm->sys + area + KR_VCPU_DF;
+    kr_x86_tss(v->tss, v->idx, kr_vm_entry(vm) == KR_ENTRY_RING3);
+    /* The stub is one physical page for all. User-readable because PVM runs it in ring 3; harmless elsewhere:
+     * ring 3 that jumps there meets a closed I/O bitmap. The call page follows the stub (design, section 4);
+     * nobody listens there yet. */
+    int r = kr_pt_sys(vm, v->stub, KR_SYS_GPA + KR_SYS_STUB, KR_PTE_U);
+    if (!r)
+        r = kr_pt_sys(vm, gva + KR_VCPU_CALL, KR_SYS_GPA + area + KR_VCPU_CALL,
+                      KR_PTE_U | KR_PTE_W | KR_PTE_NX);
+    if (!r)
+        r = kr_pt_sys(vm, gva + KR_VCPU_TSS, KR_SYS_GPA + area + KR_VCPU_TSS, KR_PTE_W | KR_PTE_NX);
+    if (!r)
+        r = kr_pt_sys(vm, gva + KR_VCPU_IST, KR_SYS_GPA + area + KR_VCPU_IST, KR_PTE_W | KR_PTE_NX);
+    if (!r)
+        r = kr_pt_sys(vm, gva + KR_VCPU_DF, KR_SYS_GPA + area + KR_VCPU_DF, KR_PTE_W | KR_PTE_NX);
+    return r;
+}
+
+static long set_msrs(struct kr_vcpu *v) {
+    struct {
+        struct kvm_msrs head;
+        struct kvm_msr_entry e[4];
+    } m = {.head.nmsrs = 3};
+    /* STAR: SYSCALL loads CS from bits 47:32 and SS = +8; SYSRET CS = bits 63:48 + 16, SS = +8 (APM vol.
+     * 2, 6.1.1). */
+    m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081,
+                                    .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
+    m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->stub};
+    /* SFMASK: TF DF IOPL NT AC. Not IF: nobody injects interrupts, and window.h needs it. */
+    m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47500};
+    long r = ioctl_(v->fd, KVM_SET_MSRS, &m);
+    return r == 3 ? 0 : r < 0 ? r : -EINVAL;
+}
+
+/* Guest TSC = host TSC, so that our vDSO can use RDTSC with the host's figures. */
+static void set_tsc(struct kr_vm *vm, struct kr_vcpu *v) {
+    u64 zero = 0;
+    struct kvm_device_attr a = {.group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (u64)&zero};
+    if (ioctl_(v->fd, KVM_SET_DEVICE_ATTR, &a) < 0)
+        return; /* old kernel: tsc_khz stays 0 and the vDSO makes system calls */
+    if (!vm->tsc_khz) {
+        long khz = ioctl_(v->fd, KVM_GET_TSC_KHZ, 0);
+        vm->tsc_khz = khz > 0 ? (u64)khz : 0;
+    }
+}
+
+static long set_up(struct kr_vm *vm, struct kr_vcpu *v) {
+    long r = map_area(vm, v);
+    if (r < 0)
+        return r;
+    r = ioctl_(v->fd, KVM_SET_CPUID2, &cpuid); /* before anything that CPUID permits (rule 10) */
+    if (r < 0)
+        return r;
+    if (vm->xcr0 > 1) {
+        struct kvm_xcrs x = {.nr_xcrs = 1, .xcrs = {{.xcr = 0, .value = vm->xcr0}}};
+        r = ioctl_(v->fd, KVM_SET_XCRS, &x);
+        if (r < 0)
+            return r;
+    }
+    struct kvm_sregs s;
+    r = ioctl_(v->fd, KVM_GET_SREGS, &s);
+    if (r < 0)
+        return r;
+    v->run->s.regs.sregs.apic_base = s.apic_base;
+    first_state(vm, v);
+    r = set_msrs(v);
+    set_tsc(vm, v);
+    return r;
+}
+
+/* Before Linux 6.13 a vCPU that another thread ran before costs synchronize_rcu() at its next KVM_RUN (10 ms
+ * and more); a new one costs 0.2 ms and some 40 KB. So there the first few are not reused. */
+#define SPARE_VCPUS 32
+
+static int reuse_is_cheap(void) {
+    static int known = -1;
+    if (known < 0) {
+        char u[6][65];
+        const char *p = u[2];
+        known = 0;
+        if (kr_sys1(__NR_uname, u) == 0) {
+            u64 major = kr_strtou(p, &p), minor = *p == '.' ? kr_strtou(p + 1, &p) : 0;
+            known = major > 6 || (major == 6 && minor >= 13);
+        }
+    }
+    return known;
+}
+
+struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
+    u32 limit = owner->vcpu_limit;
+    struct kr_vcpu **at = &vm->free_vcpus, *v;
+    while ((v = *at) && limit && v->idx >= limit)
+        at = &v->free_next;
+    if (v && (reuse_is_cheap() || vm->scarce || limit || vm->next_vcpu >= SPARE_VCPUS)) {
+        *at = v->free_next;
+        v->owner = owner;
+        first_state(vm, v);
+        return v;
+    }
+    /* One that is made in a copy of the descriptor table would be in no other. */
+    if (vm->next_vcpu >= vm->max_vcpus || limit)
+        __atomic_store_n(&vm->scarce, 1, __ATOMIC_RELAXED);
+    if (vm->scarce || !(v = kr_alloc(sizeof *v)))
+        return NULL;
+    v->fd = -1;
+    v->idx = vm->next_vcpu;
+    kr_fd_hide_begin();
+    long fd = kr_fd_hide_end((int)new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), KR_FD_FORK_DROPS, &v->fd), run = 0;
+    if (fd < 0) {
+        kr_free(v, sizeof *v);
+        __atomic_store_n(&vm->scarce, vm->vcpus != NULL, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    vm->next_vcpu++; /* the number is spent whatever happens next */
+    /* Only now: the payload's threads could put another file under a number that is not hidden, and may have done so before it was:
+     * an anonymous inode is none that can pretend to serve set_up's requests. */
+    if (!is_anonymous(v->fd))
+        goto fail;
+    run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0);
+    if (run < 0)
+        goto fail;
+    v->run = (struct kvm_run *)run;
+    v->owner = owner;
+    if (set_up(vm, v) < 0)
+        goto fail;
+    v->next = vm->vcpus;
+    vm->vcpus = v;
+    return v;
+fail:
+    if (run > 0)
+        kr_sys2(__NR_munmap, run, vm->run_size);
+    kr_fd_drop(&v->fd);
+    kr_free(v, sizeof *v);
+    return NULL;
+}
+
+/* The descriptors are closed already, which made every fd -1. */
+void kr_vcpus_after_fork(struct kr_vm *vm) {
+    for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
+        next = v->next;
+        kr_sys2(__NR_munmap, v->run, vm->run_size);
+        kr_free(v, sizeof *v);
+    }
+    vm->vcpus = vm->free_vcpus = NULL;
+    vm->fd = -1;
+}
+
+void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v) {
+    v->owner = NULL;
+    v->free_next = vm->free_vcpus;
+    vm->free_vcpus = v;
+    __atomic_add_fetch(&vm->released, 1, __ATOMIC_SEQ_CST);
+    if (vm->waiters)
+        kr_sys3(__NR_futex, &vm->released, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/* Where SYSCALL stays in ring 3, its stub's OUT needs the port open in every TSS (rule 4). */
+void kr_vm_open_port(struct kr_vm *vm) {
+    kr_vm_entry_set(vm, KR_ENTRY_RING3);
+    for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
+        kr_x86_tss(v->tss, v->idx, 1);
+}
+
+int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf) {
+    struct kvm_xsave *x = buf;
+    (void)vm;
+    _Static_assert(sizeof(struct kvm_xsave) >= 4096, "xcr0 is masked so that 4096 bytes hold it");
+    return (int)ioctl_(v->fd, KVM_GET_XSAVE, x);
+}
+
+int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf) {
+    (void)vm;
+    return (int)ioctl_(v->fd, KVM_SET_XSAVE, buf);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One KVM virtual machine: descriptor, memory slots, system area, page tables, vCPUs.
+ * Owned by struct kr_mm, under mm->lock, except where a function says otherwise.
+ */
+#ifndef KR_VM_H
+#define KR_VM_H
+
+#include "vmm.h"
+
+/* How SYSCALL enters the stub on this back end; found at the first exit (docs/architecture.md, "Entry
+ * kinds"). */
+enum kr_entry_kind {
+    KR_ENTRY_UNKNOWN = 0,
+    KR_ENTRY_RING0 = 1, /* VMX, SVM: the stub runs in ring 0; the I/O bitmap stays closed */
+    KR_ENTRY_RING3 = 2, /* PVM: the stub runs in ring 3; its OUT needs an open bitmap */
+};
+
+struct kr_vcpu {
+    struct kr_vcpu *next; /* all vCPUs of the VM */
+    struct kr_vcpu *free_next;
+    struct kvm_run *run;
+    int fd; /* hidden descriptor; -1 when gone */
+    u32 idx;
+    u64 stub; /* guest address of this vCPU's LSTAR stub */
+    u8 *tss;  /* host address of its TSS page */
+    u8 *ist;  /* host address of its exception stack page */
+    u8 *df;
+    struct kr_task *owner;
+};
+
+struct kr_vm {
+    int kvm_fd, fd; /* hidden descriptors */
+    u32 entry;      /* enum kr_entry_kind; by kr_vm_entry, kr_vm_entry_set */
+    u32 run_size;
+    u32 nslots;     /* next free slot number */
+    u32 next_chunk; /* next free window chunk number in guest-physical space */
+    u32 next_vcpu;
+    u32 max_vcpus;
+    u8 *sys; /* host address of the system area */
+    u8 *pt;  /* host address of the page-table pool (contiguous in host and guest-physical space) */
+    u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
+    u64 pt_backed;         /* bytes of the pool that the host has mapped */
+    u64 sys_backed;        /* the same of the system area */
+    u32 scarce;            /* KVM refused a vCPU once: share.h; atomic */
+    u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
+    u64 root_gpa;
+    u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
+    struct kr_vcpu *vcpus, *free_vcpus;
+    u32 *chunk;      /* window chunk -> 1 + chunk number; 0: no slot yet */
+    u32 *chunk_list; /* chunk number -> window chunk */
+    u64 xcr0;
+    u32 xsave_size; /* bytes of the XSAVE area for xcr0 */
+    u64 tsc_khz;
+};
+
+/* Any thread, no lock: it is found once and stays. */
+static inline u32 kr_vm_entry(const struct kr_vm *vm) {
+    return __atomic_load_n(&vm->entry, __ATOMIC_RELAXED);
+}
+static inline void kr_vm_entry_set(struct kr_vm *vm, u32 kind) {
+    __atomic_store_n(&vm->entry, kind, __ATOMIC_RELAXED);
+}
+
+/* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh
+ * mm). 0 or -errno, with a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory;
+ * only KVM objects are made anew. */
+int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
+
+/* What KVM_GET_SUPPORTED_CPUID said (0.3 ms a call): for the boot block of a successor, and from it. */
+const void *kr_vm_cpuid(u32 *size);
+void kr_vm_set_cpuid(const void *data, u32 size);
+
+/* A vCPU that belongs to nobody: a parked one, else a new one (not for an owner with a vcpu_limit, who gets
+ * one below it). NULL when KVM gives no more. Its registers are in boot state (user segments, zero general
+ * registers); the FPU of a parked one is left as it was: callers load theirs. */
+struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
+void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
+
+/* Entry kind found to be ring 3: opens the exit port in every TSS. */
+void kr_vm_open_port(struct kr_vm *vm);
+
+/* Drops every translation KVM holds for this VM (adds and deletes a dummy slot: portability rule 8). */
+void kr_vm_flush(struct kr_vm *vm);
+
+/* Makes sure that a slot covers the chunk of addr. 0 or -errno. */
+int kr_vm_chunk(struct kr_vm *vm, u64 addr);
+
+/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. make: create missing tables (0 or
+ * -ENOMEM); otherwise only entries in existing tables change. The chunks' slots must exist where entries
+ * become present. */
+int kr_pt_init(struct kr_vm *vm);
+int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
+int kr_pt_slot(struct kr_vm *vm);  /* registers one more slot of the pool: vm.c */
+u64 kr_pt_table(struct kr_vm *vm); /* guest-physical address of a new zeroed table page; 0: no memory */
+int kr_pt_back(struct kr_vm *vm);  /* maps KR_PT_STEP more bytes of it on the host: vm.c */
+/* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must
+ * exist. */
+int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
+/* Whether the block of gva has been entered into the tables. */
+int kr_pt_touched(struct kr_vm *vm, u64 gva);
+/* System-area mapping: gva -> gpa, flags KR_PTE_*. */
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags);
+/* The leaf entry for gva, 0 if none. */
+u64 kr_pt_get(struct kr_vm *vm, u64 gva);
+
+#define KR_PTE_P (1ULL << 0)
+#define KR_PTE_W (1ULL << 1)
+#define KR_PTE_U (1ULL << 2)
+#define KR_PTE_A (1ULL << 5)
+#define KR_PTE_D (1ULL << 6)
+#define KR_PTE_PS (1ULL << 7)
+#define KR_PTE_NX (1ULL << 63)
+
+/* FPU and extended state of a vCPU in the standard XSAVE layout. buf: 4096 bytes (struct kvm_xsave), of which
+ * vm->xsave_size are used. 0 or -errno. */
+int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf);
+int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf);
+
+/* In a fork child: the vCPUs stayed with the parent. The descriptors are closed already (monitor/state.def, row
+ * `descriptors`). */
+void kr_vcpus_after_fork(struct kr_vm *vm);
+
+#endif

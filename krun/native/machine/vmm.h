@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The monitor's main objects.
+ *
+ *   kr_mm    one address space, one VM. Shared by threads and by vfork relatives (same host mm).
+ *   kr_proc  one host process: signal actions, identity of the program. Shared by the threads of a process; a
+ * vfork child gets its own (its descriptors, actions and cwd are its own in the kernel, too). kr_task  one
+ * thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
+ *
+ * Lock order, and what fork does to each piece of state: monitor/state.def.
+ *
+ * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program
+ * is sent as an "E" message (boot.h); a broken invariant ends in kr_die. Nothing else ends the process.
+ */
+#ifndef KR_VMM_H
+#define KR_VMM_H
+
+#include <linux/kvm.h>
+#include <asm/siginfo.h>
+#include "../lib/kr_lib.h"
+#include "../lib/kr_lock.h"
+#include "../lib/kr_alloc.h"
+#include "layout.h"
+#include "../lib/offsets.h"
+#include "window.h"
+
+#define KR_NSIG 64
+typedef u64 kr_sigset;
+#define KR_SIGBIT(sig) (1ULL << ((sig)-1))
+
+struct kr_mm;
+struct kr_vcpu;
+struct kr_seccomp;
+
+/* What the kernel's struct sigaction holds (x86-64 layout of rt_sigaction(2)). */
+struct kr_sigaction {
+    u64 handler;
+    u64 flags;
+    u64 restorer;
+    kr_sigset mask;
+};
+
+struct kr_altstack {
+    u64 sp;
+    s32 flags;
+    u32 pad;
+    u64 size;
+};
+
+/* Bringing a process's threads to a stand (quiesce.h). Under mm->lock. */
+struct kr_quiesce {
+    struct kr_task *by; /* who asked for it; NULL: nobody */
+    u32 arrivals;       /* futex word: threads that came to a stand */
+    u32 rounds;         /* futex word: requests that ended */
+};
+
+struct kr_proc {
+    struct kr_mm *mm;
+    u32 refs;                                /* threads; atomic */
+    struct kr_lock sig_lock;                 /* protects action[] */
+    struct kr_sigaction action[KR_NSIG + 1]; /* the payload's view; the host's disposition follows */
+    struct kr_lock exec_lock;                /* an execve, or a change of other threads' filters (exec.h) */
+    int exe_fd;                              /* the program (hidden descriptor): /proc/self/exe */
+    char *exe_path;                          /* its path as resolved at exec */
+    u32 flags;                               /* KR_BOOTF_* */
+    u32 place;                               /* 1 + its entry on the board (board.h); 0: none */
+    u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
+    u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
+    u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
+    struct kr_quiesce quiesce;
+    u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE where it is lower than the kernel's; 0: it is not (fdtab.c) */
+};
+
+/* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
+ * time of the call: the handler's mask is built from it, the frame's saved mask from `sigmask`
+ * (signal_setup_done() in the kernel). */
+struct kr_wait_mask {
+    u32 active;
+    kr_sigset mask;
+};
+
+/* A thread's robust list. The kernel has either the payload's own head, or `shadow`, which leads there and
+ * can be made empty by any thread of the address space. */
+struct kr_robust {
+    u64 guest; /* the payload's head, as it registered it; 0: none */
+    struct {
+        u64 next; /* what struct robust_list_head begins with */
+        s64 offset;
+        u64 pending;
+    } shadow;
+    u32 shadowed; /* the kernel has `shadow` */
+};
+
+/* Bits of task->asked: why a thread is to come to the run loop. */
+#define KR_ASKED_QUESTION 1u /* another monitor asks (ask.h) */
+#define KR_ASKED_STAND 2u    /* another thread of the process wants it to stand (quiesce.h) */
+
+struct kr_task {
+    struct kr_task *self;    /* KR_TASK_SELF */
+    volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
+                                handler on this thread */
+    volatile u32 asked;      /* beside it: KR_ASKED_*, by atomic operations: also set by other threads */
+    u64 pad1[3];
+    u64 canary; /* KR_TASK_CANARY */
+
+    struct kr_proc *proc;
+    struct kr_mm *mm; /* == proc->mm */
+    struct kr_vcpu *vcpu;
+    struct kvm_run *run;    /* == vcpu->run, or == parked while the thread has no vCPU */
+    struct kvm_run *parked; /* see share.h; NULL until needed */
+    u32 tid;                /* real tid in the container's pid namespace */
+    u32 newpid;             /* its children go to another pid namespace: no new VM (alone.c) */
+    u32 standing;           /* it stands (quiesce.h); under mm->lock */
+    u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
+    u32 vcpu_limit;         /* its descriptor table is a copy, which holds the vCPUs below this; 0: all */
+    struct kr_window window;
+
+    /* Filters of the OCI profile and of the payload itself, as Linux has them: of the thread (seccomp.h).
+     * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without. */
+    struct kr_seccomp *seccomp;
+    u32 seccomp_mode; /* SECCOMP_MODE_*: 0 none; set after `seccomp` */
+    u32 nnp;          /* no_new_privs as the payload sees it (jail.h) */
+    u32 persona;      /* its personality(2): the bits of KR_PERSONA_OWN */
+
+    /* Signals; touched by this thread and its own host handler only. */
+    siginfo_t info;    /* valid while sig_caught */
+    kr_sigset sigmask; /* the payload's blocked set; the host's is the same without SIGSEGV and SIGBUS */
+    struct kr_wait_mask wait_mask;
+    kr_sigset held; /* SIGSEGV/SIGBUS sent from outside while the payload blocks them */
+    siginfo_t held_info[2];
+    struct kr_altstack altstack;
+
+    struct kr_robust robust;   /* list of robust futexes: process/robust.h */
+    u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */
+    const siginfo_t *dying_of; /* for the core file: the signal that kills, or NULL */
+    u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
+
+    u32 slot_group,
+        slots; /* the group of descriptor slots that it has, and which of it are in use (fdtab.c) */
+    /* The call being served. */
+    u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
+    u64 args[6];
+    u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
+
+    /* What another monitor asks, and the call that it interrupted (ask.h). */
+    u32 ask_request, ask_n;
+    u32 runs; /* kr_run has begun; before, a request is only noted: */
+    u32 ask_early;
+    u32 was_asked; /* during the call that is being served */
+    u32 resumed;   /* a call that had begun is to be executed again, at resume_rip */
+    u64 resume_rip;
+    u64 began;   /* kr_ticks() of a call with a timeout; 0: the call has none */
+    u64 waited;  /* ns, in earlier executions of a call that is executed again */
+    s64 left[2]; /* its timeout now */
+
+    /* Host thread. */
+    void *stack; /* base of the mapping; NULL for the first thread */
+    size_t stack_size;
+    struct kr_task *next; /* list of mm->tasks, under mm->lock */
+    u64 scratch[64];      /* for handlers that need a little space across calls */
+};
+
+_Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");
+_Static_assert(offsetof(struct kr_task, sig_caught) == KR_TASK_SIG_CAUGHT, "offsets.h");
+_Static_assert(offsetof(struct kr_task, asked) == KR_TASK_SIG_CAUGHT + 4, "syscall.S tests both");
+_Static_assert(offsetof(struct kr_task, canary) == KR_TASK_CANARY, "offsets.h");
+
+/* The calling thread's task. */
+static inline struct kr_task *kr_self(void) {
+    struct kr_task *t;
+    __asm__ volatile("mov %%fs:0, %0" : "=r"(t));
+    return t;
+}
+
+/* The payload's general registers, valid between exits: as the kernel's pt_regs, i.e. rip is where the
+ * payload goes on. */
+static inline struct kvm_regs *kr_regs(struct kr_task *t) { return &t->run->s.regs.regs; }
+
+/* The bits of personality(2) that the host's process never has: they would move the monitor, its memory or
+ * its stack into the payload's window at the next execve. What they mean for the payload's own layout, the
+ * monitor does (ADDR_NO_RANDOMIZE, stack.c and exec.c) or does not (docs/limits.md). */
+#define KR_PERSONA_OWN                                                                                       \
+    (0x0040000u /* ADDR_NO_RANDOMIZE */ | 0x0100000u /* MMAP_PAGE_ZERO */ |                                  \
+     0x0200000u /* ADDR_COMPAT_LAYOUT */ | 0x0400000u /* READ_IMPLIES_EXEC */ |                              \
+     0x0800000u /* ADDR_LIMIT_32BIT */ | 0x8000000u /* ADDR_LIMIT_3GB */)
+
+/* What the monitor was started with; set once by boot.c. */
+struct kr_boot {
+    const char *exe_path;
+    const char *state_json;
+    size_t state_json_len;
+    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log,
+        fd_board; /* -1: absent */
+    u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino, personality, nofile_hard;
+    int has_rlimit_stack;
+    const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */
+    size_t block_size;
+};
+extern struct kr_boot kr_boot;
+
+/* Iterates over records of one tag. *pos starts at 0. Returns the payload and its length, or NULL. */
+const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len);
+
+/* Stage times (name, CLOCK_MONOTONIC ns), sent with R and O. */
+void kr_stage(const char *name);
+
+/* process/die.c */
+void kr_die(const char *fmt, ...)
+    __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
+void kr_log(const char *fmt, ...) __printf(1, 2); /* one line to FD_LOG, if any */
+u64 kr_now(void);                                 /* CLOCK_MONOTONIC, ns */
+/* A clock without a system call, of unknown rate. */
+static inline u64 kr_ticks(void) {
+    u32 lo, hi;
+    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+    return (u64)hi << 32 | lo;
+}
+
+/* A task with its canary and %fs self pointer; not yet in mm->tasks. NULL: no memory. */
+struct kr_task *kr_task_new(struct kr_proc *proc);
+/* Its 4096-byte XSAVE buffer; NULL: no memory. */
+u8 *kr_task_xsave(struct kr_task *t);
+
+/* process/task.c: ends the calling thread / the whole process with a code; ends the process as by `sig` (also as
+ * pid 1 of a pid namespace, where the kernel ignores signals with default action). */
+void kr_task_exit(struct kr_task *t, int code) __noreturn;
+void kr_exit_group(struct kr_task *t, int code) __noreturn;
+void kr_die_signal(struct kr_task *t, int sig) __noreturn;
+
+#endif

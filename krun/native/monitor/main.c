@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The monitor from its first instruction to the payload's, in reading order.
+ *
+ *  1 relocate itself            6 VM and first vCPU
+ *  2 boot block                 7 say "R"; wait in the start FIFO            (first program of a container)
+ *  3 first task, %fs            8 startContainer hooks
+ *  4 hide descriptors           9 load the program
+ *  5 signals                   10 own seccomp filter; say "O"; run
+ *
+ * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
+ */
+#include "../view/ask.h"
+#include "../process/board.h"
+#include "../process/exec.h"
+#include "../machine/fdtab.h"
+#include "../process/hook.h"
+#include "../process/hostsig.h"
+#include "../filter/jail.h"
+#include "../process/main.h"
+#include "../process/process.h"
+#include "../filter/seccomp.h"
+#include "../process/signal.h"
+#include "../process/trace.h"
+#include "../machine/vdso.h"
+#include "../abi/boot.h"
+#include "../lib/kr_guard.h"
+#include <linux/elf.h>
+#include <linux/fcntl.h>
+#include <linux/mman.h>
+#include <linux/prctl.h>
+#include <asm/prctl.h>
+
+/* linux/fcntl.h */
+#define F_GET_SEALS_ 1034
+#define F_SEAL_SEAL_ 1
+#define F_SEAL_SHRINK_ 2
+#define F_SEAL_GROW_ 4
+#define F_SEAL_WRITE_ 8
+
+/* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
+extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+
+u64 kr_monitor_base(void) { return (u64)__ehdr_start; }
+
+static void relocate(void) {
+    u64 base = (u64)__ehdr_start, rela = 0, size = 0;
+    for (const Elf64_Dyn *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_RELA)
+            rela = d->d_un.d_ptr;
+        else if (d->d_tag == DT_RELASZ)
+            size = d->d_un.d_val;
+    }
+    Elf64_Rela *r = (Elf64_Rela *)(base + rela);
+    for (u64 i = 0; i < size / sizeof *r; i++)
+        if ((r[i].r_info & 0xffffffff) == 8) /* R_X86_64_RELATIVE */
+            *(u64 *)(base + r[i].r_offset) = base + (u64)r[i].r_addend;
+    kr_guard_init();
+    /* RELRO: tables of function pointers are read-only from here on. */
+    const struct elf64_hdr *eh = (const void *)base;
+    const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);
+    for (u32 i = 0; i < eh->e_phnum; i++)
+        if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
+            kr_sys3(__NR_mprotect, KR_PAGE_DOWN(base + ph[i].p_vaddr),
+                    KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr),
+                    PROT_READ);
+}
+
+static struct kr_mm first_mm;
+static struct kr_proc first_proc;
+
+/* One message to whoever waits (docs/architecture.md, "Messages"); fd is closed. */
+static void say(int *fd, char type, const char *fields, size_t len) {
+    char msg[1024];
+    if (*fd < 0)
+        return;
+    msg[0] = type;
+    len = KR_MIN(len, sizeof msg - 1);
+    memcpy(msg + 1, fields, len);
+    kr_sys3(__NR_write, *fd, msg, len + 1);
+    kr_fd_drop(fd);
+}
+
+static void say_ok(int *fd, char type) {
+    char fields[1000];
+    say(fd, type, fields, kr_stage_fields(fields, sizeof fields));
+}
+
+/* A failure of set-up: to whoever waits, else (an execve'd program, past the point of no return) death by
+ * SIGKILL as on Linux. */
+__noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path,
+                               long err) {
+    char fields[1000];
+    int *fd = kr_boot.fd_result >= 0 && kr_boot.fd_sync < 0 ? &kr_boot.fd_result : &kr_boot.fd_sync;
+    int n = kr_snprintf(fields, sizeof fields, "%s%c%s%c%s%c%ld%c", step, 0, op, 0, path, 0, -err, 0);
+    kr_log("%s: %s %s: errno %ld", step, op, path, -err);
+    if (*fd >= 0) {
+        say(fd, 'E', fields, (size_t)KR_MIN(n, (int)sizeof fields - 1));
+        kr_sys1(__NR_exit_group, 1);
+    }
+    kr_die_signal(t, 9);
+}
+
+/* Whether the jail is in force. Once it is it stays, over fork and execve. */
+static int jailed(void) { return kr_sys5(__NR_prctl, PR_SET_SECCOMP, ~0ULL, 0, 0, 0) != -EINVAL; }
+
+/* The number of the memfd that krun passed; -1: it is not krun that started this monitor, or not such a memfd. */
+static int boot_fd(char **envp, u32 envc) {
+    const int seals = F_SEAL_SEAL_ | F_SEAL_SHRINK_ | F_SEAL_GROW_ | F_SEAL_WRITE_;
+    size_t n = sizeof KR_BOOT_ENV - 1;
+    const char *end;
+    if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0 || jailed())
+        return -1;
+    u64 fd = kr_strtou(envp[envc - 1] + n, &end);
+    if (end == envp[envc - 1] + n || *end || fd > 0x7fffffff)
+        return -1;
+    envp[envc - 1] = NULL; /* not the payload's */
+    return (kr_sys2(__NR_fcntl, fd, F_GET_SEALS_) & seals) == seals ? (int)fd : -1;
+}
+
+static int map_block(int fd) {
+    long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
+    if (size < (long)sizeof(struct kr_boot_header) || size > (64 << 20))
+        return -EINVAL;
+    long p = kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0);
+    if (p < 0)
+        return (int)p;
+    kr_sys1(__NR_close, fd);
+    return kr_boot_parse(&kr_boot, (const u8 *)p, (size_t)size);
+}
+
+/* comm: the base name of the program, or of the script (begin_new_exec()). */
+static void set_comm(const char *path) {
+    const char *base = strrchr(path, '/');
+    kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
+}
+
+static void hide_all(struct kr_task *t) {
+    int *const fixed[KR_FD_FIXED] = {[KR_FD_AT_KVM] = &kr_boot.fd_kvm,
+                                     [KR_FD_AT_EXE] = &kr_boot.fd_exe,
+                                     [KR_FD_AT_PROC] = &kr_boot.fd_proc,
+                                     [KR_FD_AT_LOG] = &kr_boot.fd_log,
+                                     [KR_FD_AT_BOARD] = &kr_boot.fd_board};
+    int *const passing[] = {&kr_boot.fd_sync, &kr_boot.fd_start, &kr_boot.fd_result};
+    if (!(kr_boot.flags & KR_BOOTF_FIRST)) {
+        const int kept[] = {kr_boot.fd_target, kr_boot.fd_interp};
+        int ok = kr_fd_fixed_again(t, kr_boot.fd_place, kept, KR_COUNT(kept)) == 0;
+        for (u32 i = 0; i < KR_FD_FIXED; i++)
+            ok &= !fixed[i] || *fixed[i] == -1 || (u32)*fixed[i] == kr_fd_base() + i;
+        if (!ok)
+            kr_die("the boot block's descriptors are not where they belong");
+        return;
+    }
+    int number;
+    int r = kr_fd_fix(fixed, &number);
+    if (r < 0) {
+        char what[96];
+        kr_snprintf(what, sizeof what,
+                    r == -EBUSY ? "descriptor %d is krun's own: pass lower numbers to the program"
+                                : "descriptor %d: raise the limit of open files (RLIMIT_NOFILE)",
+                    number);
+        give_up(t, "descriptors", "F_DUPFD", what, r);
+    }
+    for (u32 i = 0; i < KR_COUNT(passing); i++)
+        if (*passing[i] >= 0)
+            kr_fd_hide(*passing[i], KR_FD_EXEC_DROPS, passing[i]);
+}
+
+static void make_vm(struct kr_task *t) {
+    const char *why = "";
+    int r = kr_vm_create(&t->mm->vm, kr_boot.fd_kvm, 0, &why);
+    if (r < 0)
+        give_up(t, "vm", why, "/dev/kvm", r);
+    kr_stage("vm");
+    t->vcpu = kr_vcpu_get(&t->mm->vm, t);
+    if (!t->vcpu)
+        give_up(t, "vm", "KVM_CREATE_VCPU", "/dev/kvm", -ENOMEM);
+    t->run = t->vcpu->run;
+    kr_stage("vcpu");
+}
+
+static void wait_for_start(struct kr_task *t) {
+    char c;
+    if (kr_boot.fd_start < 0)
+        return;
+    for (;;) {
+        long n = kr_sys3(__NR_read, kr_boot.fd_start, &c, 1);
+        if (n == 1)
+            break;
+        if (n == -EINTR && t->sig_caught) /* a default action: the payload has not said another one */
+            kr_die_signal(t, t->info.si_signo);
+        if (n != -EINTR)
+            give_up(t, "start", "read", "start.fifo", n < 0 ? n : -EIO);
+    }
+    kr_stage("started");
+    kr_fd_drop(&kr_boot.fd_start);
+}
+
+/* Finds the first program (a script included) and gives argv its final form. */
+static void find_first(struct kr_task *t, struct kr_program *p, char ***argv) {
+    const char *why;
+    long r = kr_program_find(t, AT_FDCWD, kr_boot.exe_path, 0, p, &why);
+    if (r < 0)
+        give_up(t, "exec", why, kr_boot.exe_path, r);
+    if (!p->nwords)
+        return;
+    u32 argc = 0;
+    while ((*argv)[argc])
+        argc++;
+    char **v = kr_alloc((argc + p->nwords + 2) * sizeof *v);
+    if (!v)
+        give_up(t, "exec", "memory for arguments", kr_boot.exe_path, -ENOMEM);
+    memcpy(v, p->words, p->nwords * sizeof *v);
+    if (argc)
+        memcpy(v + p->nwords, *argv + 1, (argc - 1) * sizeof *v);
+    *argv = v;
+}
+
+void kr_publish_mm(struct kr_mm *mm) {
+    struct prctl_mm_map m = {.start_code = mm->code_start,
+                             .end_code = mm->code_end,
+                             .start_data = mm->data_start,
+                             .end_data = mm->data_end,
+                             .start_brk = mm->brk_start,
+                             .brk = mm->brk_end,
+                             .start_stack = mm->stack_end - 8,
+                             .arg_start = mm->arg_start,
+                             .arg_end = mm->arg_end,
+                             .env_start = mm->env_start,
+                             .env_end = mm->env_end,
+                             .auxv = (void *)mm->auxv_addr,
+                             .auxv_size = mm->auxv_size,
+                             .exe_fd = (u32)-1};
+    if (!m.start_data || m.end_data < m.start_data) {
+        m.start_data = m.start_code;
+        m.end_data = m.end_code;
+    }
+    long r = kr_sys5(__NR_prctl, PR_SET_MM, PR_SET_MM_MAP, &m, sizeof m, 0);
+    if (r < 0)
+        kr_log("PR_SET_MM_MAP: errno %ld: /proc/PID/cmdline shows the monitor's copy", -r);
+}
+
+__attribute__((used, noreturn)) void kr_main(u64 *sp) {
+    relocate();
+    u64 argc = sp[0];
+    char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
+    u32 envc = 0;
+    while (envp[envc])
+        envc++;
+    const u64 *auxv = (const u64 *)(envp + envc + 1);
+
+    struct kr_task *t = kr_task_new(&first_proc);
+    if (!t)
+        kr_sys1(__NR_exit_group, 127);
+    first_proc.mm = t->mm = &first_mm;
+    first_proc.refs = 1;
+    first_proc.exe_fd = -1;
+    first_mm.tasks = t;
+    kr_sys2(__NR_arch_prctl, ARCH_SET_FS, t);
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+
+    size_t size, room;
+    u8 *block = kr_boot_decode(envp, envc, &size, &room); /* from a monitor */
+    int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
+    if ((block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0) ||
+        (block == NULL) != ((kr_boot.flags & KR_BOOTF_FIRST) != 0)) /* only krun starts a first program */
+        kr_die("started without a boot block: this program is run by krun, not by hand");
+    first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_PROCF_USERNS);
+    first_proc.t0 = kr_boot.t0;
+    first_proc.nofile_hard = kr_boot.nofile_hard;
+    kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
+    set_comm(kr_boot.exe_path); /* early: others see it */
+    kr_stage("monitor");
+    const char *why = "";
+    int r = kr_layout_check(auxv, &why);
+    if (r < 0)
+        give_up(t, "layout", "placing", why, r);
+    t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
+    kr_layout_restore_stack();
+    hide_all(t);
+    r = kr_exec_ready();
+    if (r < 0)
+        give_up(t, "exec", "finding", "the monitor's file", r);
+    kr_signal_init(t);
+    kr_ask_clock();
+    kr_board_open(t);
+    kr_ask_ready(t, (kr_boot.flags & KR_BOOTF_FIRST) != 0);
+    first_proc.dump_uid = (u32)kr_sys0(__NR_geteuid);
+    first_proc.dump_gid = (u32)kr_sys0(__NR_getegid);
+    if ((u32)kr_sys0(__NR_getuid) != first_proc.dump_uid ||
+        (u32)kr_sys0(__NR_getgid) != first_proc.dump_gid) /* begin_new_exec() in the kernel */
+        first_proc.flags |= KR_PROCF_UNDUMPABLE;
+    size_t pos = 0;
+    u32 len;
+    const void *filter;
+    while ((filter = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
+        if (kr_seccomp_add(t, filter, len / 8, 0) < 0)
+            give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
+
+    pos = 0;
+    const void *cpuid = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);
+    if (cpuid)
+        kr_vm_set_cpuid(cpuid, len);
+
+    r = kr_vm_create(&first_mm.vm, -1, 1, &why);
+    if (r < 0)
+        give_up(t, "vm", why, "monitor", r);
+    first_mm.vm.entry = (u32)kr_boot.vm_type;
+    kr_mm_layout(&first_mm);
+
+    int first = (kr_boot.flags & KR_BOOTF_FIRST) != 0;
+    struct kr_program p = {
+        .fd = kr_boot.fd_target, .interp = kr_boot.fd_interp, .path = (char *)kr_boot.exe_path};
+    if (first) {
+        kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* a slot that will be needed, before the vCPU */
+        make_vm(t);
+        say_ok(&kr_boot.fd_sync, 'R');
+        wait_for_start(t);
+        static char text[256];
+        long e = kr_hooks_run(t, text, sizeof text);
+        if (e < 0)
+            give_up(t, "startContainer hook", text, "", e);
+    }
+    if (p.fd < 0)
+        find_first(t, &p, &argv);
+    struct kr_start start;
+    long e = kr_load(&first_mm, &p, argv, envp, auxv, &start, &why);
+    if (e < 0)
+        give_up(t, "exec", why, p.path, e);
+    kr_stage("loaded");
+    kr_slot_free(p.interp);
+    kr_fd_hide(p.fd, KR_FD_EXEC_DROPS, &first_proc.exe_fd);
+    first_proc.exe_path = p.path;
+    if (!first)
+        make_vm(t);
+    set_comm(p.nwords ? p.words[p.nwords - 1] : p.path);
+    kr_publish_mm(&first_mm);
+    kr_regs(t)->rip = start.entry;
+    kr_regs(t)->rsp = start.sp;
+    r = kr_jail_install(t, &why); /* or nothing of the image runs */
+    if (r < 0)
+        give_up(t, "jail", why, "krun-monitor", r);
+    kr_board_update(t); /* no_new_privs is known now */
+    if (first) {
+        kr_stage("run");
+        say_ok(&kr_boot.fd_result, 'O');
+    }
+    kr_run(t);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Walks state.def. No state. */
+#include "../process/state.h"
+#include "../view/ask.h"
+#include "../machine/fdtab.h"
+#include "../machine/mm.h"
+#include "../view/procfs.h"
+#include "../process/trace.h"
+#include "../machine/vdso.h"
+#include "../sys/aio.h"
+#include "../sys/path.h"
+#include "../process/robust.h"
+
+#define NONE (void)t
+
+void kr_state_before_fork(struct kr_task *t) {
+#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) before;
+#include "state.def"
+#undef STATE
+}
+
+void kr_state_vfork(struct kr_task *t) {
+#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) vfork;
+#include "state.def"
+#undef STATE
+}
+
+enum row {
+#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) ROW_##name,
+#include "state.def"
+#undef STATE
+    ROWS
+};
+
+void kr_state_fork_parent(struct kr_task *t) {
+    for (u32 row = ROWS; row-- > 0;)
+        switch ((enum row)row) {
+#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables)                         \
+    case ROW_##name:                                                                                         \
+        parent;                                                                                              \
+        break;
+#include "state.def"
+#undef STATE
+        case ROWS:
+            break;
+        }
+}
+
+void kr_state_fork_child(struct kr_task *t) {
+    for (u32 row = ROWS; row-- > 0;)
+        switch ((enum row)row) {
+#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables)                         \
+    case ROW_##name:                                                                                         \
+        child;                                                                                               \
+        break;
+#include "state.def"
+#undef STATE
+        case ROWS:
+            break;
+        }
+}

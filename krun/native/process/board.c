@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * State: the mapping and the cookie, set once; proc->place, the index of a process's own entry. No locks:
+ * entries are taken by compare and exchange. */
+#include "board.h"
+#include "nnp.h"
+#include "above.h"
+#include "../machine/usercopy.h"
+#include <linux/mman.h>
+#include <linux/time.h>
+
+#define PROBES 4u
+#define TICK 10000000ULL /* ns; USER_HZ is 100 on x86 */
+
+static u64 base; /* address of the header; 0: no board */
+static u64 cookie;
+
+static u64 entry_at(u32 i) { return base + 32 + (u64)(i % KR_BOARD_ENTRIES) * sizeof(struct kr_board_entry); }
+
+u64 kr_board_cookie(void) { return cookie; }
+
+static void put(u64 at, const void *data, size_t n) { kr_copy_raw((void *)at, data, n); }
+
+/* Whether an entry's process is gone. In another pid namespace the number means another process: then the
+ * entry is kept, or taken too early, and its process cannot be asked. */
+static int is_dead(u32 pid) { return kr_sys2(__NR_kill, pid, 0) == -ESRCH; }
+
+void kr_board_enter(struct kr_task *t) {
+    struct kr_proc *proc = t->proc;
+    u32 pid = (u32)kr_sys0(__NR_getpid);
+    u64 now[2];
+    proc->place = 0;
+    if (!base)
+        return;
+    for (u32 i = 0; i < PROBES && !proc->place; i++) {
+        u64 at = entry_at(pid + i);
+        u32 was, seen;
+        if (kr_copy_raw(&was, (void *)at, 4) < 0)
+            return;
+        if (was == pid ||
+            ((!was || is_dead(was)) && kr_cas32_raw((u32 *)at, was, pid, &seen) == 0 && seen == was))
+            proc->place = (pid + i) % KR_BOARD_ENTRIES + 1;
+    }
+    if (!proc->place)
+        return;
+    kr_sys2(__NR_clock_gettime, CLOCK_BOOTTIME, now);
+    u64 since = now[0] * 1000000000ULL + now[1];
+    put(entry_at(proc->place - 1) + offsetof(struct kr_board_entry, since), &since, 8);
+    kr_board_update(t);
+}
+
+void kr_board_update(struct kr_task *t) {
+    struct kr_proc *proc = t->proc;
+    struct kr_board_entry e = {0};
+    if (!base || !proc->place)
+        return;
+    for (int sig = 1; sig <= KR_NSIG; sig++) {
+        u64 h = __atomic_load_n(&proc->action[sig].handler, __ATOMIC_RELAXED);
+        if (h == 1)
+            e.ignored |= KR_SIGBIT(sig);
+        else if (h)
+            e.caught |= KR_SIGBIT(sig);
+    }
+    e.flags = (kr_nnp_view(t) ? KR_BOARDF_NNP : 0) |
+              (u32)(kr_seccomp_mode(t) & 3) << KR_BOARDF_SECCOMP_SHIFT |
+              KR_MIN((u32)kr_seccomp_count(t), 0xffffu) << KR_BOARDF_FILTERS_SHIFT;
+    u64 at = entry_at(proc->place - 1);
+    put(at + offsetof(struct kr_board_entry, flags), &e.flags, 4);
+    put(at + offsetof(struct kr_board_entry, caught), &e.caught, 16);
+}
+
+void kr_board_leave(struct kr_task *t) {
+    struct kr_proc *proc = t->proc;
+    u32 none = 0;
+    if (base && proc->place)
+        put(entry_at(proc->place - 1), &none, 4);
+    proc->place = 0;
+}
+
+void kr_board_open(struct kr_task *t) {
+    u64 head[4];
+    if (kr_boot.fd_board < 0)
+        return;
+    long p =
+        kr_sys6(__NR_mmap, 0, KR_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, 0);
+    if (p < 0)
+        return;
+    if (kr_copy_raw(head, (void *)p, sizeof head) < 0 || head[0] != KR_BOARD_MAGIC || !head[1]) {
+        kr_sys2(__NR_munmap, p, KR_BOARD_SIZE);
+        return;
+    }
+    base = (u64)p;
+    cookie = head[1];
+    kr_board_enter(t);
+}
+
+int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out) {
+    for (u32 i = 0; base && i < PROBES; i++)
+        if (kr_copy_raw(out, (void *)entry_at(pid + i), sizeof *out) == 0 && out->pid == pid &&
+            out->since / TICK >= start)
+            return 0;
+    return -ENOENT;
+}

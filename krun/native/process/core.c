@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a dying process leaves a core, and in which file: do_coredump(), coredump_file() and
+ * format_corename() in fs/coredump.c; the file's header as elf_core_dump() in fs/binfmt_elf.c writes it. No
+ * state.
+ */
+#include "core.h"
+#include "resume.h"
+#include "../machine/mm.h"
+#include "hostsig.h"
+#include "quiesce.h"
+#include "process.h"
+#include "../lib/kr_linux.h"
+#include "nnp.h"
+#include <linux/elf.h>
+#include <linux/resource.h>
+
+/* How long a thread may take to come to a stand. One that does not is in a host call that nothing ends. */
+#define PATIENCE_NS 10000000000ULL
+
+/* ---- the name ---- */
+
+struct name {
+    char *out;
+    size_t size, n;
+};
+
+static void put_char(struct name *c, char ch) {
+    if (c->n + 1 < c->size)
+        c->out[c->n++] = ch;
+}
+
+static void put_number(struct name *c, u64 v) {
+    char word[24];
+    kr_snprintf(word, sizeof word, "%lu", (unsigned long)v);
+    for (const char *s = word; *s; s++)
+        put_char(c, *s);
+}
+
+/* A name that somebody else chose: one component of a path, never "." or "..", never empty
+ * (cn_esc_printf()). */
+static void put_name(struct name *c, const char *s) {
+    int dots = s[0] == '.' && (!s[1] || (s[1] == '.' && !s[2]));
+    if (!*s || dots)
+        put_char(c, '!');
+    for (s += dots; *s; s++)
+        put_char(c, *s == '/' ? '!' : *s);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* One %-word. Whether it was the process's number. */
+static int put_word(struct name *c, char word, const struct kr_core_name *n) {
+    switch (word) {
+    case '%':
+        put_char(c, '%');
+        break;
+    case 'p':
+    case 'P':
+    case 'i':
+    case 'I':
+        put_number(c, n->pid);
+        return word == 'p' || word == 'P';
+    case 'u':
+        put_number(c, n->uid);
+        break;
+    case 'g':
+        put_number(c, n->gid);
+        break;
+    case 'd':
+        put_number(c, n->dumpable);
+        break;
+    case 's':
+        put_number(c, n->sig);
+        break;
+    case 't':
+        put_number(c, n->time);
+        break;
+    case 'c':
+        put_number(c, n->limit);
+        break;
+    case 'h':
+        put_name(c, n->host);
+        break;
+    case 'e':
+        put_name(c, n->comm);
+        break;
+    case 'f':
+        put_name(c, base_name(n->exe));
+        break;
+    case 'E':
+        put_name(c, n->exe);
+        break;
+    }
+    return 0;
+}
+
+void kr_core_format(char *out, size_t size, const char *pattern, const struct kr_core_name *n) {
+    struct name c = {out, size, 0};
+    int has_pid = 0;
+    if (!*pattern || *pattern == '\n')
+        pattern = "core";
+    for (; *pattern && *pattern != '\n'; pattern++) {
+        if (*pattern != '%')
+            put_char(&c, *pattern);
+        else if (!*++pattern)
+            break;
+        else
+            has_pid |= put_word(&c, *pattern, n);
+    }
+    if (!has_pid && n->uses_pid) {
+        put_char(&c, '.');
+        put_number(&c, n->pid);
+    }
+    out[c.n] = 0;
+}
+
+static void read_sysctl(const char *name, char *out, size_t size) {
+    long fd = kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0), n = 0;
+    if (fd >= 0) {
+        n = kr_sys3(__NR_read, fd, out, size - 1);
+        kr_sys1(__NR_close, fd);
+    }
+    out[n > 0 ? n : 0] = 0;
+}
+
+/* ---- whether and where ---- */
+
+struct wish {
+    int sig;
+    u32 dumpable; /* as in coredump_filter's fs.suid_dumpable: 0 no, 1 as the user */
+    u64 limit;    /* RLIMIT_CORE, bytes */
+    u32 fsuid;
+};
+
+/* mm's dumpable: what the payload said, or fs.suid_dumpable once its credentials are others than those with
+ * which it became dumpable (commit_creds()). The file belongs to the file-system ids: they count, too. Mode 2
+ * (as root, where the payload may not be root) is not offered. */
+static u32 dumpable(struct kr_task *t, u32 fsuid) {
+    char text[8];
+    if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
+        return 0;
+    if (kr_dumpable_view(t) && fsuid == t->proc->dump_uid &&
+        (u32)kr_sys1(__NR_setfsgid, -1) == t->proc->dump_gid)
+        return 1;
+    read_sysctl("sys/fs/suid_dumpable", text, sizeof text);
+    return text[0] == '1';
+}
+
+/* Whether the process leaves a core. */
+static int wanted(struct kr_task *t, int sig, struct wish *w) {
+    u64 lim[2] = {0, 0};
+    if (sig < 1 || sig > KR_NSIG || !(KR_SIGBIT(sig) & KR_CORE_SIGNALS) || !t->runs)
+        return 0;
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
+    if (lim[0] < KR_CORE_MIN)
+        return 0;
+    w->sig = sig;
+    w->limit = lim[0];
+    w->fsuid = (u32)kr_sys1(__NR_setfsuid, -1);
+    w->dumpable = dumpable(t, w->fsuid);
+    return w->dumpable != 0;
+}
+
+static int core_path(struct kr_task *t, const struct wish *w, char *path, size_t size) {
+    char pattern[256], comm[16] = "", uses[8], uts[6][65];
+    s64 now[2] = {0, 0};
+    read_sysctl("sys/kernel/core_pattern", pattern, sizeof pattern);
+    if (*pattern == '|' || *pattern == '@') { /* the host's handler belongs to the kernel; a file that nobody
+                                                 expects would fill the container */
+        kr_log("no core: kernel.core_pattern names a program or a socket");
+        return 0;
+    }
+    read_sysctl("sys/kernel/core_uses_pid", uses, sizeof uses);
+    kr_sys5(__NR_prctl, PR_GET_NAME, comm, 0, 0, 0);
+    kr_sys1(__NR_uname, uts);
+    kr_sys2(__NR_clock_gettime, 0, now);
+    struct kr_core_name n = {.pid = (u32)kr_sys0(__NR_getpid),
+                             .uid = (u32)kr_sys0(__NR_getuid),
+                             .gid = (u32)kr_sys0(__NR_getgid),
+                             .sig = (u32)w->sig,
+                             .uses_pid = uses[0] == '1',
+                             .dumpable = w->dumpable,
+                             .time = (u64)now[0],
+                             .limit = w->limit,
+                             .comm = comm,
+                             .host = uts[1],
+                             .exe = t->proc->exe_path ? t->proc->exe_path : comm};
+    kr_core_format(path, size, pattern, &n);
+    return 1;
+}
+
+/* Makes the file: never one that was there, never through a link, the process's own and nobody else's
+ * (coredump_file()). Descriptor or -errno. */
+static long open_core(struct kr_task *t, const struct wish *w) {
+    char path[512];
+    struct statx sx;
+    if (!core_path(t, w, path, sizeof path))
+        return -EPERM;
+    kr_sys3(__NR_unlinkat, AT_FDCWD, path, 0);
+    long fd = kr_sys4(__NR_openat, AT_FDCWD, path,
+                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_LARGEFILE | O_CLOEXEC, 0600);
+    const char *why = "open";
+    long r = fd < 0 ? fd : kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &sx);
+    if (r >= 0 && (sx.stx_nlink != 1 || !S_ISREG(sx.stx_mode) || sx.stx_uid != w->fsuid ||
+                   (sx.stx_mode & 0677) != 0600)) {
+        why = "owner, links or mode of the file";
+        r = -EPERM;
+    }
+    if (r >= 0)
+        r = kr_sys2(__NR_ftruncate, fd, 0);
+    if (r >= 0)
+        return fd;
+    kr_log("no core: %s: %s: errno %ld", path, why, -r);
+    if (fd >= 0)
+        kr_sys1(__NR_close, fd);
+    return r;
+}
+
+/* ---- the file ---- */
+
+static void put_segment(struct kr_core_out *o, const struct kr_core_segment *s, u64 at) {
+    struct elf64_phdr p = {.p_type = PT_LOAD,
+                           .p_offset = at,
+                           .p_vaddr = s->start,
+                           .p_memsz = s->end - s->start,
+                           .p_filesz = s->size,
+                           .p_align = KR_PAGE,
+                           .p_flags = (s->prot & PROT_READ ? PF_R : 0) | (s->prot & PROT_WRITE ? PF_W : 0) |
+                                      (s->prot & PROT_EXEC ? PF_X : 0)};
+    kr_core_emit(o, &p, sizeof p);
+}
+
+/* ELF header, program headers, notes, memory; more than 65534 segments are counted in a section header
+ * (fill_extnum_info()). */
+static void write_core(struct kr_core_out *o, const struct kr_core_map *m,
+                       const struct kr_core_bytes *notes) {
+    u32 n;
+    const struct kr_core_segment *s = kr_core_segments(m, &n);
+    u32 headers = n + 1, many = headers >= PN_XNUM;
+    u64 at = sizeof(struct elf64_hdr) + headers * sizeof(struct elf64_phdr);
+    u64 data = KR_PAGE_UP(at + notes->n), end = data;
+    for (u32 i = 0; i < n; i++)
+        end += s[i].size;
+    struct elf64_hdr eh = {.e_ident = {0x7f, 'E', 'L', 'F', 2, 1, 1},
+                           .e_type = ET_CORE,
+                           .e_machine = EM_X86_64,
+                           .e_version = 1,
+                           .e_phoff = sizeof eh,
+                           .e_ehsize = sizeof eh,
+                           .e_phentsize = sizeof(struct elf64_phdr),
+                           .e_phnum = (u16)(many ? PN_XNUM : headers),
+                           .e_shoff = many ? end : 0,
+                           .e_shentsize = many ? sizeof(struct elf64_shdr) : 0,
+                           .e_shnum = (u16)many};
+    struct elf64_phdr ph = {.p_type = PT_NOTE, .p_offset = at, .p_filesz = notes->n, .p_align = 4};
+    kr_core_emit(o, &eh, sizeof eh);
+    kr_core_emit(o, &ph, sizeof ph);
+    u64 to = data;
+    for (u32 i = 0; i < n; to += s[i++].size)
+        put_segment(o, &s[i], to);
+    kr_core_emit(o, notes->p, notes->n);
+    kr_core_hole(o, data - at - notes->n);
+    for (u32 i = 0; i < n && !o->ended; i++)
+        kr_core_write_segment(o, &s[i]);
+    struct elf64_shdr sh = {.sh_info = headers, .sh_size = 1};
+    if (many)
+        kr_core_emit(o, &sh, sizeof sh);
+    if (o->hole) { /* the file is as long as it says, also where it ends in a hole */
+        o->hole--;
+        kr_core_emit(o, "", 1);
+    }
+}
+
+void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
+    struct wish w;
+    if (!wanted(t, sig, &w))
+        return;
+    kr_host_mask(~0ULL);
+    if (kr_quiesce(t, PATIENCE_NS) < 0) {
+        kr_log("no core: a thread of process %ld does not come out of its system call", kr_sys0(__NR_getpid));
+        return;
+    }
+    /* From here on nothing that is opened is in a table that a relative shares. */
+    long r = kr_sys1(__NR_unshare, CLONE_FILES);
+    if (r < 0) {
+        kr_log("no core: unshare(CLONE_FILES): errno %ld", -r);
+        return;
+    }
+    long fd = open_core(t, &w);
+    if (fd < 0)
+        return;
+    struct kr_core_map map = {0};
+    struct kr_core_bytes notes = {0};
+    struct kr_core_out out = {.fd = (int)fd, .limit = w.limit};
+    out.mem = (int)kr_sys4(__NR_openat, kr_boot.fd_proc, "self/mem", O_RDONLY | O_CLOEXEC, 0);
+    r = kr_core_map(t, &map);
+    if (r >= 0)
+        kr_core_notes(&notes, t, sig, info, &map);
+    if (r >= 0 && !notes.failed)
+        write_core(&out, &map, &notes);
+    else
+        kr_log("no core: reading the mappings: errno %ld", r < 0 ? -r : ENOMEM);
+    kr_sys1(__NR_close, fd);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host's signal handler. One caught signal at a time: it is stored in task->info, and the interrupted
+ * context gets a mask with everything blocked, so that no second one comes before the payload's frame is
+ * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
+ */
+#include "resume.h"
+#include "../lib/kr_guard.h"
+#include "../machine/mm.h"
+#include "quiesce.h"
+#include "signal.h"
+#include "../machine/usercopy.h"
+#include <asm/signal.h>
+#include "hostsig.h"
+#include "sigframe.h"
+
+extern const char kr_intr_begin[], kr_intr_syscall[], kr_intr_restart[];
+extern const char kr_copy_begin[], kr_copy_end[], kr_copy_fault[], kr_str_begin[], kr_str_end[],
+    kr_cas_begin[], kr_cas_end[], kr_touch_begin[], kr_touch_end[];
+
+static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && rip < (u64)b; }
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+/* Whether SIGSEGV or SIGBUS is a fault of the interrupted instruction. A positive si_code alone does not say
+ * so: a process may queue any to itself, and a child's exit signal carries CLD_EXITED. The processor's own
+ * record of the last fault has to agree; and nothing faults between a system call and the next instruction,
+ * which is where signals that were sent arrive. */
+static int is_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
+    const u8 *next = (const u8 *)mc->rip;
+    if (si->si_code <= 0)
+        return 0;
+    if (si->si_code == SI_KERNEL ? mc->trapno == 14 : mc->trapno != 14 || (u64)si->si_addr != mc->cr2)
+        return 0;
+    return !(mc->rip >= (u64)__ehdr_start + 2 && mc->rip < (u64)etext && next[-2] == 0x0f &&
+             next[-1] == 0x05);
+}
+
+static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
+    t->held |= KR_SIGBIT(sig);
+    t->held_info[sig == SIGBUS] = *si;
+}
+
+__attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context) {
+    struct kr_ucontext *uc = context;
+    kr_guard_open(); /* the kernel has shut the monitor's memory, the task among it; sigreturn puts back what was */
+    struct kr_task *t = kr_self();
+    u64 rip = uc->mc.rip;
+    if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))
+        return;
+    if (sig == SIGSEGV || sig == SIGBUS) {
+        if (is_fault(si, &uc->mc)) {
+            if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||
+                in(rip, kr_cas_begin, kr_cas_end)) {
+                uc->mc.rip = (u64)kr_copy_fault;
+                return;
+            }
+            if (in(rip, kr_touch_begin, kr_touch_end)) {
+                uc->mc.rip = (u64)kr_touch_end;
+                uc->mc.rax = (u64)sig;
+                return;
+            }
+            kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr,
+                   (void *)kr_monitor_base());
+        }
+        /* Sent by somebody. The host's disposition is always ours, so the payload's is applied: a default
+         * action at the run loop (kr_signal_deliver), because the thread may hold locks here. */
+        u64 handler = __atomic_load_n(&t->proc->action[sig].handler, __ATOMIC_RELAXED);
+        if (handler == (u64)SIG_IGN)
+            return;
+        if ((t->sigmask & KR_SIGBIT(sig)) || t->sig_caught) {
+            hold(t, sig, si);
+            return;
+        }
+    }
+    t->info = *si;
+    t->sig_caught = 1;
+    uc->mask = KR_HOST_BLOCK_ALL;
+    /* Not yet in the kernel, or to be restarted: give the call up (lib/syscall.S). */
+    if (rip >= (u64)kr_intr_begin && rip <= (u64)kr_intr_syscall)
+        uc->mc.rip = (u64)kr_intr_restart;
+}
+
+/* The kernel wants a restorer on x86-64. */
+__asm__(".text\n"
+        ".globl kr_host_restorer\n"
+        "kr_host_restorer:\n"
+        "    mov $15, %eax\n"
+        "    syscall\n");

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * no_new_privs and PR_SET_DUMPABLE as the payload has them. State: task->nnp, proc->flags. No locks. */
+#include "nnp.h"
+#include "process.h"
+#include <linux/capability.h>
+
+int kr_nnp_view(struct kr_task *t) { return __atomic_load_n(&t->nnp, __ATOMIC_RELAXED) != 0; }
+
+void kr_nnp_set(struct kr_task *t) { __atomic_store_n(&t->nnp, 1, __ATOMIC_RELAXED); }
+
+int kr_nnp_or_admin(struct kr_task *t) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct cap[2];
+    if (kr_nnp_view(t))
+        return 1;
+    return kr_sys2(__NR_capget, &head, cap) == 0 && cap[0].effective >> CAP_SYS_ADMIN & 1;
+}
+
+int kr_dumpable_view(struct kr_task *t) {
+    struct kr_proc *p = t->proc;
+    if (__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
+        return 0;
+    /* A change of the effective ids ends it (commit_creds()). */
+    return (u32)kr_sys0(__NR_geteuid) == p->dump_uid && (u32)kr_sys0(__NR_getegid) == p->dump_gid;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * no_new_privs and PR_SET_DUMPABLE (prctl(2)) as the payload has them. */
+#ifndef KR_NNP_H
+#define KR_NNP_H
+
+#include "../machine/vmm.h"
+
+/* no_new_privs as the payload sees it: the host's is always set (a monitor has no use for setuid programs),
+ * the payload's own is what the container's config or the payload itself asked for. The thread's, as on
+ * Linux; KR_BOOTF_NNP carries it over execve. */
+int kr_nnp_view(struct kr_task *t);
+void kr_nnp_set(struct kr_task *t); /* prctl(PR_SET_NO_NEW_PRIVS) */
+/* Whether the payload's thread may restrict itself (seccomp filters, landlock domains): no_new_privs, or
+ * CAP_SYS_ADMIN. Runs on the task's own thread. */
+int kr_nnp_or_admin(struct kr_task *t);
+
+/* Whether the payload's process may be looked at by others of its user (PR_GET_DUMPABLE). */
+int kr_dumpable_view(struct kr_task *t);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Short-lived host threads with a descriptor table of their own: what they open no thread of the payload can
+ * reach, for the payload knows no number of that table. It begins as a copy; all of it is closed before the
+ * caller goes on, so that nothing of the payload's stays open longer than the call.
+ *
+ * State: none. Signals are blocked meanwhile: they are for threads of the payload's.
+ */
+#include "../machine/fdtab.h"
+#include "hostsig.h"
+#include "process.h"
+#include <linux/sched.h>
+
+struct errand {
+    u32 tid; /* cleared and woken by the kernel when the thread is gone */
+    long ret;
+    long (*fn)(void *);
+    void *arg;
+};
+
+static void run(struct kr_task *arg) {
+    struct errand *e = (struct errand *)arg;
+    e->ret = e->fn(e->arg);
+    /* The kernel clears tid before it gives the table back. The fixed numbers go with it: the jail lets
+     * nobody close them. */
+    kr_sys3(__NR_close_range, 0, kr_fd_base() - 1, 0);
+    kr_sys3(__NR_close_range, kr_fd_base() + KR_FD_FIXED, ~0u, 0);
+    for (;;)
+        kr_sys1(__NR_exit, 0);
+}
+
+/* flags: what else is shared (CLONE_FS). */
+static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) {
+    struct errand e = {.fn = fn, .arg = arg};
+    void *stack = kr_stack_new();
+    if (!stack)
+        return -ENOMEM;
+    struct kr_clone_args ca = {.flags = flags | CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+                                        CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
+                               .child_tid = (u64)&e.tid,
+                               .parent_tid = (u64)&e.tid,
+                               .stack = (u64)stack + KR_STACK_GUARD,
+                               .stack_size = KR_STACK_SIZE,
+                               .tls = (u64)t};
+    kr_sigset old = kr_host_mask(~0ULL);
+    long r = kr_host_clone(&ca, run, (struct kr_task *)&e);
+    if (r > 0) {
+        for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
+            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* not PRIVATE: as the kernel wakes */
+        r = e.ret;
+    }
+    if (!t->sig_caught)
+        kr_host_mask(old);
+    kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD);
+    return r;
+}
+
+long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
+    return kr_files_shared(t) ? errand(t, CLONE_FS, fn, arg) : fn(arg);
+}
+
+long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) { return errand(t, CLONE_FS, fn, arg); }
+
+struct call_from {
+    int cwd;
+    long nr;
+    const u64 *a;
+};
+
+static long call_from(void *arg) {
+    const struct call_from *c = arg;
+    long r = kr_sys1(__NR_fchdir, c->cwd);
+    return r < 0 ? r : kr_sys6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+}
+
+long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
+    struct call_from c = {cwd, nr, a};
+    return errand(t, 0, call_from, &c); /* always a thread: its working directory is its own */
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A question interrupts the process that is asked (ask.h): its call goes on as if nothing had been.
+ *
+ * State: a clock's beginning, set once; in a task: what was asked of it, and the call that it interrupted (touched by that thread and
+ * its host handler only). */
+#include "resume.h"
+#include "board.h"
+#include "hostsig.h"
+#include "sigframe.h"
+#include "../machine/usercopy.h"
+#include <asm/signal.h>
+#include <linux/futex.h>
+#include <linux/time.h>
+
+/* ---- Being interrupted ---- */
+
+extern const char kr_intr_begin[], kr_intr_syscall[], kr_intr_restart[];
+
+/* A clock that costs nothing to read, and what it showed at some earlier time: calls that are limited in time
+ * note their beginning (sys/table.c). */
+static u64 base_ticks, base_ns;
+
+static u64 ticks_to_ns(u64 ticks) {
+    u64 now = kr_now(), t1 = kr_ticks(), span = t1 - base_ticks;
+    if (!base_ns || now <= base_ns || span < 1024)
+        return 0;
+    u64 rate = ((now - base_ns) << 10) / (span >> 10); /* ns per 2^20 ticks */
+    return (ticks >> 10) * rate >> 10;
+}
+
+void kr_ask_clock(void) {
+    base_ns = kr_now();
+    base_ticks = kr_ticks();
+}
+
+void kr_ask_hold(int hold) {
+    kr_sigset bus = KR_SIGBIT(SIGBUS);
+    kr_sys4(__NR_rt_sigprocmask, hold ? SIG_BLOCK : SIG_UNBLOCK, &bus, 0, 8);
+}
+
+void kr_ask_ready(struct kr_task *t, int first) {
+    if (!first)
+        t->sigmask &= ~KR_SIGBIT(SIGBUS); /* blocked by kr_ask_hold */
+    kr_ask_hold(0);
+}
+
+void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {
+    u64 rip = uc->mc.rip;
+    if (t->sig_caught) {
+        /* A signal of the payload's came first, and its context waits below this one; or it was caught after
+         * this one was taken from the queue: then nothing more may be caught until it is delivered. */
+        uc->mask = KR_HOST_BLOCK_ALL;
+        return;
+    }
+    int in_call = t->nr != ~0ULL, ended = 0;
+    if (rip >= (u64)kr_intr_begin && rip <= (u64)kr_intr_syscall) {
+        ended = rip == (u64)kr_intr_syscall;
+        uc->mc.rip = (u64)kr_intr_restart;
+    } else if (rip == (u64)kr_intr_syscall + 2 && uc->mc.rax == (u64)-EINTR && in_call) {
+        ended = 1;
+        uc->mc.rax = (u64)-KR_ERESTART;
+    }
+    if (ended && in_call) {
+        if (!t->resumed)
+            t->waited = 0;
+        if (t->began)
+            t->waited += ticks_to_ns(kr_ticks() - t->began);
+        t->resumed = 1;
+        t->resume_rip = kr_regs(t)->rip - 2;
+    }
+}
+
+int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
+    if (si->si_code != SI_QUEUE || !kr_board_cookie() || (u64)si->si_value.sival_ptr != kr_board_cookie())
+        return 0;
+    t->ask_request = (u32)si->si_pid;
+    t->ask_n = si->si_uid;
+    if (!t->runs) { /* starting: nothing may be given up, and there is nothing to tell yet */
+        t->ask_early = 1;
+        return 1;
+    }
+    __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
+    t->was_asked = 1;
+    kr_ask_interrupted(t, uc);
+    return 1;
+}
+
+/* Calls that a handled signal ends with EINTR whatever SA_RESTART says (signal(7)). */
+static int always_ends(const struct kvm_regs *r) {
+    switch (r->rax) {
+    case __NR_futex: /* with a timeout */
+        return (r->rsi & (u64)FUTEX_CMD_MASK) == FUTEX_WAIT && r->r10;
+    case __NR_pause:
+    case __NR_rt_sigsuspend:
+    case __NR_rt_sigtimedwait:
+    case __NR_nanosleep:
+    case __NR_clock_nanosleep:
+    case __NR_poll:
+    case __NR_ppoll:
+    case __NR_select:
+    case __NR_pselect6:
+    case __NR_epoll_wait:
+    case __NR_epoll_pwait:
+    case 441: /* epoll_pwait2 */
+    case __NR_semop:
+    case __NR_semtimedop:
+    case __NR_msgsnd:
+    case __NR_msgrcv:
+    case __NR_io_getevents:
+        return 1;
+    }
+    return 0;
+}
+
+void kr_ask_signal(struct kr_task *t, u64 flags) {
+    struct kvm_regs *r = kr_regs(t);
+    u8 insn[2];
+    if (!t->resumed)
+        return;
+    t->resumed = 0;
+    /* Still at the SYSCALL that was to be executed again? */
+    if (t->nr != ~0ULL || kr_copy_in(insn, r->rip, 2) < 0 || insn[0] != 0x0f || insn[1] != 0x05 ||
+        r->rip != t->resume_rip)
+        return;
+    if ((flags & SA_RESTART) && !always_ends(r))
+        return;
+    r->rip += 2;
+    r->rax = (u64)-EINTR;
+}
+
+static s64 *left(struct kr_task *t, u64 ptr) {
+    s64 ts[2];
+    if (kr_copy_in(ts, ptr, sizeof ts) < 0 || ts[0] < 0 || ts[1] < 0 || ts[1] > 999999999)
+        return NULL; /* the kernel's answer is an error */
+    if (ts[0] < (s64)(1ULL << 32)) {
+        s64 ns = ts[0] * 1000000000L + ts[1];
+        ns = ns > (s64)t->waited ? ns - (s64)t->waited : 0;
+        ts[0] = ns / 1000000000L;
+        ts[1] = ns % 1000000000L;
+    }
+    memcpy(t->left, ts, sizeof ts);
+    return t->left;
+}
+
+void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) {
+    u32 i;
+    switch (nr) {
+    case __NR_poll:
+        i = 2;
+        goto ms;
+    case __NR_epoll_wait:
+    case __NR_epoll_pwait:
+        i = 3;
+    ms:
+        if ((s32)a[i] > 0) {
+            u64 ns = (u64)(u32)a[i] * 1000000;
+            a[i] = ns > t->waited ? (ns - t->waited + 999999) / 1000000 : 0;
+        }
+        return;
+    case __NR_nanosleep:
+        if (a[1] == a[0]) /* the kernel has written there what remains */
+            return;
+        i = 0;
+        break;
+    case __NR_clock_nanosleep:
+        if (a[1] & 1 /* TIMER_ABSTIME */ || a[3] == a[2])
+            return;
+        i = 2;
+        break;
+    case __NR_rt_sigtimedwait:
+        i = 2;
+        break;
+    case __NR_futex:
+        if ((a[1] & (u64)FUTEX_CMD_MASK) != FUTEX_WAIT)
+            return;
+        i = 3;
+        break;
+    case __NR_semtimedop:
+    case 441: /* epoll_pwait2 */
+        i = 3;
+        break;
+    default:
+        return;
+    }
+    if (a[i] && left(t, a[i]))
+        a[i] = (u64)t->left;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The payload's signal actions, masks and delivery. See signal.h for the idea, hostsig.c for the catching,
+ * sigframe.c for the frame.
+ */
+#include "signal.h"
+#include "resume.h"
+#include "board.h"
+#include "core.h"
+#include "hostsig.h"
+#include "sigframe.h"
+#include "../machine/usercopy.h"
+#include <asm/signal.h>
+#include <asm/siginfo.h>
+#include <linux/audit.h>
+#include <linux/resource.h>
+
+#define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
+#define FAULTS_OURS(sig) ((sig) == SIGSEGV || (sig) == SIGBUS)
+
+kr_sigset kr_host_mask(kr_sigset mask) {
+    kr_sigset old = 0;
+    mask &= ~KR_HOST_OPEN;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &mask, &old, 8);
+    return old;
+}
+
+/* Makes the host's disposition follow a, the action for sig. Where RLIMIT_CORE asks for core files
+ * (proc->cores), signals that end in one by default are caught, so that the core is the payload's. */
+static long host_action(const struct kr_proc *p, int sig, const struct kr_sigaction *a) {
+    struct kr_sigaction h = {0};
+    h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
+    int dumps = p->cores && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
+    if (FAULTS_OURS(sig) || dumps || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
+        h.handler = (u64)kr_host_handler;
+        h.restorer = (u64)kr_host_restorer;
+        h.flags |= SA_SIGINFO | SA_RESTORER;
+        h.mask = KR_HOST_BLOCK_ALL;
+    } else {
+        h.handler = a->handler;
+    }
+    return kr_sys4(__NR_rt_sigaction, sig, &h, 0, 8);
+}
+
+void kr_signal_init(struct kr_task *t) {
+    for (int sig = 1; sig <= KR_NSIG; sig++) {
+        struct kr_sigaction old = {0};
+        if (kr_sys4(__NR_rt_sigaction, sig, 0, &old, 8) == 0 && old.handler == (u64)SIG_IGN)
+            t->proc->action[sig].handler = (u64)SIG_IGN;
+    }
+    kr_signal_cores(t);
+    host_action(t->proc, SIGSEGV, &t->proc->action[SIGSEGV]);
+    host_action(t->proc, SIGBUS, &t->proc->action[SIGBUS]);
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, 0, &t->sigmask, 8);
+    t->altstack.flags = 2; /* SS_DISABLE */
+}
+
+void kr_signal_cores(struct kr_task *t) {
+    struct kr_proc *p = t->proc;
+    u64 lim[2] = {0, 0};
+    kr_lock(&p->sig_lock);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
+    u32 cores = lim[0] >= KR_CORE_MIN && kr_sys0(__NR_getpid) != 1; /* for pid 1 the kernel drops them */
+    u32 changes = cores != p->cores;
+    p->cores = cores;
+    for (int sig = 1; changes && sig <= 31; sig++)
+        if ((KR_SIGBIT(sig) & KR_CORE_SIGNALS) && p->action[sig].handler == (u64)SIG_DFL)
+            host_action(p, sig, &p->action[sig]);
+    kr_unlock(&p->sig_lock);
+}
+
+long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act, struct kr_sigaction *old) {
+    struct kr_proc *p = t->proc;
+    if (sig < 1 || sig > KR_NSIG || (act && (UNCATCHABLE & KR_SIGBIT(sig))))
+        return -EINVAL;
+    long r = 0;
+    kr_lock(&p->sig_lock);
+    if (old)
+        *old = p->action[sig];
+    if (act) {
+        struct kr_sigaction a = *act;
+        a.mask &= ~UNCATCHABLE;
+        r = host_action(p, sig, &a);
+        if (!r) {
+            p->action[sig] = a;
+            if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* else the kernel says it of us, too */
+                kr_board_update(t);
+        }
+    }
+    kr_unlock(&p->sig_lock);
+    return r;
+}
+
+void kr_sigmask_set(struct kr_task *t, kr_sigset mask) {
+    t->sigmask = mask & ~UNCATCHABLE;
+    if (!t->sig_caught) /* else all is blocked until the caught one is delivered, which sets the mask */
+        kr_host_mask(t->sigmask);
+}
+
+long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
+    if (!ptr)
+        return 1;
+    if (size != 8)
+        return -EINVAL;
+    kr_sigset m;
+    if (kr_copy_in(&m, ptr, 8) < 0)
+        return -EFAULT;
+    m &= ~UNCATCHABLE;
+    t->wait_mask.mask = m;
+    t->wait_mask.active = 1;
+    *host = m & ~KR_HOST_OPEN;
+    return 0;
+}
+
+void kr_wait_mask_end(struct kr_task *t) {
+    if (!t->sig_caught) /* a caught signal's handler mask is built from it: kr_signal_deliver ends it */
+        t->wait_mask.active = 0;
+}
+
+/* No frame could be built for sig: SIGSEGV, to its handler if there is one (signal_setup_done(),
+ * force_sigsegv() in the kernel). The mask stays as it was. */
+static void no_frame(struct kr_task *t, int sig) {
+    if (sig == SIGSEGV)
+        kr_die_signal(t, SIGSEGV);
+    kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, (int)t->trapno, t->error);
+}
+
+/* Builds the frame for one signal under its action and sets the mask that holds in the handler. */
+static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act) {
+    int sig = si->si_signo;
+    if (kr_sigframe_push(t, si, act, t->sigmask) < 0) {
+        no_frame(t, sig);
+        return;
+    }
+    kr_sigset base = t->wait_mask.active ? t->wait_mask.mask : t->sigmask;
+    t->wait_mask.active = 0;
+    t->sigmask = (base | act->mask | (act->flags & SA_NODEFER ? 0 : KR_SIGBIT(sig))) & ~UNCATCHABLE;
+    kr_host_mask(t->sigmask);
+}
+
+/* The action to run for sig, taking SA_RESETHAND into account. */
+static struct kr_sigaction take_action(struct kr_proc *p, int sig) {
+    kr_lock(&p->sig_lock);
+    struct kr_sigaction a = p->action[sig];
+    if ((a.flags & SA_RESETHAND) && a.handler != (u64)SIG_IGN && a.handler != (u64)SIG_DFL) {
+        p->action[sig].handler = (u64)SIG_DFL;
+        host_action(p, sig, &p->action[sig]);
+    }
+    kr_unlock(&p->sig_lock);
+    return a;
+}
+
+void kr_signal_deliver(struct kr_task *t) {
+    for (;;) {
+        if (!t->sig_caught) {
+            kr_sigset ready = t->held & ~t->sigmask;
+            if (!ready) {
+                return;
+            }
+            int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
+            t->held &= ~KR_SIGBIT(sig);
+            t->info = t->held_info[sig == SIGBUS];
+            t->sig_caught = 1;
+            kr_host_mask(~0ULL);
+        }
+        siginfo_t si = t->info;
+        int sig = si.si_signo;
+        struct kr_sigaction act = take_action(t->proc, sig);
+        t->sig_caught = 0;
+        if (act.handler != (u64)SIG_IGN)
+            kr_ask_signal(t, act.flags);
+        if (act.handler == (u64)SIG_IGN) {
+            t->wait_mask.active = 0;
+            kr_host_mask(t->sigmask);
+        } else if (act.handler == (u64)SIG_DFL) {
+            /* The action changed after the signal was caught. Let the kernel do the default thing. */
+            if (FAULTS_OURS(sig) || (t->proc->cores && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
+                t->dying_of = &si;
+                kr_die_signal(t, sig);
+            }
+            t->wait_mask.active = 0;
+            if (kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), t->tid, sig, &si) < 0)
+                kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), t->tid, sig);
+            kr_host_mask(t->sigmask);
+        } else {
+            deliver(t, &si, &act);
+        }
+    }
+}
+
+void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error) {
+    siginfo_t si;
+    memset(&si, 0, sizeof si);
+    si.si_signo = sig;
+    si.si_code = code;
+    si.si_addr = (void *)addr;
+    if (sig ==
+        SIGSYS) { /* _sigsys: the call's address, number and architecture; the filter's data as errno */
+        si.si_errno = (int)error;
+        si.si_syscall = trapno;
+        si.si_arch = AUDIT_ARCH_X86_64;
+    }
+    t->trapno = (u64)trapno;
+    t->error = error;
+    struct kr_sigaction act = take_action(t->proc, sig);
+    if ((t->sigmask & KR_SIGBIT(sig)) || act.handler == (u64)SIG_IGN || act.handler == (u64)SIG_DFL) {
+        t->dying_of = &si;
+        kr_die_signal(t, sig);
+    }
+    u32 caught = t->sig_caught;
+    if (caught) { /* an asynchronous one waits: it comes after, on top; its mask changes must not be lost */
+        kr_sigset base = t->sigmask;
+        if (kr_sigframe_push(t, &si, &act, base) < 0) {
+            if (sig == SIGSEGV)
+                kr_die_signal(t, SIGSEGV);
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, trapno, error);
+            return;
+        }
+        t->sigmask = (base | act.mask | (act.flags & SA_NODEFER ? 0 : KR_SIGBIT(sig))) & ~UNCATCHABLE;
+        return;
+    }
+    deliver(t, &si, &act);
+}
+
+long kr_sigreturn(struct kr_task *t) {
+    kr_sigset mask;
+    t->regs_replaced = 1;
+    if (kr_sigframe_pop(t, &mask) < 0) {
+        kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, 0, 0);
+        return 0;
+    }
+    kr_sigmask_set(t, mask);
+    return 0;
+}

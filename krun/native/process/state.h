@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What fork and vfork do to the monitor's state, from the rows of state.def. */
+#ifndef KR_STATE_H
+#define KR_STATE_H
+
+#include "../machine/vmm.h"
+
+/* Around a fork, on the forking thread, with all signals blocked. Between before and parent or child every
+ * lock of the table is held. */
+void kr_state_before_fork(struct kr_task *t);
+void kr_state_fork_parent(struct kr_task *t);
+void kr_state_fork_child(struct kr_task *t);
+/* t is the first task of a process on the same memory; t->proc is a copy of its maker's. */
+void kr_state_vfork(struct kr_task *t);
+
+/* Bodies of rows that have no file of their own (process/task.c, machine/vm.c). */
+void kr_process_alone(struct kr_task *t);
+void kr_tasks_after_fork(struct kr_task *t);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Threads and processes from the host's side: creation of task objects, and every way out. */
+#include "../machine/mm.h"
+#include "board.h"
+#include "core.h"
+#include "hostsig.h"
+#include "process.h"
+#include "above.h"
+#include "state.h"
+#include "trace.h"
+#include "robust.h"
+#include <asm/signal.h>
+
+struct kr_task *kr_task_new(struct kr_proc *proc) {
+    struct kr_task *t = kr_alloc(sizeof *t);
+    if (!t)
+        return NULL;
+    t->self = t;
+    t->proc = proc;
+    t->mm = proc ? proc->mm : NULL;
+    t->nr = ~0ULL;
+    t->altstack.flags = 2; /* SS_DISABLE */
+    kr_sys3(__NR_getrandom, &t->canary, sizeof t->canary, 0);
+    t->canary &= ~0xffULL; /* a NUL byte stops string overruns */
+    return t;
+}
+
+u8 *kr_task_xsave(struct kr_task *t) {
+    if (!t->xsave)
+        t->xsave = kr_alloc(4096);
+    return t->xsave;
+}
+
+/* Gives back everything a task owns but its stack and itself. Locked: mm->lock. */
+void kr_task_release(struct kr_task *t) {
+    for (struct kr_task **p = &t->mm->tasks; *p; p = &(*p)->next)
+        if (*p == t) {
+            *p = t->next;
+            break;
+        }
+    if (t->vcpu)
+        kr_vcpu_put(&t->mm->vm, t->vcpu);
+    kr_seccomp_drop(t);
+    t->vcpu = NULL;
+    kr_free(t->xsave, 4096);
+    kr_free(t->parked, sizeof *t->parked);
+    t->xsave = NULL;
+    t->parked = NULL;
+}
+
+void kr_process_alone(struct kr_task *t) {
+    t->proc->refs = 1;
+    __atomic_and_fetch(&t->proc->flags, ~KR_PROCF_LENT, __ATOMIC_RELAXED);
+    memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
+}
+
+void kr_tasks_after_fork(struct kr_task *t) {
+    struct kr_mm *mm = t->mm;
+    for (struct kr_task *o = mm->tasks, *next; o; o = next) {
+        next = o->next;
+        if (o == t)
+            continue;
+        if (o->stack)
+            kr_sys2(__NR_munmap, o->stack, o->stack_size);
+        kr_seccomp_drop(o);
+        kr_free(o, sizeof *o);
+    }
+    mm->tasks = t;
+    t->next = NULL;
+    t->tid = (u32)kr_sys0(__NR_gettid);
+    t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
+}
+
+/* munmap of the stack we stand on, then exit: no stack may be touched in between. */
+__attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, int code) {
+    register long nr __asm__("rax") = __NR_munmap;
+    register void *p __asm__("rdi") = stack;
+    register size_t n __asm__("rsi") = size;
+    register long c __asm__("r12") = code;
+    __asm__ volatile("syscall\n\tmov %%r12, %%rdi\n\tmov %[exit], %%eax\n\tsyscall\n\tud2"
+                     :
+                     : "r"(nr), "r"(p), "r"(n), "r"(c), [exit] "i"(__NR_exit)
+                     : "memory");
+    __builtin_unreachable();
+}
+
+void kr_task_exit(struct kr_task *t, int code) {
+    struct kr_proc *p = t->proc;
+    if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
+        kr_exit_group(t, code); /* the last thread: the process's status is this code, as on Linux */
+    kr_robust_exit(t);          /* the kernel's own walk would not spare words of the monitor */
+    u64 all = ~0ULL;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0,
+            8); /* the last host call that may run with this stack */
+    struct kr_mm *mm = t->mm;
+    void *stack = t->stack;
+    size_t size = t->stack_size;
+    kr_lock(&mm->lock);
+    kr_task_release(t);
+    if (stack) /* nothing looks for the task any more: signals are blocked, it is off the list */
+        kr_free(t, sizeof *t);
+    kr_unlock(&mm->lock);
+    if (stack)
+        unmap_and_exit(stack, size, code);
+    for (;;)
+        kr_sys1(__NR_exit, code);
+}
+
+void kr_exit_group(struct kr_task *t, int code) {
+    if (kr_trace_on && t && !t->is_vfork)
+        kr_trace_summary();
+    if (t)
+        kr_board_leave(t);
+    for (;;)
+        kr_sys1(__NR_exit_group, code);
+}
+
+/* A page that nothing of this process is mapped at: the gap below the monitor (docs/memory.md). */
+#define NOWHERE (KR_WINDOW_END + (1ULL << 30))
+
+/* Makes the kernel force a SIGSEGV: a caught signal's frame cannot be written (force_sigsegv()). Unlike a
+ * fault, which would be a line about krun-monitor in the host's log. Returns if it could not. */
+static void force_segv(void) {
+    struct kr_altstack stack = {.sp = NOWHERE, .size = 1u << 20};
+    struct kr_sigaction act = {.handler = (u64)kr_host_handler,
+                               .flags = SA_ONSTACK | SA_RESTORER,
+                               .restorer = (u64)kr_host_restorer};
+    kr_sys2(__NR_sigaltstack, &stack, 0);
+    kr_sys4(__NR_rt_sigaction, SIGUSR1, &act, 0, 8);
+    kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), kr_sys0(__NR_gettid), SIGUSR1);
+}
+
+/* Death by a real signal. As pid 1 of a pid namespace the kernel drops a signal with default action that
+ * comes from inside; forced signals kill even there, so one of the same kind is raised instead. */
+void kr_die_signal(struct kr_task *t, int sig) {
+    struct kr_sigaction dfl = {0};
+    if (kr_trace_on && !t->is_vfork)
+        kr_trace_summary();
+    kr_core_dump(t, sig, t->dying_of);
+    kr_sys4(__NR_rt_sigaction, sig, &dfl, 0, 8);
+    kr_sigset none = 0;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, 8);
+    kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), kr_sys0(__NR_gettid), sig);
+    switch (sig) {
+    case SIGSEGV:
+        force_segv();
+        break;
+    case SIGILL:
+        __asm__ volatile("ud2");
+        break;
+    case SIGFPE:
+        __asm__ volatile("xor %%ecx, %%ecx\n\tdivl %%ecx" : : : "eax", "ecx", "edx");
+        break;
+    case SIGTRAP:
+        __asm__ volatile("int3");
+        break;
+    case SIGBUS: /* alignment check */
+        __asm__ volatile(
+            "pushfq\n\torl $0x40000, (%%rsp)\n\tpopfq\n\tmov %%rsp, %%rax\n\tmovl 1(%%rax), %%eax"
+            :
+            :
+            : "rax", "memory");
+        break;
+    }
+    kr_sys1(__NR_exit_group, 128 + sig); /* nothing else is left */
+    for (;;)
+        ;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Answering the questions of other monitors (ask.h): who may ask, and what is passed.
+ *
+ * State: the socket, under serve_lock. */
+#include "ask_wire.h"
+#include "../process/board.h"
+#include "../machine/mm.h"
+#include "../process/process.h"
+#include "../process/nnp.h"
+#include <linux/capability.h>
+#include <linux/fcntl.h>
+#include <linux/memfd.h>
+#include <linux/openat2.h>
+
+static struct kr_lock serve_lock;
+static int serve_fd = -1;
+
+void kr_answer_after_fork(void) { kr_lock_init(&serve_lock); }
+
+/* ---- Who may ---- */
+
+static u64 effective_caps(struct kr_task *t, u32 pid) {
+    char rel[32];
+    size_t size, len;
+    u64 caps = 0;
+    kr_snprintf(rel, sizeof rel, "%u/status", pid);
+    char *text = pid ? kr_proc_slurp(t, rel, &size, &len) : NULL;
+    const char *p = text ? kr_line_after(text, "CapEff:") : NULL;
+    if (p)
+        caps = kr_hex_of(p);
+    kr_free(text, text ? size : 0);
+    return caps;
+}
+
+#define CAP(c) (1ULL << (c))
+
+/* __ptrace_may_access(PTRACE_MODE_READ_FSCREDS) for a payload, and cap_ptrace_access_check(). The asker's
+ * user namespace is ours, or it would not have asked; a monitor that was taken over could: it gains what its
+ * capabilities say, in the container. A list of descriptors is what the directory's own mode allows, too. */
+static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op) {
+    u32 uid[3], gid[3];
+    u64 caps = effective_caps(t, c->pid);
+    if (caps & CAP(CAP_SYS_PTRACE))
+        return 1;
+    if (op == KR_ASK_FDS && caps & (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH)))
+        return 1;
+    if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
+        return 0;
+    if (kr_sys3(__NR_getresuid, &uid[0], &uid[1], &uid[2]) < 0 ||
+        kr_sys3(__NR_getresgid, &gid[0], &gid[1], &gid[2]) < 0)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (uid[i] != c->uid || gid[i] != c->gid)
+            return 0;
+    if (!kr_dumpable_view(t))
+        return 0;
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2];
+    if (kr_sys2(__NR_capget, &h, d) < 0)
+        return 0;
+    return !((d[0].permitted | (u64)d[1].permitted << 32) & ~caps);
+}
+
+/* ---- Answering ---- */
+
+static long open_path(int dir, const char *path) {
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC};
+    return kr_sys4(__NR_openat2, (s64)dir, path, &how, sizeof how);
+}
+
+static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mode) {
+    char rel[64], name[64];
+    *mode = 0;
+    switch (entry) {
+    case KR_PE_EXE: {
+        int dir = kr_proc_self_fd(rel, sizeof rel, t->proc->exe_fd);
+        return open_path(dir, rel);
+    }
+    case KR_PE_CWD: /* not ".": that asks for the right to search it */
+    case KR_PE_ROOT: {
+        int dir =
+            kr_proc_handle(rel, sizeof rel, entry == KR_PE_CWD ? "thread-self/cwd" : "thread-self/root");
+        return open_path(dir, rel);
+    }
+    case KR_PE_FD_N: {
+        long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* never one of ours */
+        if (copy < 0)
+            return copy == -EBADF ? -ENOENT : copy;
+        *mode = (u32)kr_sys2(__NR_fcntl, copy, F_GETFL);
+        int dir = kr_proc_self_fd(rel, sizeof rel, (int)copy);
+        long fd = open_path(dir, rel);
+        kr_sys1(__NR_close, copy);
+        return fd;
+    }
+    case KR_PE_NS_N: {
+        const char *ns = kr_proc_ns_name(n);
+        if (!ns)
+            return -ENOENT;
+        kr_snprintf(name, sizeof name, "thread-self/ns/%s", ns);
+        int dir = kr_proc_handle(rel, sizeof rel, name);
+        return open_path(dir, rel);
+    }
+    default:
+        return -EACCES;
+    }
+}
+
+/* The payload's open descriptors but `but`, as a sealed memfd. */
+static long list_fds(struct kr_task *t, int but) {
+    struct kr_numbers l;
+    u32 kept = 0;
+    long r = kr_proc_numbers(t, "thread-self/fd", &l);
+    for (u32 i = 0; r == 0 && i < l.n; i++)
+        if ((int)l.v[i] != l.dir && (int)l.v[i] != but && !kr_fd_hidden(l.v[i]))
+            l.v[kept++] = l.v[i];
+    if (r == 0)
+        r = kr_procview_publish(t, l.v, kept * sizeof *l.v, "fds");
+    kr_numbers_free(&l);
+    return r;
+}
+
+/* What an answer may carry: a name of a file, or a text that nobody can change; never an open file. */
+static int may_pass(int fd, enum kr_ask_op op) {
+    long flags = kr_sys2(__NR_fcntl, fd, F_GETFL), seals = kr_sys2(__NR_fcntl, fd, F_GET_SEALS);
+    if (op == KR_ASK_LINK)
+        return flags >= 0 && flags & O_PATH;
+    return flags >= 0 && !(flags & (O_ACCMODE | O_PATH)) && seals >= 0 &&
+           (seals & KR_TEXT_SEALS) == KR_TEXT_SEALS;
+}
+
+static void reply(int to, s32 status, u32 mode, int fd) {
+    struct answer a = {.cookie = kr_board_cookie(), .status = status, .mode = mode};
+    struct control c = {.len = 20, .level = SOL_SOCKET_, .type = SCM_RIGHTS_, .fd = fd};
+    struct {
+        void *base;
+        u64 len;
+    } iov = {&a, sizeof a};
+    struct msg m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    if (fd < 0) {
+        m.control = NULL;
+        m.control_len = 0;
+    }
+    kr_sys3(__NR_sendmsg, to, &m, MSG_QUIET);
+}
+
+static void answer(struct kr_task *t, u32 request, u32 n) {
+    enum kr_ask_op op = request >> 20 & 15;
+    enum kr_proc_entry entry = request >> 24;
+    struct name name = {.family = FAMILY};
+    struct cred c;
+    char text[8];
+    kr_snprintf(text, sizeof text, "%05x", request & 0xfffff);
+    memcpy(name.text + 1, text, 5);
+    if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
+        return; /* given up meanwhile, or in another network namespace */
+    u32 mode = 0;
+    long r = -EACCES;
+    if (!may_look(t, &c, op))
+        ;
+    else if (op == KR_ASK_LINK)
+        r = link_of(t, entry, n, &mode);
+    else if (op == KR_ASK_TEXT)
+        r = kr_procview_own(t, entry, n);
+    else if (op == KR_ASK_FDS)
+        r = list_fds(t, kr_files_shared(t) ? -1 : serve_fd);
+    r = kr_slot_put(t, (int)r); /* so that what is passed is what was looked at */
+    int passes = r >= 0 && may_pass((int)r, op);
+    reply(serve_fd, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
+    kr_slot_free((int)r);
+}
+
+void kr_ask_serve(struct kr_task *t) {
+    u32 request = t->ask_request, n = t->ask_n;
+    __atomic_and_fetch(&t->asked, ~KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
+    kr_lock(&serve_lock);
+    if (kr_sock_new(t, &serve_fd) >= 0)
+        answer(t, request, n);
+    kr_sock_drop(t, &serve_fd);
+    kr_unlock(&serve_lock);
+}

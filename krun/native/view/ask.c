@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * State: the asker's sockets, under ask_lock. The protocol is in ask.h. */
+#include "ask_wire.h"
+#include "../process/board.h"
+#include "../machine/mm.h"
+#include "../process/process.h"
+#include <asm/signal.h>
+#include <linux/fcntl.h>
+#include <linux/memfd.h>
+#include <linux/stat.h>
+
+#define WAIT_MS 50u
+#define WAITS 20u     /* a second in all, for a process that sleeps or is in a long call of the kernel's, */
+#define PATIENCE 200u /* ten for one that wants to run: the machine is busy */
+static struct kr_lock ask_lock;
+static int ask_fd = -1, ask_peer = -1;
+
+void kr_ask_after_fork(void) {
+    kr_lock_init(&ask_lock);
+    kr_answer_after_fork();
+}
+
+/* ---- Sockets ---- */
+
+long kr_sock_new(struct kr_task *t, int *holder) {
+    if (!kr_files_shared(t)) {
+        *holder = (int)kr_sys3(__NR_socket, FAMILY, KIND, 0);
+        return *holder;
+    }
+    if (t->is_vfork)
+        return -EACCES; /* makes no hidden descriptors (fdtab.h) */
+    kr_fd_hide_begin();
+    return kr_fd_hide_end((int)kr_sys3(__NR_socket, FAMILY, KIND, 0), KR_FD_FORK_DROPS, holder);
+}
+
+long kr_sock_accept(struct kr_task *t, int from, int *holder) {
+    if (!kr_files_shared(t)) {
+        *holder = (int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7);
+        return *holder;
+    }
+    kr_fd_hide_begin();
+    return kr_fd_hide_end((int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7), KR_FD_FORK_DROPS, holder);
+}
+
+void kr_sock_drop(struct kr_task *t, int *holder) {
+    if (*holder >= 0 && kr_files_shared(t))
+        kr_fd_drop(holder);
+    else if (*holder >= 0)
+        kr_sys1(__NR_close, *holder);
+    *holder = -1;
+}
+
+int kr_sock_peer(int fd, struct cred *c) {
+    u32 len = sizeof *c;
+    return kr_sys5(__NR_getsockopt, fd, SOL_SOCKET_, SO_PEERCRED_, c, &len) == 0 && len == sizeof *c;
+}
+
+/* ---- What /proc says of a process to everybody ---- */
+
+const char *kr_line_after(const char *text, const char *key) {
+    const char *p = text;
+    for (size_t n = strlen(key); p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+        if (strncmp(p, key, n) == 0)
+            return p + n;
+    return NULL;
+}
+
+u64 kr_hex_of(const char *s) {
+    u64 v = 0;
+    while (*s == ' ' || *s == '\t')
+        s++;
+    for (;; s++)
+        if (*s >= '0' && *s <= '9')
+            v = v << 4 | (u64)(*s - '0');
+        else if (*s >= 'a' && *s <= 'f')
+            v = v << 4 | (u64)(*s - 'a' + 10);
+        else
+            return v;
+}
+
+/* The monitor's procfs counts as the calling process does (it is not in a pid namespace of its own below). */
+int kr_ask_same_numbers(void) {
+    char self[16];
+    if (kr_boot.fd_proc < 0)
+        return 0;
+    long n = kr_sys4(__NR_readlinkat, kr_boot.fd_proc, "self", self, sizeof self - 1);
+    if (n <= 0)
+        return 0;
+    self[n] = 0;
+    return kr_strtou(self, NULL) == (u64)kr_sys0(__NR_getpid);
+}
+
+/* State letter and start (clock ticks) of process pid. 0 or -ESRCH. */
+static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
+    char rel[32];
+    size_t size, len;
+    kr_snprintf(rel, sizeof rel, "%u/stat", pid);
+    char *text = kr_proc_slurp(t, rel, &size, &len), *p = text ? strrchr(text, ')') : NULL;
+    long r = -ESRCH;
+    if (p && p[1] == ' ') {
+        *state = p[2];
+        for (int field = 2; p && field < 22; field++) {
+            p = strchr(p, ' ');
+            p = p ? p + 1 : NULL;
+        }
+        if (p) {
+            *start = kr_strtou(p, NULL);
+            r = 0;
+        }
+    }
+    kr_free(text, text ? size : 0);
+    return r;
+}
+
+long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
+    char state;
+    u64 start;
+    if (!kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+        kr_board_find(pid, start, out) < 0)
+        return -ESRCH;
+    return 0;
+}
+
+/* ---- Asking ---- */
+
+static long kick(u32 pid, u32 name, enum kr_ask_op op, u32 sub, u32 n) {
+    siginfo_t si;
+    memset(&si, 0, sizeof si);
+    si.si_signo = SIGBUS;
+    si.si_code = SI_QUEUE;
+    si.si_pid = (s32)(name | (u32)op << 20 | sub << 24);
+    si.si_uid = n;
+    si.si_value.sival_ptr = (void *)kr_board_cookie();
+    return kr_sys3(__NR_rt_sigqueueinfo, pid, SIGBUS, &si);
+}
+
+/* Reads the owner's message. 0 and *fd (or -1), or -errno. */
+static long receive(int from, struct answer *a, int *fd) {
+    struct control c = {0};
+    struct {
+        void *base;
+        u64 len;
+    } iov = {a, sizeof *a};
+    struct msg m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    *fd = -1;
+    long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CLOEXEC);
+    if (n < 0)
+        return n;
+    if (m.control_len >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
+        *fd = c.fd;
+    if (n != sizeof *a || a->cookie != kr_board_cookie() || a->status > 0 || a->status < -4095) {
+        if (*fd >= 0)
+            kr_sys1(__NR_close, *fd);
+        *fd = -1;
+        return -EACCES;
+    }
+    return 0;
+}
+
+/* Waits for readiness of a socket of ours, answering others meanwhile. 1, 0 (time), or -KR_ERESTART. */
+static long wait_for(struct kr_task *t, int a, int b) {
+    struct {
+        s32 fd;
+        u16 events, revents;
+    } p[2] = {{a, POLL_IN, 0}, {b, POLL_IN, 0}};
+    s64 ts[2] = {0, WAIT_MS * 1000000L};
+    for (;;) {
+        long n = kr_call_intr(__NR_ppoll, (u64)p, 2, (u64)ts, 0, 8, 0);
+        if (n != -KR_ERESTART && n != -EINTR)
+            return n < 0 ? 0 : n > 0;
+        if (t->asked != KR_ASKED_QUESTION || t->sig_caught)
+            return -KR_ERESTART;
+        kr_ask_serve(t);
+        t->resumed = 0; /* it was this wait, not the call of the payload */
+    }
+}
+
+/* One request. 0 with the answer and its descriptor, or an error of ask.h. */
+static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, struct answer *a, int *fd) {
+    struct kr_board_entry e;
+    struct name name = {.family = FAMILY};
+    u32 len = sizeof name;
+    char state;
+    u64 start;
+    *fd = -1;
+    if (!kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+        kr_board_find(pid, start, &e) < 0)
+        return -ESRCH;
+    if (state == 'Z' || state == 'X')
+        return -ENOENT;
+    if (state == 'T' || state == 't' || __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
+        return -EACCES;
+    kr_lock(&ask_lock);
+    long r = kr_sock_new(t, &ask_fd);
+    if (r >= 0)
+        r = kr_sys3(__NR_bind, ask_fd, &name, 2); /* the kernel finds a name */
+    if (r >= 0)
+        r = kr_sys2(__NR_listen, ask_fd, 4);
+    if (r >= 0)
+        r = kr_sys3(__NR_getsockname, ask_fd, &name, &len);
+    char digits[6] = "";
+    memcpy(digits, name.text + 1, 5);
+    u32 number = (u32)kr_hex_of(digits);
+    if (r < 0 || len != NAME_SIZE || number >> 20) {
+        r = -EACCES;
+        goto out;
+    }
+    r = -EACCES;
+    for (u32 waits = 0; waits < PATIENCE; waits++) {
+        struct cred c;
+        if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &state, &start) < 0 || state != 'R'))
+            break;
+        if (waits % 4 == 0) { /* again: an equal signal that was pending already swallows ours */
+            if (kick(pid, number, op, sub, n) == -EPERM)
+                break;
+        }
+        long ready = wait_for(t, ask_peer < 0 ? ask_fd : -1, ask_peer);
+        if (ready < 0) {
+            r = ready;
+            break;
+        }
+        if (!ready)
+            continue;
+        if (ask_peer < 0) {
+            if (kr_sock_accept(t, ask_fd, &ask_peer) >= 0 && !(kr_sock_peer(ask_peer, &c) && c.pid == pid))
+                kr_sock_drop(t, &ask_peer); /* somebody else */
+            continue;
+        }
+        r = receive(ask_peer, a, fd);
+        if (r == -EAGAIN) {
+            r = -EACCES;
+            continue;
+        }
+        if (r == 0)
+            r = a->status;
+        break;
+    }
+    kr_sock_drop(t, &ask_peer);
+out:
+    kr_sock_drop(t, &ask_fd);
+    kr_unlock(&ask_lock);
+    if (r < 0 && *fd >= 0) {
+        kr_sys1(__NR_close, *fd);
+        *fd = -1;
+    }
+    return r;
+}
+
+long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
+    struct answer a;
+    int fd;
+    long r = ask(t, (u32)w->pid, KR_ASK_LINK, w->entry, (u32)w->n, &a, &fd);
+    if (r < 0)
+        return r;
+    /* A descriptor that is open in some other way would be another's open file, not its name. */
+    long flags = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GETFL) : -1;
+    if (flags < 0 || !(flags & O_PATH)) {
+        if (fd >= 0)
+            kr_sys1(__NR_close, fd);
+        return -EACCES;
+    }
+    *mode = a.mode;
+    return fd;
+}
+
+/* The length of what must be a sealed memfd, open for reading only; -EACCES. */
+static long sealed(int fd, u64 max) {
+    struct statx sx;
+    long has = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GET_SEALS) : -1;
+    long flags = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GETFL) : -1;
+    if (has < 0 || (has & KR_TEXT_SEALS) != KR_TEXT_SEALS || flags < 0 || flags & (O_ACCMODE | O_PATH) ||
+        kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) < 0 || sx.stx_size > max)
+        return -EACCES;
+    return (long)sx.stx_size;
+}
+
+long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w) {
+    struct answer a;
+    int fd;
+    long r = ask(t, (u32)w->pid, KR_ASK_TEXT, w->entry, (u32)w->n, &a, &fd);
+    if (r == 0)
+        r = sealed(fd, TEXT_MAX);
+    if (r < 0 && fd >= 0)
+        kr_sys1(__NR_close, fd);
+    return r < 0 ? r : fd;
+}
+
+long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size) {
+    struct answer a;
+    int fd;
+    *fds = NULL;
+    long r = ask(t, pid, KR_ASK_FDS, 0, 0, &a, &fd);
+    if (r == 0)
+        r = sealed(fd, FDS_MAX * sizeof **fds);
+    if (r >= 0) {
+        *size = (size_t)r + 4;
+        *n = (u32)r / sizeof **fds;
+        *fds = kr_alloc(*size);
+        r = !*fds                                                                                ? -ENOMEM
+            : kr_sys4(__NR_pread64, fd, *fds, *n * sizeof **fds, 0) != (long)(*n * sizeof **fds) ? -EACCES
+                                                                                                 : 0;
+        for (u32 i = 1; r == 0 && i < *n; i++)
+            if ((*fds)[i] <= (*fds)[i - 1])
+                r = -EACCES;
+    }
+    if (fd >= 0)
+        kr_sys1(__NR_close, fd);
+    if (r < 0) {
+        kr_free(*fds, *fds ? *size : 0);
+        *fds = NULL;
+    }
+    return r;
+}

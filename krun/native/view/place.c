@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * State: the block size of a procfs, found once. No locks. */
+#include "place.h"
+#include "../machine/fdtab.h"
+#include <linux/fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <asm/statfs.h>
+
+long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve) {
+    struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
+    return kr_sys4(__NR_openat2, (s64)dirfd, path, &how, sizeof how);
+}
+
+long kr_stat_fd(int fd, struct statx *sx) {
+    return kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                   STATX_TYPE | STATX_MODE | STATX_INO | STATX_MNT_ID, sx);
+}
+
+/* Procfs has an anonymous device number and blocks of 1 KiB (asked for
+ * once, in case a later kernel changes it). */
+int kr_maybe_proc(const struct statx *sx) {
+    static u32 block;
+    if (sx->stx_dev_major != 0)
+        return 0;
+    u32 b = __atomic_load_n(&block, __ATOMIC_RELAXED);
+    if (!b) {
+        struct statx px;
+        b = kr_boot.fd_proc >= 0 && kr_stat_fd(kr_boot.fd_proc, &px) == 0 ? px.stx_blksize : 1024;
+        __atomic_store_n(&block, b, __ATOMIC_RELAXED);
+    }
+    return sx->stx_blksize == b;
+}
+
+int kr_on_proc(int fd, const struct statx *sx) {
+    struct statfs sf;
+    return kr_maybe_proc(sx) && kr_sys2(__NR_fstatfs, fd, &sf) == 0 && sf.f_type == PROC_SUPER_MAGIC;
+}
+
+int kr_fd_on_proc(int fd) {
+    struct statx sx;
+    return kr_stat_fd(fd, &sx) == 0 && kr_on_proc(fd, &sx);
+}
+
+/* ---- The name of a descriptor on a procfs ---- */
+
+/* The octal escapes of mountinfo, in place. */
+static void unescape(char *s) {
+    char *d = s;
+    for (; *s; s++) {
+        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+            s[3] <= '7') {
+            *d++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+            s += 3;
+        } else {
+            *d++ = *s;
+        }
+    }
+    *d = 0;
+}
+
+/* Finds mount `id`: its root within its file system and its mount point, in buf (mountinfo's text). 0 or
+ * -ENOENT. */
+static int find_mount(char *text, u64 id, char **root, char **point) {
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end = 0;
+        const char *p;
+        if (kr_strtou(line, &p) == id && *p == ' ') {
+            char *f = line;
+            for (int i = 0; i < 3 && f; i++) {
+                f = strchr(f, ' ');
+                f = f ? f + 1 : NULL;
+            }
+            char *g = f ? strchr(f, ' ') : NULL;
+            char *h = g ? strchr(g + 1, ' ') : NULL;
+            if (!h)
+                return -ENOENT;
+            *g = 0;
+            *h = 0;
+            *root = f;
+            *point = g + 1;
+            unescape(*root);
+            unescape(*point);
+            return 0;
+        }
+        line = end ? end + 1 : NULL;
+    }
+    return -ENOENT;
+}
+
+/* Strips what d_path adds to the name of an entry that is gone. */
+static void strip_deleted(char *s, long n) {
+    static const char tail[] = " (deleted)";
+    long k = (long)sizeof tail - 1;
+    if (n > k && memcmp(s + n - k, tail, (size_t)k) == 0)
+        s[n - k] = 0;
+}
+
+/* 0, or -EACCES for a name that gives power over a process but whose place is not the known one. */
+static int understood(const char *base, const struct kr_proc_name *w) {
+    enum kr_proc_entry e = kr_proc_entry_of(base);
+    return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_STAT &&
+                   e != KR_PE_FD && e != KR_PE_FDINFO && e != KR_PE_CWD && e != KR_PE_ROOT
+               ? -EACCES
+               : 0;
+}
+
+/*
+ * The descriptor pins its mount, so the mount's id is not given to another one meanwhile. A mount that is
+ * moved between the steps makes the directories of the name wrong, never its last component: that of a mount's
+ * root comes from mountinfo, any other from the kernel's path. A text is therefore never taken for another
+ * kind of text, and a link that is taken for another process's is that one's to answer (walk.c). A name that
+ * is suspect and not of the form PID/entry is refused.
+ */
+int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out) {
+    char link[64];
+    int dir = kr_proc_self_fd(link, sizeof link, fd);
+    long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1);
+    if (n <= 0 || n >= (long)KR_PATH_ROOM - 1)
+        return -EACCES;
+    path[n] = 0;
+    strip_deleted(path, n);
+    int is_root = (sx->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    memset(out, 0, sizeof *out);
+    if (!is_root && !kr_proc_suspect(base))
+        return 0; /* the name of a dentry that is no mount root is what its path ends in */
+    /* The usual place: a whole procfs on /proc. */
+    if (strncmp(path, "/proc/", 6) == 0 && !is_root) {
+        struct statx root;
+        if (kr_sys5(__NR_statx, AT_FDCWD, "/proc", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
+                    STATX_INO | STATX_MNT_ID, &root) == 0 &&
+            root.stx_mnt_id == sx->stx_mnt_id && (root.stx_mask & STATX_MNT_ID) &&
+            (root.stx_attributes & STATX_ATTR_MOUNT_ROOT) && root.stx_ino == 1) {
+            kr_proc_parse(path + 6, out);
+            return understood(base, out);
+        }
+    }
+    size_t size, len;
+    char *text = kr_proc_slurp(t, "thread-self/mountinfo", &size, &len);
+    if (!text)
+        return -EACCES;
+    char *root, *point;
+    int ret = -EACCES;
+    if (find_mount(text, sx->stx_mnt_id, &root, &point) == 0) {
+        size_t pl = strcmp(point, "/") == 0 ? 0 : strlen(point),
+               rl = strcmp(root, "/") == 0 ? 0 : strlen(root);
+        if (strncmp(path, point, pl) == 0 && (path[pl] == '/' || !path[pl]) && (path[pl] == 0) == is_root &&
+            rl + strlen(path + pl) < KR_PATH_ROOM) {
+            memmove(path + rl, path + pl, strlen(path + pl) + 1);
+            memcpy(path, root, rl);
+            kr_proc_parse(path[0] == '/' ? path + 1 : path, out);
+            base = strrchr(path, '/');
+            ret = understood(base ? base + 1 : path, out);
+        }
+    }
+    kr_free(text, size);
+    return ret;
+}
+
+int kr_place_own(const struct kr_proc_name *w) {
+    long pid = kr_sys0(__NR_getpid);
+    return (u64)pid == w->pid || (w->pid && w->pid < 0x7fffffff && kr_sys3(__NR_tgkill, pid, w->pid, 0) == 0);
+}
+
+/* ---- Judging ---- */
+
+enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, struct kr_proc_name *w) {
+    char *path = kr_alloc(KR_PATH_ROOM);
+    if (!path)
+        return KR_V_DENY;
+    int r = kr_place_name(t, fd, sx, path, w);
+    kr_free(path, KR_PATH_ROOM);
+    if (r < 0)
+        return KR_V_DENY;
+    switch (w->entry) {
+    case KR_PE_OTHER:
+    case KR_PE_FD:
+    case KR_PE_FDINFO:
+    case KR_PE_MAP_FILES:
+    case KR_PE_TASK:
+        return KR_V_PASS;
+    case KR_PE_REFUSED:
+    case KR_PE_MAP_FILES_N:
+        return KR_V_DENY; /* of whatever process: another one is a monitor, too */
+    case KR_PE_FD_N:
+        return !kr_place_own(w) ? KR_V_LINK : kr_fd_hidden(w->n) ? KR_V_ABSENT : KR_V_OWN;
+    case KR_PE_FDINFO_N:
+        return !kr_place_own(w) ? KR_V_TEXT : kr_fd_hidden(w->n) ? KR_V_ABSENT : KR_V_PASS;
+    case KR_PE_CWD:
+    case KR_PE_ROOT:
+    case KR_PE_NS_N:
+        return kr_place_own(w) ? KR_V_OWN : KR_V_LINK;
+    case KR_PE_EXE:
+        return kr_place_own(w) ? KR_V_EXE : KR_V_LINK;
+    case KR_PE_SYSCALL:
+        return kr_place_own(w) ? KR_V_VIEW : KR_V_DENY;
+    default: /* auxv and environ, too: the kernel's belong to root, for the monitor is not dumpable */
+        return kr_place_own(w) ? KR_V_VIEW : KR_V_TEXT;
+    }
+}
+
+enum kr_verdict kr_inspect(struct kr_task *t, int fd, struct statx *sx, struct kr_proc_name *what) {
+    if (kr_stat_fd(fd, sx) < 0)
+        return KR_V_DENY;
+    if (KR_IS_DIR(sx->stx_mode) || !kr_on_proc(fd, sx))
+        return KR_V_PASS;
+    return kr_judge(t, fd, sx, what);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What links of /proc say, and what its directories list. No state, no locks.
+ */
+#include "ask.h"
+#include "../process/board.h"
+#include "walk.h"
+#include <linux/fcntl.h>
+
+/* The link of a descriptor that holds a view of ours: "/memfd:proc:maps (deleted)" is /proc/PID/maps to the
+ * payload. */
+static long view_link(char *buf, long n, size_t size) {
+    static const char head[] = "/memfd:" KR_VIEW_LABEL, tail[] = " (deleted)";
+    long h = sizeof head - 1, e = sizeof tail - 1;
+    char text[128];
+    if (n <= h + e || n - h - e >= 64 || memcmp(buf, head, (size_t)h) || memcmp(buf + n - e, tail, (size_t)e))
+        return n;
+    int len =
+        kr_snprintf(text, sizeof text, "/proc/%d/%.*s", (int)kr_sys0(__NR_getpid), (int)(n - h - e), buf + h);
+    n = KR_MIN(len, (long)size);
+    memcpy(buf, text, (size_t)n);
+    return n;
+}
+
+/* readlink(2) of descriptor fd, whatever it is. */
+static long link_of_fd(int fd, char *buf, size_t size) {
+    char self[64];
+    int dir = kr_proc_self_fd(self, sizeof self, fd);
+    return kr_sys4(__NR_readlinkat, dir, self, buf, size);
+}
+
+/* A link of another process, `n` being what the kernel said. Of one that is no monitor of this container only the identities of its
+ * namespaces are told. */
+static long other_link(struct kr_task *t, const struct kr_proc_name *w, long n, char *buf, size_t size) {
+    u32 mode;
+    long fd = kr_ask_link(t, w, &mode);
+    if (fd == -ESRCH)
+        return w->entry == KR_PE_NS_N || (n < 0 && w->entry != KR_PE_EXE) ? n : -EACCES;
+    if (fd < 0)
+        return fd;
+    n = link_of_fd((int)fd, buf, size);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+/* What the payload sees of the link `fd` of a procfs, of which the kernel said n. */
+static long judged_link(struct kr_task *t, int fd, const struct statx *sx, long n, char *buf, size_t size) {
+    struct kr_proc_name pn;
+    switch (kr_judge(t, fd, sx, &pn)) {
+    case KR_V_EXE:
+        return link_of_fd(t->proc->exe_fd, buf, size);
+    case KR_V_ABSENT:
+        return -ENOENT;
+    case KR_V_DENY:
+        return -EACCES;
+    case KR_V_LINK:
+        return other_link(t, &pn, n, buf, size);
+    default:
+        return n;
+    }
+}
+
+/* readlinkat(2) of one name in a directory; no other component is walked. */
+static long link_in(struct kr_task *t, int dir, const char *name, char *buf, size_t size) {
+    struct statx sx;
+    struct kr_proc_name pn;
+    long n = kr_sys4(__NR_readlinkat, (s64)dir, name, buf, size);
+    if (n < 0 && n != -EACCES)
+        return n;
+    if (n == -EACCES && kr_walk_fds(t, dir, name, &pn) && !kr_place_own(&pn))
+        return pn.entry == KR_PE_FD_N ? other_link(t, &pn, n, buf, size) : n;
+    u64 how = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | (*name ? 0 : AT_EMPTY_PATH);
+    if (kr_sys5(__NR_statx, (s64)dir, name, how, STATX_TYPE | STATX_INO | STATX_MNT_ID, &sx) < 0 ||
+        !kr_maybe_proc(&sx))
+        return view_link(buf, n, size);
+    /* Between this look and the call above the name may have changed: what leaks then is a text. */
+    int mine = *name != 0;
+    long fd = mine ? kr_open_plain(dir, name, O_PATH | O_NOFOLLOW, 0) : dir;
+    if (fd < 0)
+        return n;
+    if (kr_on_proc((int)fd, &sx))
+        n = judged_link(t, (int)fd, &sx, n, buf, size);
+    if (mine)
+        kr_sys1(__NR_close, fd);
+    return view_link(buf, n, size);
+}
+
+long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t size) {
+    struct kr_parent p;
+    if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
+        return -EBADF;
+    if (!*path)
+        return link_in(t, dirfd, path, buf, size);
+    long r = kr_parent_open(t, dirfd, path, &p);
+    if (r < 0)
+        return r;
+    if (p.slash) { /* a link is followed, what it leads to is none */
+        r = kr_open_path(t, p.dir, p.last, O_DIRECTORY);
+        kr_close_fd(r);
+        r = r < 0 ? r : -EINVAL;
+    } else {
+        r = link_in(t, p.dir, p.last, buf, size);
+    }
+    kr_parent_close(&p);
+    return r;
+}
+
+int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
+    struct kr_board_entry e;
+    struct statx sx;
+    if (kr_stat_fd(fd, &sx) < 0 || !kr_maybe_proc(&sx) || !kr_on_proc(fd, &sx))
+        return KR_DIR_PLAIN;
+    struct kr_proc_name pn;
+    char *path = kr_alloc(KR_PATH_ROOM);
+    if (!path)
+        return KR_DIR_PLAIN;
+    int kind = KR_DIR_PLAIN;
+    if (kr_place_name(t, fd, &sx, path, &pn) >= 0) {
+        if (pn.entry == KR_PE_MAP_FILES)
+            kind = KR_DIR_EMPTY;
+        else if (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO)
+            kind = kr_place_own(&pn)                       ? KR_DIR_FDS
+                   : kr_ask_board(t, (u32)pn.pid, &e) == 0 ? KR_DIR_FDS_OTHER
+                                                           : KR_DIR_PLAIN;
+        else if (pn.entry == KR_PE_TASK)
+            kind = KR_DIR_TASKS;
+        *pid = kr_place_own(&pn) ? 0 : (u32)pn.pid;
+    }
+    kr_free(path, KR_PATH_ROOM);
+    return kind;
+}

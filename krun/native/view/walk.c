@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * No state, no locks. */
+#include "walk.h"
+#include "ask.h"
+#include "../machine/fdtab.h"
+#include "../machine/mm.h"
+#include <linux/fcntl.h>
+#include <linux/openat2.h>
+
+#define MAX_LINKS 40 /* MAXSYMLINKS */
+
+static void walk_to(struct kr_walk *w, long fd) {
+    kr_walk_end(w);
+    w->at = (int)fd;
+    w->owned = 1;
+}
+
+void kr_walk_end(struct kr_walk *w) {
+    if (w->owned)
+        kr_close_fd(w->at);
+    w->owned = 0;
+}
+
+static long walk_root(struct kr_walk *w) {
+    long fd = kr_open_plain(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return fd;
+    walk_to(w, fd);
+    return 0;
+}
+
+/* Puts a link's target in front of the rest. */
+static long walk_splice(struct kr_walk *w, const char *target, size_t n) {
+    size_t rest = strlen(w->rest);
+    if (n == 0)
+        return -ENOENT;
+    if (n + 1 + rest + 1 > KR_PATH_ROOM)
+        return -ENAMETOOLONG;
+    memmove(w->buf + n + 1, w->rest, rest + 1);
+    memcpy(w->buf, target, n);
+    w->buf[n] = rest ? '/' : 0;
+    w->rest = w->buf;
+    return 0;
+}
+
+/* ---- Magic links ---- */
+
+/* Whether tid is a thread of the payload's. The monitor has others, for a moment (private.c): their directory is its procfs, their
+ * descriptors are its own. */
+static int is_payload_thread(struct kr_task *t, u64 tid) {
+    kr_lock(&t->mm->lock);
+    struct kr_task *o = t->mm->tasks;
+    while (o && (o->proc != t->proc || __atomic_load_n(&o->tid, __ATOMIC_ACQUIRE) != tid))
+        o = o->next;
+    kr_unlock(&t->mm->lock);
+    return o != NULL;
+}
+
+/* A link of the calling process, below the monitor's own procfs. Numbers of threads are those of the payload's pid namespace: in one
+ * that it has made itself they mean nothing to that procfs, and the link of the calling thread answers. */
+static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
+    char name[48], rel[64], path[64];
+    u64 me = (u64)kr_sys0(__NR_getpid), tid = pn->tid ? pn->tid : pn->pid == me ? 0 : pn->pid;
+    if (tid && !is_payload_thread(t, tid))
+        return -ENOENT;
+    if (pn->entry == KR_PE_FD_N)
+        kr_snprintf(name, sizeof name, "fd/%lu", pn->n);
+    else if (pn->entry == KR_PE_NS_N)
+        kr_snprintf(name, sizeof name, "ns/%s", kr_proc_ns_name(pn->n));
+    else
+        kr_snprintf(name, sizeof name, "%s", kr_proc_entry_name(pn->entry));
+    if (pn->entry == KR_PE_FD_N || tid == (u64)kr_sys0(__NR_gettid) || (tid && !kr_ask_same_numbers()))
+        kr_snprintf(rel, sizeof rel, "thread-self/%s", name);
+    else if (tid)
+        kr_snprintf(rel, sizeof rel, "self/task/%lu/%s", tid, name);
+    else
+        kr_snprintf(rel, sizeof rel, "self/%s", name);
+    int dir = kr_proc_handle(path, sizeof path, rel);
+    return kr_open_plain(dir, path, O_PATH, 0);
+}
+
+/* What the magic link `link` leads to, O_PATH, or -errno. */
+static long follow_magic(struct kr_task *t, int link, enum kr_verdict v, const struct kr_proc_name *pn) {
+    char text[1];
+    u32 mode;
+    long fd, n;
+    switch (v) {
+    case KR_V_ABSENT:
+        return -ENOENT;
+    case KR_V_EXE: {
+        char path[64];
+        int dir = kr_proc_self_fd(path, sizeof path, t->proc->exe_fd);
+        return kr_open_plain(dir, path, O_PATH, 0);
+    }
+    case KR_V_OWN:
+        return own_link(t, pn);
+    case KR_V_LINK:
+        fd = kr_ask_link(t, pn, &mode);
+        if (fd != -ESRCH)
+            return fd;
+        /* Of a process that is no monitor of this container; where the kernel refuses, in its words (a process that ended). */
+        n = kr_sys4(__NR_readlinkat, link, "", text, sizeof text);
+        return n < 0 ? n : -EACCES;
+    default:
+        return -EACCES;
+    }
+}
+
+/* Whether the link `fd` of a procfs is a magic one; *v and *pn are its judgement. Those that are not (self, mounts, net) are texts,
+ * and as a text a link is walked with judgement, too. */
+static int is_magic(struct kr_task *t, int fd, const struct statx *sx, enum kr_verdict *v,
+                    struct kr_proc_name *pn) {
+    if (!kr_on_proc(fd, sx))
+        return 0;
+    *v = kr_judge(t, fd, sx, pn);
+    return *v != KR_V_PASS;
+}
+
+/* ---- fd/N where the kernel lets nobody look ---- */
+
+int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_name *pn) {
+    struct statx sx;
+    u64 n;
+    if (!kr_proc_number(name, &n) || kr_stat_fd(dirfd, &sx) < 0 || !kr_maybe_proc(&sx))
+        return 0;
+    long at = kr_open_plain(dirfd, ".", O_PATH, 0), dir = at == -EACCES ? dirfd : at;
+    char *path = kr_alloc(KR_PATH_ROOM);
+    int is = path && dir >= 0 && kr_stat_fd((int)dir, &sx) == 0 && kr_on_proc((int)dir, &sx) &&
+             kr_place_name(t, (int)dir, &sx, path, pn) == 0 &&
+             (pn->entry == KR_PE_FD || pn->entry == KR_PE_FDINFO);
+    kr_free(path, KR_PATH_ROOM);
+    kr_close_fd(at);
+    if (is) {
+        pn->entry = pn->entry == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
+        pn->n = n;
+    }
+    return is;
+}
+
+int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn) {
+    const char *base = strrchr(path, '/');
+    size_t n = base ? (size_t)(base - path) : 0;
+    u64 v;
+    if (!kr_proc_number(base ? base + 1 : path, &v) || n + 2 > KR_PATH_ROOM)
+        return 0;
+    if (!base)
+        return kr_walk_fds(t, dirfd, path, pn) && !kr_place_own(pn);
+    char *dir = kr_alloc(KR_PATH_ROOM);
+    if (!dir)
+        return 0;
+    memcpy(dir, path, n + 1);
+    dir[n + 1] = 0;
+    long fd = kr_open_plain(dirfd, dir, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    int is = fd >= 0 && kr_walk_fds(t, (int)fd, base + 1, pn) && !kr_place_own(pn);
+    kr_close_fd(fd);
+    kr_free(dir, KR_PATH_ROOM);
+    return is;
+}
+
+/* ---- The walk ---- */
+
+/* The kernel refuses to look at `name` in w->at: a descriptor of another process answers itself. Its object, or -errno. */
+static long refused_fd(struct kr_task *t, const struct kr_walk *w, const char *name) {
+    struct kr_proc_name pn;
+    u32 mode;
+    if (!kr_walk_fds(t, w->at, name, &pn) || pn.entry != KR_PE_FD_N || kr_place_own(&pn))
+        return -EACCES;
+    long to = kr_ask_link(t, &pn, &mode);
+    return to == -ESRCH ? -EACCES : to;
+}
+
+/* Replaces the link fd, found in w->at, by what it leads to. `after`: the path behind it; slash: one stood there and nothing more.
+ * fd is closed. 0 or -errno. */
+static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struct statx *sx, char *after,
+                      int slash) {
+    struct kr_proc_name pn;
+    enum kr_verdict v;
+    char *target = w->buf + KR_PATH_ROOM;
+    w->rest = after;
+    if (slash) { /* keep the demand for a directory */
+        w->rest = w->buf + KR_PATH_ROOM - 2;
+        w->rest[0] = '.';
+        w->rest[1] = 0;
+    }
+    if (is_magic(t, (int)fd, sx, &v, &pn)) {
+        long to = follow_magic(t, (int)fd, v, &pn);
+        kr_close_fd(fd);
+        if (to >= 0)
+            walk_to(w, to);
+        return to < 0 ? to : 0;
+    }
+    long len = kr_sys4(__NR_readlinkat, fd, "", target, KR_PATH_ROOM - 1);
+    kr_close_fd(fd);
+    return len < 0 ? len : walk_splice(w, target, (size_t)len);
+}
+
+/* One component. 0, 1 (the end is reached), or -errno. */
+static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
+    char name[256];
+    struct statx sx;
+    size_t n = kr_comp_len(w->rest);
+    if (n >= sizeof name)
+        return -ENAMETOOLONG;
+    memcpy(name, w->rest, n);
+    name[n] = 0;
+    char *after = (char *)kr_comp_next(w->rest, n);
+    int slash = w->rest[n] == '/', last = !*after;
+    long fd = kr_open_plain(w->at, name, O_PATH | O_NOFOLLOW, 0), r;
+    if (fd == -EACCES && last && !slash && follow) {
+        fd = refused_fd(t, w, name);
+        if (fd >= 0) {
+            walk_to(w, fd);
+            return 1;
+        }
+    }
+    if (fd < 0) {
+        w->missing = fd == -ENOENT && last && !slash;
+        return fd;
+    }
+    r = kr_stat_fd((int)fd, &sx);
+    if (r < 0) {
+        kr_close_fd(fd);
+        return r;
+    }
+    if (KR_IS_LINK(sx.stx_mode) && (!last || slash || follow)) {
+        if (++*links <= MAX_LINKS)
+            return step_link(t, w, fd, &sx, after, slash && last);
+        kr_close_fd(fd);
+        return -ELOOP;
+    }
+    walk_to(w, fd);
+    w->rest = after;
+    return last && slash && !KR_IS_DIR(sx.stx_mode) ? -ENOTDIR : 0;
+}
+
+long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, int follow) {
+    size_t n = strlen(path);
+    int links = 0;
+    long r = 0;
+    w->at = dirfd;
+    w->owned = w->missing = 0;
+    if (n >= KR_PATH_ROOM)
+        return -ENAMETOOLONG;
+    if (n == 0)
+        return -ENOENT;
+    memcpy(w->buf, path, n + 1);
+    w->rest = w->buf;
+    while (r == 0) {
+        if (*w->rest == '/') {
+            r = w->rest == w->buf ? walk_root(w) : 0;
+            while (*w->rest == '/')
+                w->rest++;
+        }
+        if (r < 0 || !*w->rest)
+            break;
+        r = step(t, w, follow, &links);
+    }
+    if (r < 0)
+        return r;
+    if (!w->owned) {
+        long fd = kr_open_plain(w->at, ".", O_PATH, 0);
+        if (fd < 0)
+            return fd;
+        walk_to(w, fd);
+    }
+    return 0;
+}
