@@ -47,6 +47,12 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
     if (r > 0) {
         for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
             kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* not PRIVATE: as the kernel wakes */
+        /* Until nobody counts it any more: /proc/PID/status and task show threads a little longer. */
+        const s64 moment[2] = {0, 10000};
+        long pid = kr_sys0(__NR_getpid);
+        for (u32 i = 0; i < 1000 && kr_sys3(__NR_tgkill, pid, r, 0) == 0; i++)
+            if (i >= 20)
+                kr_sys2(__NR_nanosleep, moment, 0);
         r = e.ret;
     }
     if (!t->sig_caught)

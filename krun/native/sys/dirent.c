@@ -46,7 +46,7 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
         int drop = kind == KR_DIR_EMPTY       ? name[0] != '.'
                    : kind == KR_DIR_FDS       ? numeric && kr_fd_hidden(number)
                    : kind == KR_DIR_FDS_OTHER ? numeric && !is_open(other, number)
-                                              : numeric && kr_is_kvm_thread(t, pid, number);
+                                              : numeric && kr_thread_hidden(t, pid, number);
         if (!drop) {
             memmove(buf + kept, buf + at, h.reclen);
             kept += h.reclen;

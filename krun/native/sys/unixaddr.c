@@ -43,8 +43,10 @@ static int path_in(u64 ptr, u64 len, struct kr_addr *x, char *path) {
     return len - HEAD <= PATH_MOST; /* a longer one is EINVAL */
 }
 
+/* The length stays where it can: sockets of other families look at it first. */
 static void set_path(struct kr_addr *x, const char *path) {
-    x->len = HEAD + (u64)kr_snprintf(x->name + HEAD, PATH_MOST, "%s", path) + 1;
+    u64 len = HEAD + (u64)kr_snprintf(x->name + HEAD, PATH_MOST, "%s", path) + 1;
+    x->len = KR_MAX(x->len, len);
 }
 
 /* Whether the container's own /proc leads to fd. */

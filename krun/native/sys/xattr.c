@@ -22,15 +22,11 @@ struct xattr_args_k {
     u32 size, flags;
 };
 
-/* The new call nr on fd, or old, whose arguments behind the path are in a[1] and on. Closes fd. */
-static long on_fd(struct kr_task *t, long fd, long nr, u64 x, u64 y, u64 z, long old, const u64 a[6]) {
+/* b[0](handle, path of fd, 0, b[1], b[2], b[3]) */
+static long new_call(int fd, const u64 *b) {
     char rel[64];
-    int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    long n = kr_sys6(nr, (u64)(s64)dir, (u64)rel, 0, x, y, z);
-    if (n == -ENOSYS)
-        return kr_path_from(t, fd, old, a, 0);
-    kr_sys1(__NR_close, fd);
-    return n;
+    int dir = kr_proc_self_fd(rel, sizeof rel, fd);
+    return kr_sys6((long)b[0], (u64)(s64)dir, (u64)rel, 0, b[1], b[2], b[3]);
 }
 
 /* Links of procfs have no attributes, also where the kernel lets nobody look (descriptors of other processes): ls(1) asks. */
@@ -49,30 +45,36 @@ static long found(struct kr_task *t, u64 ptr, u32 flags) {
     return -EOPNOTSUPP;
 }
 
-static long set(struct kr_task *t, const u64 a[6], u32 flags) {
+/* The new call as b says, on what a[0] names; or old, whose arguments behind the path are in a[1] and on. */
+static long make(struct kr_task *t, const u64 a[6], u32 flags, const u64 b[4], long old) {
     long fd = found(t, a[0], flags);
+    if (fd == -EMFILE) /* no number is free */
+        return kr_path_use(t, CWD, a[0], flags, new_call, b);
     if (fd < 0)
         return fd;
+    long n = new_call((int)fd, b);
+    if (n == -ENOSYS)
+        return kr_path_from(t, fd, old, a, 0);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+static long set(struct kr_task *t, const u64 a[6], u32 flags) {
     struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST + 1), (u32)a[4]}; /* more is E2BIG */
-    return on_fd(t, fd, NR_SETXATTRAT, a[1], (u64)&x, sizeof x, __NR_setxattr, a);
+    return make(t, a, flags, (u64[]){NR_SETXATTRAT, a[1], (u64)&x, sizeof x}, __NR_setxattr);
 }
 
 static long get(struct kr_task *t, const u64 a[6], u32 flags) {
-    long fd = found(t, a[0], flags);
-    if (fd < 0)
-        return fd;
     struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST), 0};
-    return on_fd(t, fd, NR_GETXATTRAT, a[1], (u64)&x, sizeof x, __NR_getxattr, a);
+    return make(t, a, flags, (u64[]){NR_GETXATTRAT, a[1], (u64)&x, sizeof x}, __NR_getxattr);
 }
 
 static long list(struct kr_task *t, const u64 a[6], u32 flags) {
-    long fd = found(t, a[0], flags);
-    return fd < 0 ? fd : on_fd(t, fd, NR_LISTXATTRAT, a[1], a[2], 0, __NR_listxattr, a);
+    return make(t, a, flags, (u64[]){NR_LISTXATTRAT, a[1], a[2], 0}, __NR_listxattr);
 }
 
 static long drop(struct kr_task *t, const u64 a[6], u32 flags) {
-    long fd = found(t, a[0], flags);
-    return fd < 0 ? fd : on_fd(t, fd, NR_REMOVEXATTRAT, a[1], 0, 0, __NR_removexattr, a);
+    return make(t, a, flags, (u64[]){NR_REMOVEXATTRAT, a[1], 0, 0}, __NR_removexattr);
 }
 
 long sys_setxattr(struct kr_task *t, const u64 a[6]) { return set(t, a, 0); }

@@ -69,6 +69,9 @@ int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);
 /* Whether a thread of this process (pid 0) or of another is one that the kernel made for KVM (since
  * Linux 6.13 it has a worker in the process). */
 int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid);
+/* Whether a listing of threads leaves tid out: of this process (pid 0) what is none of the payload's (KVM's, and the monitor's own
+ * short-lived ones, which the kernel lists a little longer than they run). */
+int kr_thread_hidden(struct kr_task *t, u32 pid, u64 tid);
 /* Whether a process with a VM has one (0 or 1); looked for once, in this one. */
 int kr_has_kvm_thread(struct kr_task *t);
 

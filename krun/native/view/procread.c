@@ -123,15 +123,24 @@ void kr_numbers_free(struct kr_numbers *l) {
 
 #define PF_USER_WORKER 0x4000 /* made by the kernel in a process: field 9 of stat (Linux 6.4) */
 
+/* Whether tid is a thread of the payload's in this process. */
+static int is_task(struct kr_task *t, u64 tid) {
+    int known = (long)tid == kr_sys0(__NR_getpid);
+    kr_lock(&t->mm->lock);
+    for (struct kr_task *o = t->mm->tasks; o && !known; o = o->next)
+        known = o->tid == tid;
+    kr_unlock(&t->mm->lock);
+    return known;
+}
+
+int kr_thread_hidden(struct kr_task *t, u32 pid, u64 tid) {
+    return pid ? kr_is_kvm_thread(t, pid, tid) : !is_task(t, tid);
+}
+
 int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid) {
     char rel[64];
     size_t size, len;
-    int known = pid ? pid == tid : (long)tid == kr_sys0(__NR_getpid);
-    kr_lock(&t->mm->lock);
-    for (struct kr_task *o = pid ? NULL : t->mm->tasks; o && !known; o = o->next)
-        known = o->tid == tid;
-    kr_unlock(&t->mm->lock);
-    if (known)
+    if (pid ? pid == tid : is_task(t, tid))
         return 0;
     if (pid)
         kr_snprintf(rel, sizeof rel, "%u/task/%lu/stat", pid, tid);
