@@ -240,7 +240,6 @@ def _python(_root: str) -> Iterator[Finding]:
         ("pyseccomp", "seccomp profiles"),
         ("pyroute2", "linux.netDevices"),
         ("prctl", "check of privileges"),
-        ("yaml", "/etc/krun"),
     ):
         if find_spec(module) is None:
             yield Finding(
