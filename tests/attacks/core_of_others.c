@@ -68,6 +68,14 @@ static void attacker(void *arg) {
         look("a core that it may read", fd, kind);
 }
 
+static int cores_are_files(void) {
+    char pattern[8] = "";
+    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY);
+    read(fd, pattern, sizeof pattern - 1);
+    close(fd);
+    return !strcmp(pattern, "core\n");
+}
+
 static void round_of(int kind) {
     int ready[2], dead[2];
     char folder[] = "/tmp/coreXXXXXX", c;
@@ -96,6 +104,10 @@ static void round_of(int kind) {
         _exit(ATTACK_WON);
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         attack_broken("attacker");
+    // The attack means nothing where no cores are made at all: the victim's own has to be there.
+    struct stat st;
+    if (kind <= OWN_LINK && cores_are_files() && (stat("core", &st) < 0 || st.st_uid || !st.st_size))
+        attack_broken("no core of the victim's own");
     unlink("core");
     unlink("mine");
     chdir("/");
