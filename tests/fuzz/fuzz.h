@@ -40,6 +40,7 @@ enum {
 
 struct run {        // what run.py says by the environment
     char *canary;   // a directory of the host
+    u64 file[2];    // device and inode of the file "public" in it
     u64 monitor[2]; // device and inode of the monitor's file
 };
 extern struct run run;

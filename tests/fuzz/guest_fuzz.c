@@ -182,10 +182,12 @@ static int live(pid_t pid, u64 seed, u64 *died) {
 }
 
 static void surroundings(void) {
-    const char *monitor = getenv("FUZZ_MONITOR");
+    const char *monitor = getenv("FUZZ_MONITOR"), *file = getenv("FUZZ_CANARY");
     run.canary = getenv("FUZZ_CANARIES");
     if (monitor)
         sscanf(monitor, "%lu:%lu", &run.monitor[0], &run.monitor[1]);
+    if (file)
+        sscanf(file, "%lu:%lu", &run.file[0], &run.file[1]);
 }
 
 int main(int argc, char **argv) {

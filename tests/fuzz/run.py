@@ -23,7 +23,7 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from attacks import attacks  # noqa: E402
-from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
+from attacks.oracle import Canaries, Monitor, Watcher, identity  # noqa: E402
 from helpers.bundle import Bundle  # noqa: E402
 
 BUILD = ROOT / "build" / "fuzz"
@@ -89,8 +89,9 @@ def bundle(work: Path, seed: int, seconds: float, canaries: Canaries, monitor: M
     made.args("/guest_fuzz", str(seed), str(seconds))
     for name in made.process["capabilities"]:
         made.process["capabilities"][name] = attacks.CAPABILITIES
-    device, inode = monitor.id
-    made.process["env"] += [f"FUZZ_CANARIES={canaries.path}", f"FUZZ_MONITOR={device}:{inode}"]
+    made.process["env"] += [f"FUZZ_CANARIES={canaries.path}"]
+    for key, (device, inode) in (("MONITOR", monitor.id), ("CANARY", identity(canaries.path / "public"))):
+        made.process["env"].append(f"FUZZ_{key}={device}:{inode}")
     made.process["rlimits"] = [
         {"type": "RLIMIT_NOFILE", "soft": 1024, "hard": 4096},
         {"type": "RLIMIT_CORE", "soft": 0, "hard": 4 << 20},

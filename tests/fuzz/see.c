@@ -27,7 +27,8 @@ void inspect(void) {
     }
 }
 
-// A pipe of one's own, so that nobody else's data is taken for the monitor's.
+// A pipe of one's own, so that nobody else's data is taken for the monitor's.  Twice: a hostile signal frame may have changed the
+// register that the first result was in.
 void peek(void) {
     int p[2];
     if (pipe2(p, O_NONBLOCK | O_CLOEXEC) < 0)
@@ -36,23 +37,30 @@ void peek(void) {
         u64 at = WINDOW_END + (rnd() & 0x15ffffffffffUL);
         if (!below(3))
             at = (below(2) ? 0x7ffff0000000UL : 0x7f0000000000UL) + (rnd() & 0xfffffff000UL);
-        if ((long)RAW(SYS_write, (u64)p[1], at, 1 + below(64)) > 0)
+        int seen = 0;
+        while (seen < 2 && (long)RAW(SYS_write, (u64)p[1], at, 1) > 0)
+            seen++;
+        if (seen == 2)
             quit(SAW_MEMORY);
-        if (write(p[1], "x", 1) == 1 && (long)RAW(SYS_read, (u64)p[0], at, 1) > 0)
+        seen = 0;
+        while (seen < 2 && write(p[1], "x", 1) == 1 && (long)RAW(SYS_read, (u64)p[0], at, 1) > 0)
+            seen++;
+        if (seen == 2)
             quit(SAW_MEMORY);
     }
     close(p[0]), close(p[1]);
 }
 
+// A directory that is made there the host sees itself.
 static void look_at(const char *where) {
     char path[600];
+    struct stat st = {0};
     snprintf(path, sizeof path, "%s/../../../../../../../../../..%s/public", where, run.canary);
     int fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
-    if (fd >= 0)
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == run.file[0] && st.st_ino == run.file[1])
         quit(SAW_HOST);
     snprintf(path, sizeof path, "%s/../../../../../../../../../..%s/drop/x", where, run.canary);
-    if (mkdir(path, 0700) == 0)
-        quit(SAW_HOST);
+    mkdir(path, 0700);
 }
 
 void escape(void) {
