@@ -230,6 +230,16 @@ static void passing(void) {
     kr_fd_passed(b);
     kr_fd_passed(fd); /* not one of these */
     CHECK(!kr_fd_hidden((u64)b) && is_open(fd));
+    /* Nor is it the number of something new: the placeholder stands there. */
+    a = kr_fd_pass((u64)fd);
+    kr_sys1(__NR_close, a);
+    kr_fd_hide_begin();
+    int n = kr_fd_hide_end(open_null(), KR_FD_FORK_DROPS, &h);
+    CHECK(n > a && h == n && is_open(a) && inode(a) == inode((int)(base + KR_FD_AT_SPARE)) &&
+          kr_fd_hidden((u64)a));
+    kr_fd_drop(&h);
+    kr_fd_passed(a);
+    CHECK(!is_open(a) && !is_open(n));
     a = kr_fd_pass((u64)fd);
     kr_fd_before_fork();
     kr_fd_after_fork();

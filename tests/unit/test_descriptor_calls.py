@@ -31,7 +31,7 @@ NAMED = {
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 3, "F_DUPFD": 5, "eventfd2": 1}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 4, "F_DUPFD": 5, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),

@@ -358,8 +358,8 @@ long kr_fd_limit(struct kr_task *t, const u64 fresh[2], u64 old[2]) {
 
 /* ---- Dynamic numbers ---- */
 
-/* A duplicate of fd at a number that suits us: behind the slots, or as high as the limit of today has one. */
-static long dup_high(int fd) {
+/* A duplicate of fd at the lowest number that suits us: behind the slots, or as high as the limit of today has one. */
+static long dup_lowest(int fd) {
     struct rlimit_pair r;
     long n = beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, SLOT(nslots), ~0ULL);
     if (n >= 0)
@@ -367,6 +367,18 @@ static long dup_high(int fd) {
     get_limit(&r);
     n = beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, choose_base(&r), ~0ULL);
     return n < 0 ? beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, 3, ~0ULL) : n;
+}
+
+/* The same at a number that is not in the table. One that is was closed by the payload, by a call that had begun before the number
+ * was ours: whoever uses it must not meet another file of ours there, so the placeholder stays. */
+static long dup_high(int fd) {
+    for (;;) {
+        long n = dup_lowest(fd);
+        if (n < 0 || !find((u32)n))
+            return n;
+        if (beyond_limit(__NR_dup3, SPARE, (u64)n, O_CLOEXEC_, (u64)n) < 0)
+            return -EMFILE;
+    }
 }
 
 void kr_fd_hide_begin(void) {

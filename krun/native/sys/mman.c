@@ -15,25 +15,25 @@ kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, 
     sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
 
-/* A file without a type is an anonymous inode: nothing that Linux lets a container map. */
+/* A file without a type is an anonymous inode: nothing that Linux lets a container map, but KVM's are, and a vCPU's is the structure
+ * by which KVM and the monitor speak. However one of them might have got to a number of the payload's, it is not mapped. */
 static int is_anonymous_inode(int fd) {
     struct statx st;
     static const char empty[1] = "";
-    return kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH, STATX_TYPE, &st) == 0 && !(st.stx_mode & 0170000);
+    return kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+           !(st.stx_mode & 0170000);
 }
 
-/* A file is judged (kr_mm_mmap: noexec) and mapped by a number that no other thread can reach. */
+/* A file is judged (here, and kr_mm_mmap: noexec) and mapped by a number that no other thread can reach. */
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
-    int fd = (int)a[4], slot = -1;
-    if (!(a[3] & MAP_ANONYMOUS) && kr_files_shared(t)) {
-        fd = slot = kr_slot_dup(t, a[4]);
-        if (fd < 0)
-            return fd;
-    }
-    long r = slot >= 0 && is_anonymous_inode(slot)
-                 ? -ENODEV
-                 : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], fd, a[5]);
-    kr_slot_free(slot);
+    if (a[3] & MAP_ANONYMOUS)
+        return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], (int)a[4], a[5]);
+    int shared = kr_files_shared(t), fd = shared ? kr_slot_dup(t, a[4]) : (int)a[4];
+    if (shared && fd < 0)
+        return fd;
+    long r = is_anonymous_inode(fd) ? -ENODEV : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], fd, a[5]);
+    if (shared)
+        kr_slot_free(fd);
     return r;
 }
 
