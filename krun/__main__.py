@@ -123,8 +123,7 @@ def state_root(opts: "Options") -> str:
     """Return the absolute directory of all state: --root, else $XDG_RUNTIME_DIR/krun for a user, else
     /run/krun.
 
-    An empty XDG_RUNTIME_DIR counts as unset: podman passes it so (reference/oci.md 0.6). Errors: UsageError
-    for "/".
+    An empty XDG_RUNTIME_DIR counts as unset, because podman passes an empty one. Errors: UsageError for "/".
     """
     root: str | None = opts.root
     if not root:

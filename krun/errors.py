@@ -15,8 +15,8 @@ def one_line(text: str) -> str:
 def strerror(number: int) -> str:
     """Return the C library's words for errno `number` with a small first letter, as Go prints them.
 
-    Callers of OCI runtimes match on "no such file or directory", "permission denied", ... (containerd,
-    podman, dockerd: reference/oci.md 2.6), so the words must come without the capital letter of strerror(3).
+    containerd, podman and dockerd look for "no such file or directory", "permission denied", ... in a runtime's error.
+    runc is a Go program, and Go's errno strings begin with a small letter; strerror(3) begins with a capital one.
     """
     words = os.strerror(number)
     # "RFS specific error", "RPC struct is bad": an abbreviation keeps its capitals.

@@ -1,7 +1,7 @@
-"""One line per event, to standard error or to the file of --log, in runc's two forms.
+"""Writes one line per event to standard error or to the file of --log, in runc's two formats (text, json).
 
-Who reads it: containerd takes the last line with level error of a JSON log; podman unmarshals the whole file
-as ONE object, so with --log FILE only errors are written unless --debug is on (reference/oci.md 2.5).
+Readers of the file: containerd takes the last line of a JSON log whose level is error; podman unmarshals the whole file
+as ONE object. Therefore --log FILE gets errors only, unless --debug is on.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""THE command line: every verb and every flag is one row here. Read by cli.fast (engines), cli.app (click,
-people), cli.manpages and cli.completion; tools/gen_docs.py writes docs/cli.md from it. Imports nothing.
+"""THE command line: every verb and every flag is one row here. cli.fast (for engines), cli.app (click, for people),
+cli.manpages and cli.completion read the table; tools/gen_docs.py writes docs/cli.md from it. This file imports nothing.
 
-Sources: runc's commands and manual pages, crun's where its callers differ (reference/oci.md 2.1 and 2.2).
+Sources: runc(8) and the manual pages of its commands; crun(1) for flags that only callers of crun pass.
 """
 
 TYPE_CHECKING = False

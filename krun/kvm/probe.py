@@ -1,7 +1,7 @@
-"""What a program is, and whether this KVM can run the monitor: found out before anybody waits for it.
+"""Finds and classifies the payload's program, and checks that this KVM can run the monitor, before `create` returns.
 
-`find_program` and `classify` run in the child after the pivot, as the payload's user: errors in runc's words, which
-engines turn into 126 and 127 (reference/oci.md 2.6).
+`find_program` and `classify` run in the child after pivot_root(2), with the payload's credentials. Their errors have runc's
+words, because engines look for these words to choose the exit code 126 or 127.
 """
 
 import os

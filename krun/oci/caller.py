@@ -1,4 +1,4 @@
-"""What krun's caller hands over and gets back: descriptors, the terminal's socket, pid file, pidfd socket."""
+"""The interface to krun's caller: inherited descriptors, the console socket, the pid file, the pidfd socket."""
 
 import os
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def seal_descriptors(preserve: "int | None", activation: bool = True) -> "list[int]":
-    """Marks all inherited descriptors but stdio close-on-exec, and finds those that the payload is to have.
+    """Marks all inherited descriptors except stdio close-on-exec, and finds those that the payload gets.
 
     Arguments: preserve, --preserve-fds; activation, whether LISTEN_FDS counts (not of exec, as with runc: its process is
     not the service). Returns the descriptors to hand on: those of LISTEN_FDS, then `preserve` more
-    (sd_listen_fds(3); runc, "File descriptors"). Raises KrunError if one of them is not open. Callers do leak
-    (containerd 1.6 a socket on 3), and a leaked one holds up whoever waits for its end (reference/oci.md 0.4).
+    (sd_listen_fds(3); runc, "File descriptors"). Raises KrunError if one of them is not open. Callers leak descriptors
+    (containerd 1.6 leaks a socket as 3); a reader at the other end of a leaked descriptor never sees end-of-file.
     """
     close_range(3, flags=CLOSE_RANGE_CLOEXEC)
     count = (listen_fds() if activation else 0) + (preserve or 0)

@@ -99,7 +99,8 @@ class OpenConsole(Step):
 class OwnStdio(Step):
     """Gives stdio to the payload's user where that is a pipe, so that /dev/stdout can be opened again by it.
 
-    Nothing else is ever chowned: the caller's /dev/null or file is the caller's (crun did both; reference/oci.md 4.1).
+    Nothing else is ever chowned: /dev/null and regular files belong to the caller. crun 1.8 changes the owner of both
+    (docs/security.md, "The classes of the past").
     """
 
     __slots__ = ("uid",)

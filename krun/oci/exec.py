@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from krun.cli.table import Options
     from krun.oci.spec import Process, Spec
 
-EXEC_FAILED = 255  # what runc's exec ends with when there was no program (reference/oci.md 2.3)
+EXEC_FAILED = 255  # the exit code of `runc exec` where no program was started
 
 
 def main(opts: "Options") -> int:

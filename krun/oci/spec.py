@@ -245,7 +245,7 @@ def _check_version(spec: Spec) -> None:
 
 def _check_process(spec: Spec) -> None:
     if spec.process is None:
-        # runtime.md wants this of start; runc, and so its callers, of create (reference/oci.md 2.3).
+        # runtime.md, "Start", has this error at start. runc reports it at create, and callers of runc expect it there.
         raise ConfigError("", "process property must not be empty")
     check_process(spec.process, "/process")
 
@@ -360,7 +360,7 @@ def _check_mounts(spec: Spec) -> None:
         check_maps(mount.gid_maps, f"{at}/gidMappings")
 
 
-# sysctls that belong to the ipc namespace; runc's list (reference/oci.md 1.10).
+# sysctls that belong to the ipc namespace; runc's list (libcontainer/configs/validate).
 _IPC_SYSCTLS = frozenset(
     "kernel." + name
     for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")

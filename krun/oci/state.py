@@ -392,8 +392,11 @@ def process_start_time(pid: int) -> int:
 
 
 def alive(state: ContainerState) -> bool:
-    """Return whether the recorded init process runs: same start time, and not a zombie (a zombie init reads
-    as stopped even while a slow reaper has not collected it; crun gets this wrong: reference/oci.md 0.11)."""
+    """Return whether the recorded init process runs: it has the recorded start time and is no zombie.
+
+    A container whose init is a zombie is stopped, even if nobody has waited for it yet. crun 1.8
+    takes the zombie for a running process: its `kill` succeeds.
+    """
     if state.pid <= 0:
         return False
     found = process_stat(state.pid)

@@ -92,7 +92,7 @@ def error_fields(step: str, error: BaseException) -> "tuple[str, str, str, str, 
 
 
 def explain(error: KrunError) -> KrunError:
-    """Puts runc's words before an error of the child (reference/oci.md 2.3): callers show, and match, the whole."""
+    """Puts runc's words before an error of the child: callers show the whole line, and compare parts of it."""
     if isinstance(error, ChildError):
         if error.step.endswith((" program", " exec")) or error.message.startswith("exec: "):
             return KrunError(f"unable to start container process: {error.message}")

@@ -15,7 +15,7 @@ from krun.errors import KrunError, UsageError
 
 ROOT = Path(__file__).parents[2]
 
-# What callers send, measured and from source (reference/oci.md 2.4).
+# The command lines of callers: recorded from running engines, or taken from their sources.
 CALLS = [
     # podman and conmon
     "--log-format=json --log=/b/oci-log create --bundle /b --pid-file /b/pidfile ID",

@@ -1,6 +1,6 @@
 """The set of modules that each hot verb imports, in the launcher's form (python3 -IS), is a checked list.
 
-A module more is milliseconds more (design budgets: json 5, re 4, enum 3, subprocess 8, ...): whoever adds one
+A module more is milliseconds more (docs/style.md has the costs: json 5, re 4, enum 3, subprocess 8, ...): whoever adds one
 adds it to tests/unit/hotpath.txt in the same change and says why. `python tests/unit/test_hotpath.py` writes
 the file anew.
 """

@@ -1,4 +1,4 @@
-"""What engines read of the log: reference/oci.md 2.5."""
+"""The parts of the log that engines read (krun/log.py says which)."""
 
 from __future__ import annotations
 

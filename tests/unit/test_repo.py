@@ -9,6 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+#: This file spells out what the others must not contain.
+OWN_WORDS = {"tests/unit/test_repo.py"}
+
 
 def tracked():
     command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
@@ -82,6 +85,34 @@ def test_no_registry_is_named():
     )
     bad = [n for n in tracked() if n != "tests/unit/test_repo.py" and pattern.search(read(n))]
     assert not bad, bad
+
+
+#: Words of papers that are not in the repository, so that a reader could not look them up.
+PAPERS = re.compile(
+    r"reference/|\bdesign\.md|portability rule|calls-without-exits|\bdesign, section|\bdesign budget|/work/shared"
+)
+
+
+def papers(text):
+    """Returns the lines of `text` that send the reader to a paper outside of the repository."""
+    return [line.strip() for line in text.splitlines() if PAPERS.search(line)]
+
+
+#: C sources of the monitor whose comments still have such words. A file that lost them goes off this list.
+PAPERS_LEFT = {"layout.h", "run.c", "vm.c", "vm.h", "x86.c"}
+
+
+def test_comments_and_pages_name_no_paper_outside_of_the_repository():
+    """The source of a rule is a section of a specification, a manual page, the processor's manual or a page of docs/."""
+    found = {n: lines for n in tracked() if n not in OWN_WORDS and (lines := papers(read(n)))}
+    left = {n for n in found if n.startswith("krun/native/") and Path(n).name in PAPERS_LEFT}
+    assert found.keys() == left, {n: found[n] for n in found.keys() - left}
+    assert {Path(n).name for n in left} == PAPERS_LEFT, "PAPERS_LEFT has a file without such words: remove it"
+
+
+def test_the_check_of_papers_finds_them():
+    assert papers("(portability rule 8)") and papers("as in reference/oci.md 2.6")
+    assert not papers("config.md 1.1; docs/memory.md; a reference to /work")
 
 
 def read(name):
