@@ -17,19 +17,19 @@ static void *idle(void *a) {
     return a;
 }
 
-// Every number below the limit, by dup2 and dup3: how many took a copy, how many are busy.
+// Every number below the limit, by dup2 and dup3: how many took a copy, how many are refused as beyond the limit.
 static void copies(const char *who, int limit) {
-    int taken = 0, busy = 0, other = 0;
+    int taken = 0, refused = 0, other = 0;
     for (int n = 20; n < limit; n++) {
         int r = n & 1 ? dup2(1, n) : dup3(1, n, O_CLOEXEC);
         if (r == n)
             taken++, close(n);
-        else if (errno == EBUSY)
-            busy++;
+        else if (errno == EBADF)
+            refused++;
         else
             other++;
     }
-    printf("%s: %s, %s, other %d\n", who, busy ? "some busy" : "none busy",
+    printf("%s: %s, %s, other %d\n", who, refused ? "some refused" : "none refused",
            taken > limit - 100 ? "most taken" : "FEW TAKEN", other);
 }
 

@@ -144,19 +144,18 @@ def test_the_image_never_runs_natively(runtime, bundle):
         assert "busybox" not in os.readlink(f"/proc/{pid}/exe"), pid
 
 
-def test_numbers_of_the_monitor_are_busy_and_its_vforks_make_no_threads(tmp_path):
-    """docs/limits.md: dup2 onto the monitor's number is EBUSY while threads share the table; natively none is."""
+def test_numbers_of_the_monitor_are_refused_and_its_vforks_make_no_threads(tmp_path):
+    """docs/limits.md: dup2 onto the monitor's number is EBADF; natively none is."""
     program = tmp_path / "descriptors"
     source = Path(__file__).with_name("descriptors.c")
     subprocess.run(
         ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, source], check=True
     )
-    alone = "alone: none busy, most taken, other 0"
     native = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
     assert native == [
         "thread of a vfork child: 0",
-        alone,
-        "with a thread: none busy, most taken, other 0",
+        "alone: none refused, most taken, other 0",
+        "with a thread: none refused, most taken, other 0",
         "still served: yes",
     ]
     # A limit so high that the monitor's numbers lie below it.
@@ -164,7 +163,7 @@ def test_numbers_of_the_monitor_are_busy_and_its_vforks_make_no_threads(tmp_path
     done = subprocess.run(["sh", "-c", direct], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines() == [
         "thread of a vfork child: EAGAIN",
-        alone,
-        "with a thread: some busy, most taken, other 0",
+        "alone: some refused, most taken, other 0",
+        "with a thread: some refused, most taken, other 0",
         "still served: yes",
     ]

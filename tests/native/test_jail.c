@@ -135,7 +135,7 @@ static void memory(void) {
         CHECK_EQ(JAIL(__NR_mremap, 4096, 4096, len, 3, addr), inside ? ALLOWED : REFUSED);
         CHECK_EQ(JAIL(__NR_mremap, addr, len, 4096, 1, 0), inside ? ALLOWED : REFUSED);
         CHECK_EQ(JAIL(__NR_mmap, addr, len, 3, 0x100022 /* MAP_FIXED_NOREPLACE */), ALLOWED);
-        CHECK_EQ(JAIL(__NR_mprotect, addr, len, 3), inside || addr >= KR_HOST_LOW ? ALLOWED : REFUSED);
+        CHECK_EQ(JAIL(__NR_mprotect, addr, len, 3), inside || addr >= KR_HOST_SYS ? ALLOWED : REFUSED);
         CHECK_EQ(JAIL(__NR_mmap, addr, len, 3, 0x22), ALLOWED); /* a hint replaces nothing */
         CHECK_EQ(JAIL(__NR_mmap, addr, len, 7, 0x22), REFUSED);
         CHECK_EQ(JAIL(__NR_shmat, 1, addr, 0), addr >> 32 < WINDOW >> 32 ? ALLOWED : REFUSED);

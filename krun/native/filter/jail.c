@@ -107,7 +107,7 @@ static const u32 kvm_requests[] = {
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 #define REFUSE_FD (SECCOMP_RET_ERRNO | EBADF)
 #define HIGH(address) (u32)((address) >> 32)
-_Static_assert((u32)KR_WINDOW_END == 0 && (u32)KR_HOST_LOW == 0, "the rules compare upper halves");
+_Static_assert((u32)KR_WINDOW_END == 0 && (u32)KR_HOST_SYS == 0, "the rules compare upper halves");
 
 /* Refuses a call whose argument i has one of these bits. */
 static void without(struct kr_bpf *p, u32 i, u32 bits) {
@@ -159,12 +159,12 @@ static void rule_mremap(struct kr_bpf *p) {
     in_window(p, 4, 2);
 }
 
-/* Nothing becomes executable. Between the window and the monitor's own memory nothing changes: there is
- * KR_EMPTY_PATH. */
+/* Nothing becomes executable. Between the window and the monitor's own memory (its tables first: they get their
+ * protection key in this way after an execve, too) nothing changes: KR_EMPTY_PATH lies there. */
 static void rule_mprotect(struct kr_bpf *p) {
     without(p, 2, PROT_EXEC);
     kr_bpf_load(p, KR_BPF_HIGH(0));
-    kr_bpf_return_if(p, BPF_JGE, HIGH(KR_HOST_LOW), SECCOMP_RET_ALLOW);
+    kr_bpf_return_if(p, BPF_JGE, HIGH(KR_HOST_SYS), SECCOMP_RET_ALLOW);
     in_window(p, 0, 1);
 }
 
