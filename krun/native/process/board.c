@@ -3,6 +3,7 @@
  * entries are taken by compare and exchange. */
 #include "board.h"
 #include "nnp.h"
+#include "process.h"
 #include "above.h"
 #include "../machine/usercopy.h"
 #include <linux/mman.h>
@@ -60,7 +61,8 @@ void kr_board_update(struct kr_task *t) {
         else if (h)
             e.caught |= KR_SIGBIT(sig);
     }
-    e.flags = (kr_nnp_view(t) ? KR_BOARDF_NNP : 0) |
+    u32 left = __atomic_load_n(&proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS;
+    e.flags = (kr_nnp_view(t) ? KR_BOARDF_NNP : 0) | (left ? KR_BOARDF_USERNS : 0) |
               (u32)(kr_seccomp_mode(t) & 3) << KR_BOARDF_SECCOMP_SHIFT |
               KR_MIN((u32)kr_seccomp_count(t), 0xffffu) << KR_BOARDF_FILTERS_SHIFT;
     u64 at = entry_at(proc->place - 1);

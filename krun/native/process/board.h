@@ -30,6 +30,7 @@ struct kr_board_entry {
 
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
 #define KR_BOARDF_SECCOMP_SHIFT 1 /* 2 bits: mode */
+#define KR_BOARDF_USERNS 8u       /* it is in another user namespace than the container gave it */
 #define KR_BOARDF_FILTERS_SHIFT 8 /* their number */
 
 /* Maps the board (kr_boot.fd_board) and enters the process of the calling task. Without one: nothing. After

@@ -7,6 +7,7 @@
 #include "../machine/mm.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
+#include "../process/board.h"
 #include <linux/fanotify.h>
 #include <linux/personality.h>
 #include <linux/sched.h>
@@ -51,7 +52,7 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
 /* Notes what unshare or setns with these flags has changed; `any`: they may be of any kind. */
 static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
     if (r == 0 && (any || flags & CLONE_NEWUSER))
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
+        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED), kr_board_update(t);
     if (r == 0 && (any || flags & CLONE_NEWPID))
         t->newpid = kr_children_elsewhere();
     return r;

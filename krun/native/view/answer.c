@@ -35,8 +35,8 @@ static u64 effective_caps(struct kr_task *t, u32 pid) {
 #define CAP(c) (1ULL << (c))
 
 /* __ptrace_may_access(PTRACE_MODE_READ_FSCREDS) for a payload, and cap_ptrace_access_check(). The asker's
- * user namespace is ours, or it would not have asked; a monitor that was taken over could: it gains what its
- * capabilities say, in the container. A list of descriptors is what the directory's own mode allows, too. */
+ * user namespace is ours (may_ask); a monitor that was taken over could lie: it gains what its capabilities
+ * say, in the container. A list of descriptors is what the directory's own mode allows, too. */
 static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op) {
     u32 uid[3], gid[3];
     u64 caps = effective_caps(t, c->pid);
@@ -143,6 +143,13 @@ static void reply(int to, s32 status, u32 mode, int fd) {
     kr_sys3(__NR_sendmsg, to, &m, MSG_QUIET);
 }
 
+/* Whether who listens is a monitor of this container, and in the user namespace that the container gave it: one in another has
+ * capabilities that are none here. The name may have been taken by somebody else since we were asked. */
+static int may_ask(struct kr_task *t, const struct cred *c) {
+    struct kr_board_entry e;
+    return c->pid && kr_ask_board(t, c->pid, &e) == 0 && !(e.flags & KR_BOARDF_USERNS);
+}
+
 static void answer(struct kr_task *t, u32 request, u32 n) {
     enum kr_ask_op op = request >> 20 & 15;
     enum kr_proc_entry entry = request >> 24;
@@ -153,6 +160,8 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
     memcpy(name.text + 1, text, 5);
     if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
         return; /* given up meanwhile, or in another network namespace */
+    if (!may_ask(t, &c))
+        return; /* not even the cookie */
     u32 mode = 0;
     long r = -EACCES;
     if (!may_look(t, &c, op))
