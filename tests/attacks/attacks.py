@@ -229,6 +229,7 @@ ATTACKS = (
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
     Attack("path_helper_cwd"),
+    Attack("signal_helper_threads"),
     Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack(
         "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)
@@ -238,6 +239,7 @@ ATTACKS = (
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
+    Attack("krun_limits", (ROOT_USER,), 8, beside=(exec_true, create_beside)),
     # The kernel's help: filters, native code.
     Attack("jail_exec", seconds=6, engines=True),
     Attack("jail_kvm"),
