@@ -95,6 +95,23 @@ def test_the_kernel_executes_by_constants() -> None:
     assert calls[1].startswith("(u64)kr_boot.fd_exe, KR_EMPTY_PATH, ") and " AT_EMPTY_PATH, 0)" in calls[1]
 
 
+def test_numbers_stay_close_on_exec() -> None:
+    """Close-on-exec is all that keeps a dynamic number from the next program: kr_fd_call changes it, for what is the payload's at that
+    moment; execve does for what it hands on, from its slot."""
+    for name, text in sources().items():
+        for call in re.findall(r"\w+\((?:[^;()]|\([^()]*\))*\bF_SETFD\b[^;]*;", without_comments(text)):
+            assert call.startswith("kr_fd_call(") or (
+                name,
+                call.count("p->interp") + call.count("p->fd"),
+            ) == (
+                "process/exec.c",
+                1,
+            ), f"{name}: {call}"
+    rows = (NATIVE / "sys/file.c").read_text(), (NATIVE / "sys/ioctl.c").read_text()
+    assert "{2, NUMBER, 0}," in rows[0]
+    assert rows[1].index("{0x5450, 0x5451, NUMBER, RAW}") < rows[1].index("{0x5400, 0x54ff, PTR, RAW}")
+
+
 def test_no_open_by_a_path_of_the_image() -> None:
     """A plain open(2) or openat(2) starts at the monitor's procfs or a judged descriptor; only core.c names a file of the container."""
     for name, text in sources().items():

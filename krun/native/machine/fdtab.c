@@ -410,12 +410,14 @@ int kr_fd_hide(int fd, int kind, int *holder) {
     return kr_fd_hide_end(fd < 0 ? -EBADF : fd, kind, holder);
 }
 
-long kr_fd_dup(u64 fd, int cmd, u64 least) {
+long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
     kr_lock(&fdtab_lock);
-    long n = hidden((u32)fd) ? -EBADF : kr_sys3(__NR_fcntl, (u32)fd, cmd, least);
+    long n = hidden((u32)fd) ? -EBADF : kr_sys3(nr, (u32)fd, a, b);
     kr_unlock(&fdtab_lock);
     return n;
 }
+
+long kr_fd_dup(u64 fd, int cmd, u64 least) { return kr_fd_call(fd, __NR_fcntl, (u64)(s64)cmd, least); }
 
 int kr_fd_pass(u64 fd) {
     kr_lock(&fdtab_lock);

@@ -95,6 +95,10 @@ int kr_fd_hidden(u64 fd);
 /* dup(2) and F_DUPFD, F_DUPFD_CLOEXEC (cmd, least number) of one of the payload's descriptors. Check and call
  * are one step, so it never copies a descriptor of ours that comes or goes meanwhile. Number or -errno. */
 long kr_fd_dup(u64 fd, int cmd, u64 least);
+/* nr(fd, a, b), a call that changes something of the number itself (F_SETFD, FIOCLEX, FIONCLEX) and does not block, on one of the
+ * payload's descriptors. Check and call are one step: a number of ours that comes meanwhile stays close-on-exec, which is all that
+ * keeps it from the next program. */
+long kr_fd_call(u64 fd, long nr, u64 a, u64 b);
 /* dup3(2), dup2(2) in one step; -EBADF when either number is hidden. */
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
 /* A copy of one of the payload's descriptors for a message that is being sent, hidden until kr_fd_passed, which closes it: nobody

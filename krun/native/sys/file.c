@@ -11,7 +11,12 @@
 
 /* What the third argument of a command is. Commands that are not listed: EINVAL. (F_DUPFD and
  * F_DUPFD_CLOEXEC: kr_fd_dup.) */
-enum arg { VALUE = 1, FDNUM, POINTER };
+enum arg {
+    VALUE = 1,
+    FDNUM,
+    POINTER,
+    NUMBER /* a value; what changes is the number's, not the file's: kr_fd_call */
+};
 
 struct command {
     u16 cmd;
@@ -20,7 +25,7 @@ struct command {
 
 static const struct command commands[] = {
     {1, VALUE, 0},      /* F_GETFD */
-    {2, VALUE, 0},      /* F_SETFD */
+    {2, NUMBER, 0},     /* F_SETFD */
     {3, VALUE, 0},      /* F_GETFL */
     {4, VALUE, 0},      /* F_SETFL */
     {5, POINTER, 32},   /* F_GETLK */
@@ -65,6 +70,8 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
                   : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
                                     : (u64)(s64)(s32)a[2];
+        if (c->arg == NUMBER)
+            return kr_fd_call(a[0], __NR_fcntl, c->cmd, arg);
         long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
         u32 pid;
         if (c->cmd == F_GETFL && n >= 0 && n & O_PATH && kr_dir_kind(t, (int)a[0], &pid) == KR_DIR_FDS_OTHER)

@@ -10,11 +10,13 @@
  */
 #include "../filter/above.h"
 #include "nested.h"
+#include "../machine/fdtab.h"
 
 enum how {
     PTR = 1, /* pointer to a structure without pointers, or nothing */
     VAL,     /* a number of 32 bits */
     FDNUM,   /* a descriptor */
+    NUMBER,  /* no argument; what changes is the number's, not the file's: kr_fd_call */
     OWN,
 };
 enum form { ANY, RAW, ENC }; /* RAW: upper 16 bits zero. ENC: direction and size are encoded there. */
@@ -26,11 +28,12 @@ struct request {
 
 static const struct request requests[] = {
     /* Terminals, and what all files know (asm/ioctls.h). */
-    {0x5409, 0x540b, VAL, RAW}, /* TCSBRK, TCXONC, TCFLSH */
-    {0x540e, 0x540e, VAL, RAW}, /* TIOCSCTTY */
-    {0x5425, 0x5425, VAL, RAW}, /* TCSBRKP */
-    {0x5441, 0x5441, VAL, RAW}, /* TIOCGPTPEER */
-    {0x545c, 0x545c, VAL, RAW}, /* TIOCMIWAIT */
+    {0x5409, 0x540b, VAL, RAW},    /* TCSBRK, TCXONC, TCFLSH */
+    {0x540e, 0x540e, VAL, RAW},    /* TIOCSCTTY */
+    {0x5425, 0x5425, VAL, RAW},    /* TCSBRKP */
+    {0x5441, 0x5441, VAL, RAW},    /* TIOCGPTPEER */
+    {0x545c, 0x545c, VAL, RAW},    /* TIOCMIWAIT */
+    {0x5450, 0x5451, NUMBER, RAW}, /* FIONCLEX, FIOCLEX */
     {0x5400, 0x54ff, PTR, RAW},
     {0x5400, 0x5400, PTR, ENC}, /* TFD_IOC_SET_TICKS */
     {0x542a, 0x5443, PTR, ENC}, /* TCGETS2 .. TIOCSISO7816 */
@@ -289,6 +292,8 @@ long sys_ioctl(struct kr_task *t, const u64 a[6]) {
         switch (q->how) {
         case OWN:
             return own(a);
+        case NUMBER:
+            return kr_fd_call(a[0], __NR_ioctl, request, 0);
         case VAL:
             arg = (u64)(s64)(s32)a[2];
             break;

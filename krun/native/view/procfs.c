@@ -53,7 +53,7 @@ static long lowest(long fd, u64 flags) {
 /* The payload's number for a descriptor that was made close-on-exec. */
 static long hand_out(long fd, u64 flags) {
     if (fd >= 0 && !(flags & O_CLOEXEC))
-        kr_sys3(__NR_fcntl, fd, F_SETFD, 0);
+        kr_fd_call((u64)fd, __NR_fcntl, F_SETFD, 0);
     return lowest(fd, flags);
 }
 
