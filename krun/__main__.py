@@ -1,4 +1,4 @@
-"""Entry point: read the command line, run one verb, print one error. The only place that ends the process."""
+"""Entry point: reads the command line, runs one verb, prints one error. No other file ends the process."""
 
 import os
 import sys

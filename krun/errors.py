@@ -1,4 +1,4 @@
-"""The errors krun reports. A new class exists where a caller branches on it; every message is one line."""
+"""The errors that krun reports. An error has a class of its own only if a caller branches on it; every message is one line."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""JSON without the json package (5 ms of imports, chiefly re): the C scanner behind it, and a small exact
+"""JSON without the json package, whose imports (chiefly re) take 5 ms: the package's C scanner, and a small exact
 writer.
 
-`_json` is private to Python, so it is named in this file only, and every use has json itself to fall back on.
+`_json` is private to Python. Therefore only this file names it, and every use falls back to the json package.
 """
 
 from krun.errors import ConfigError, KrunError

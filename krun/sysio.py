@@ -1,7 +1,7 @@
-"""Python faces of the host calls in `krun.native._krun`; every failure is a SysError(op, path, errno).
+"""Python wrappers of the host calls in `krun.native._krun`; every failure is a SysError(op, path, errno).
 
-Thin wrapper = the system call's own name. What `os` has already is used from there, through `syscall errors`
-of `guard` where a path makes a better message. Nothing here imports more than os: it is on every hot path.
+A thin wrapper has the system call's name. Calls that `os` has are used from `os`; the caller makes a SysError of an
+OSError. This file imports nothing but os, because it is on every hot path.
 """
 
 import os

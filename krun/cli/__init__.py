@@ -1,1 +1,1 @@
-"""The command line: one table, two readers (fast for engines, click for people)."""
+"""The command line: one table and two parsers of it (cli.fast for engines, cli.app with click for people)."""

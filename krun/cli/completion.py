@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, written from cli.table."""
+"""Writes completion scripts for bash, zsh and fish from cli.table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""krun doctor: what krun needs of a host, each with cause and remedy, as text or JSON. Changes nothing."""
+"""krun doctor: checks everything that krun needs of a host, and prints cause and remedy, as text or JSON. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The small reader of the command line: every well-formed call in Go's style, driven by cli.table. Anything
-else (help, a wrong or missing flag or argument) is given up, and cli.app answers with its good words. Imports
-nothing more.
+"""The small parser of the command line: parses every well-formed call with Go's flag syntax, from cli.table. It gives
+up for every other call (help, a wrong or missing flag or argument); cli.app then parses the call and prints the
+message. This file imports nothing else.
 """
 
 from krun.cli.table import GLOBALS, VERBS, Options, attribute, blank

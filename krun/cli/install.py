@@ -1,8 +1,8 @@
 """krun install and krun uninstall: register krun with podman, docker, containerd or CRI-O.
 
-Where an engine reads a directory of drop-ins, the file there is ours alone. daemon.json of docker and
-config.toml of containerd are the administrator's: they are parsed before and after, kept beside as
-NAME.krun-orig the first time, and replaced atomically with their mode and owner.
+If an engine reads a directory of drop-ins, krun writes a file of its own there. docker's daemon.json and containerd's
+config.toml belong to the administrator: krun parses the file before and after the change, keeps the first version
+beside it as NAME.krun-orig, and replaces the file atomically with the same mode and owner.
 """
 
 from __future__ import annotations

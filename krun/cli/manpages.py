@@ -1,4 +1,4 @@
-"""Manual pages, written from cli.table (docs/cli.md: tools/gen_docs.py)."""
+"""Writes the manual pages from cli.table (tools/gen_docs.py writes docs/cli.md from the same table)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The boot block (native/abi/boot.h), the monitor's executable by descriptor, /dev/kvm.
 
-The one user of krun's C monitor on the Python side: `open_kvm` and `open_monitor` run in the parent, `Block` and
-`start_monitor` in the child.
+No other Python file deals with the C monitor. `open_kvm` and `open_monitor` run in the parent; `Block` and
+`start_monitor` run in the child.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Runs one program under the monitor without a container: for tests of the monitor and for debugging.
+"""Runs one program under the monitor without a container, for tests of the monitor and for debugging.
 
-`python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor, so that the exit status,
-signals and the terminal are the program's. The program sees the host's file system with the caller's rights.
+`python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor. The exit status,
+the signals and the terminal are therefore the program's. The program sees the host's file system with the caller's rights.
 """
 
 import os

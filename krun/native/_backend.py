@@ -1,7 +1,7 @@
-"""In-tree build backend (PEP 517, PEP 660): setuptools, after the native parts are built in place.
+"""In-tree build backend (PEP 517, PEP 660): builds the native parts in place, then calls setuptools.
 
 pyproject.toml: `build-backend = "krun.native._backend"`, `backend-path = ["."]`, requires setuptools and cffi. The
-compiled files travel as package data, and the wheel is marked as one of a platform.
+compiled files are package data, and the wheel is marked as platform-specific.
 """
 
 from typing import Any

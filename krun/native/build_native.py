@@ -1,8 +1,8 @@
-"""Builds what is compiled: the cffi module `_krun` and the freestanding executable `krun-monitor`.
+"""Builds the compiled parts: the cffi module `_krun` and the freestanding executable `krun-monitor`.
 
 `python -m krun.native.build_native [module] [monitor] [--force] [--debug]` builds in place; `_backend.py` does the same
 for wheels and editable installs. `monitor --ubsan` builds another one, build/native-ubsan/krun-monitor, for the fuzzer.
-Each object is rebuilt when its source, a header it included (gcc -MMD) or its command line is newer or other;
+An object is rebuilt if its source or a header that it included (gcc -MMD) is newer, or if its command line has changed;
 two compilers run at a time. Outputs are replaced by rename: a running monitor keeps its file.
 """
 

@@ -1,1 +1,1 @@
-"""The OCI side: configuration, plan, launch, and one file per verb."""
+"""The OCI side: configuration, plan, container, control groups, and one file for each verb."""

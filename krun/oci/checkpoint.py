@@ -1,4 +1,4 @@
-"""krun checkpoint and krun restore: not yet."""
+"""krun checkpoint and krun restore: not implemented; both verbs say so."""
 
 from krun.errors import KrunError
 

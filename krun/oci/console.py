@@ -1,4 +1,4 @@
-"""Terminals: a pty of the container's own devpts, its master sent to the caller, its slave as stdio and /dev/console."""
+"""Terminals: opens a pty of the container's own devpts, sends the master to the caller, makes the slave stdio and /dev/console."""
 
 import os
 from errno import EEXIST

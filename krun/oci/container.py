@@ -1,7 +1,7 @@
-"""A container: create, start, exec, destroy, with typed options and without a command line. The verbs are thin over it.
+"""A container: create, start, exec, destroy, with typed options and without a command line. The verbs call it.
 
-docs/lifecycle.md has the whole sequence. Everything that can fail for want of the host (KVM, the monitor, paths of
-namespaces, the console socket) is opened before the child exists, so that there is little to undo.
+docs/lifecycle.md has the whole sequence. The parent opens everything that the host may lack (KVM, the monitor, paths of
+namespaces, the console socket) before the child exists, so that a failure leaves little to undo.
 """
 
 import os

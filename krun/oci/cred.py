@@ -1,4 +1,4 @@
-"""Who and what the payload is to the kernel: ids, groups, capabilities, limits, scheduling, LSM labels, keyring."""
+"""The payload's credentials and attributes in the kernel: ids, groups, capabilities, limits, scheduling, LSM labels, keyring."""
 
 import os
 from errno import EACCES, EINVAL, ENOENT, ENOSYS, EPERM

@@ -1,4 +1,4 @@
-"""`krun exec`: a further program in a container, in a VM of its own, in the container's namespaces and cgroup."""
+"""`krun exec`: runs a further program in a VM of its own, in the container's namespaces and cgroup."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""krun features: what this build can do (features.md, features-linux.md of runtime-spec 1.3).
+"""krun features: prints the features of this build (features.md, features-linux.md of runtime-spec 1.3).
 
-It speaks of the build, not of the host, and every list comes from the table that the code itself reads.
-containerd, CRI-O and dockerd ask at start-up.
+The output describes the build, not the host. Every list comes from the table that the code itself reads.
+containerd, CRI-O and dockerd call this verb at start-up.
 """
 
 import sys

@@ -6,12 +6,12 @@
 
 * pattern: JSON pointer, `*` for any array item or map key;
 * type: a key of TYPES;
-* step: who serves it, a name below krun.oci ("module", "module.function" or "module.Step");
+* step: the code that serves the field, a name below krun.oci ("module", "module.function" or "module.Step");
 * note: for the generated document;
 * check: function(value, pointer) that raises ConfigError, or None.
 
-A field that is absent has the value that its reader gives it (spec.py); one that must be there stands in REQUIRED.
-Keys without a row are unknown properties and ignored (config.md, "Extensibility").
+spec.py gives an absent field its default value. REQUIRED lists the fields that must be present. A key without a row is
+an unknown property and ignored (config.md, "Extensibility").
 """
 
 from krun.errors import ConfigError
@@ -203,13 +203,15 @@ def _id_maps(where: str, by: str, note: str) -> "dict[str, Field]":
 
 FIELDS: "dict[str, Field]" = {
     "": served("object", "spec.load", "config.json itself"),
-    "/ociVersion": served("string", "spec.load", "any version is taken, as runc and crun do", check=semver),
+    "/ociVersion": served(
+        "string", "spec.load", "every version is accepted, as by runc and crun", check=semver
+    ),
     "/hostname": served("string", "namespaces.SetHostname", "needs a uts namespace", check=no_nul),
     "/domainname": served("string", "namespaces.SetDomainname", "needs a uts namespace", check=no_nul),
     "/annotations": served(
         "stringmap",
         "state",
-        "kept in the state; org.systemd.property.* are the unit's properties (systemd driver); choose no path and no binary",
+        "kept in the state; org.systemd.property.* set properties of the unit (systemd driver); no annotation chooses a path or a program",
         check=annotations,
     ),
     "/root": served("object", "rootfs"),
@@ -218,11 +220,13 @@ FIELDS: "dict[str, Field]" = {
     # mounts
     "/mounts": served("array", "mounts.make", "in the order of the list"),
     "/mounts/*": served("object", "mounts.make"),
-    "/mounts/*/destination": served("string", "mounts.make", "relative ones are taken from /", check=no_nul),
+    "/mounts/*/destination": served(
+        "string", "mounts.make", "a relative path is relative to /", check=no_nul
+    ),
     "/mounts/*/type": served("string", "mounts.make", check=no_nul),
     "/mounts/*/source": served("string", "mounts.make", check=no_nul),
     "/mounts/*/options": served(
-        "strings", "mounts.parse", "unknown words are the file system's", check=no_nul_all
+        "strings", "mounts.parse", "unknown words are options of the file system", check=no_nul_all
     ),
     **_id_maps("/mounts/*", "mounts.BindMount", "idmapped mount"),
     # process
@@ -261,7 +265,7 @@ FIELDS: "dict[str, Field]" = {
     "/process/selinuxLabel": served(
         "string", "cred.SetSelinux", "an error where SELinux is off", check=no_nul
     ),
-    "/process/oomScoreAdj": served("i32", "cred.SetOomScore", "untouched unless given"),
+    "/process/oomScoreAdj": served("i32", "cred.SetOomScore", "unchanged if absent"),
     "/process/scheduler": served("object", "cred.SetScheduler"),
     "/process/scheduler/policy": served("string", "cred.SetScheduler", check=one_of(*SCHEDULERS)),
     "/process/scheduler/nice": served("i32", "cred.SetScheduler"),
@@ -284,7 +288,7 @@ FIELDS: "dict[str, Field]" = {
     "/hooks": served("object", "hooks.run"),
     # linux
     "/linux": served("object", "spec.load"),
-    "/linux/namespaces": served("array", "namespaces", "absent type: inherited"),
+    "/linux/namespaces": served("array", "namespaces", "a type without an entry is inherited"),
     "/linux/namespaces/*": served("object", "namespaces"),
     "/linux/namespaces/*/type": served("string", "namespaces", check=one_of(*NAMESPACE_TYPES)),
     "/linux/namespaces/*/path": served(
@@ -370,10 +374,10 @@ FIELDS: "dict[str, Field]" = {
     "/linux/seccomp/flags": served("strings", "seccomp", "TSYNC and SPEC_ALLOW have no meaning here"),
     "/linux/seccomp/listenerPath": ignored(
         "string",
-        "unless SCMP_ACT_NOTIFY is used, and that is refused: its descriptor is the host kernel's only",
+        "used with SCMP_ACT_NOTIFY only, which is refused: only the host's kernel can make a notification descriptor",
     ),
     "/linux/seccomp/listenerMetadata": ignored("string", "goes with listenerPath only"),
-    "/linux/seccomp/syscalls": served("array", "seccomp", "checked where it is compiled, on a cache miss"),
+    "/linux/seccomp/syscalls": served("array", "seccomp", "checked by its compiler, on a cache miss"),
     "/linux/rootfsPropagation": served("string", "rootfs.Propagation", check=one_of("", *PROPAGATIONS)),
     "/linux/maskedPaths": served("strings", "rootfs.MaskPaths", check=absolute_all),
     "/linux/readonlyPaths": served("strings", "rootfs.ReadonlyPaths", check=absolute_all),
@@ -387,8 +391,8 @@ FIELDS: "dict[str, Field]" = {
     "/linux/intelRdt/l3CacheSchema": served("string", "resctrl.write_schemata", check=no_nul),
     "/linux/intelRdt/memBwSchema": served("string", "resctrl.write_schemata", check=no_nul),
     "/linux/intelRdt/enableMonitoring": served("bool", "resctrl.create", "a directory in mon_groups"),
-    "/linux/intelRdt/enableCMT": ignored("bool", "of 1.1; enableMonitoring since 1.3"),
-    "/linux/intelRdt/enableMBM": ignored("bool", "of 1.1; enableMonitoring since 1.3"),
+    "/linux/intelRdt/enableCMT": ignored("bool", "replaced by enableMonitoring in 1.3"),
+    "/linux/intelRdt/enableMBM": ignored("bool", "replaced by enableMonitoring in 1.3"),
     "/linux/memoryPolicy": served("object", "cred.SetMemoryPolicy"),
     "/linux/memoryPolicy/mode": served("string", "cred.SetMemoryPolicy", check=one_of(*MPOL_MODES)),
     "/linux/memoryPolicy/nodes": served("string", "cred.SetMemoryPolicy"),

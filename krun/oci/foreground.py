@@ -1,4 +1,4 @@
-"""A process that krun stays with (`run`, `exec`): signals forwarded, terminal copied, exit code returned."""
+"""Foreground processes of `run` and `exec`: forwards signals, copies the terminal, returns the exit code."""
 
 import os
 from _signal import SIGCHLD, SIGPIPE, SIGURG, SIGWINCH

@@ -1,6 +1,6 @@
-"""Run OCI hooks (config.md "POSIX-platform Hooks"): state on standard input, exact environment, time limit.
+"""Runs OCI hooks (config.md "POSIX-platform Hooks") with the state on standard input, the exact environment and a time limit.
 
-No subprocess module (6 ms of imports): posix_spawn(3), a pidfd and poll(2) say the same in a page.
+posix_spawn(3), a pidfd and poll(2) replace the subprocess module, whose imports take 6 ms.
 """
 
 import errno

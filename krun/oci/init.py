@@ -1,8 +1,8 @@
 """The child's side: from clone3 to the monitor, THE numbered list (ORDER). docs/lifecycle.md gives the reasons.
 
-Runs in a clone of the parent that has none of Python's fork handlers behind it. Rules: no import inside a function
-that runs here (after step "pivot" the interpreter's files are gone); every failure goes to the parent as one E message;
-the only ways out are the monitor's exec and os._exit.
+This code runs in a clone of the parent for which Python's fork handlers have not run. Rules: no import inside a function
+that runs here, because the interpreter's files are gone after step "pivot"; every failure goes to the parent as one E
+message; the process leaves this code only by the monitor's exec or by os._exit.
 """
 
 import os

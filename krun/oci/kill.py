@@ -1,4 +1,4 @@
-"""krun kill: send a signal to a container's process, or to all of them."""
+"""krun kill: sends a signal to a container's process, or to all of them."""
 
 import _signal  # signal itself makes enums: 3 ms
 import os

@@ -1,4 +1,4 @@
-"""krun list: the containers of one root."""
+"""krun list: prints the containers of one root."""
 
 import os
 import sys

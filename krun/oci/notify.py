@@ -1,8 +1,8 @@
-"""NOTIFY_SOCKET (sd_notify(3)): the payload's "READY=1" reaches whoever started krun, and waits for it.
+"""NOTIFY_SOCKET (sd_notify(3)): forwards the payload's "READY=1" to the service manager that started krun.
 
-As runc has it (its notify_socket.go): the container gets a directory of its state directory on /run/notify, with one
-datagram socket in it that `start` or `run` makes and reads. The host's own socket is never in the container. What the
-payload sends is hostile: of it only the line READY=1 goes on, in krun's own words, with the pid that krun knows.
+As with runc (notify_socket.go), /run/notify in the container is a directory of the container's state directory. It holds
+one datagram socket, which `start` or `run` makes and reads. The host's own socket is never in the container. The payload's
+messages are hostile: krun looks for the line READY=1 only, and sends a message of its own with the pid that krun knows.
 """
 
 import os

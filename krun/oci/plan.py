@@ -1,4 +1,4 @@
-"""Spec + options -> Plan: what will be done, as lists of steps. Pure: no system call, so it can be printed and tested.
+"""Makes a Plan (lists of steps) from Spec and options. Pure: no system call, so that a plan can be printed and tested.
 
 The child's stages have the names of the rows of `init.ORDER`; `create --dry-run` prints them in that order.
 """

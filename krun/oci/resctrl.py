@@ -1,8 +1,8 @@
 """linux.intelRdt: a directory of the resctrl file system for the container (config-linux.md, "IntelRdt";
 kernel Documentation/arch/x86/resctrl.rst).
 
-closID names a class of service: its directory is made if it is not there, and then goes with the container; one that
-was there stays, and its schemata must be what is asked for. Monitoring is a directory of the container's own below it.
+closID names a class of service. If its directory does not exist, krun makes it and removes it with the container. If it
+exists, krun keeps it, and its schemata must equal the requested ones. Monitoring uses a directory of the container below it.
 """
 
 import os

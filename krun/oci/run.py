@@ -1,4 +1,4 @@
-"""`krun run`: create and start; in the foreground also wait, hand on signals and the terminal, and delete."""
+"""`krun run`: create and start; in the foreground also waits, forwards signals, copies the terminal, and deletes."""
 
 from krun import log
 from krun.errors import KrunError

@@ -1,8 +1,8 @@
 """linux.seccomp -> classic BPF for KR_BOOT_SECCOMP; the only file that imports libseccomp's bindings.
 
-The monitor evaluates the filter for each call of the payload (filter/seccomp.h), and has the kernel hold itself to it
-(filter/profile.h). Compiling takes 60 ms with the imports, so the result is kept beside the containers' state,
-in a file named by the profile's hash.
+The monitor evaluates the filter for each call of the payload (filter/seccomp.h), and installs it in the kernel for its own calls
+(filter/profile.h). Compiling takes 60 ms with the imports, so krun keeps the result beside the containers' state,
+in a file whose name is the profile's hash.
 """
 
 import os

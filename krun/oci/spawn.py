@@ -1,4 +1,4 @@
-"""The clone: a process of ours that is born in namespaces (and a cgroup), and the id maps of a user namespace."""
+"""Clones the child into its namespaces and its cgroup, and writes the id maps of a user namespace."""
 
 import os
 from _signal import SIGKILL

@@ -1,6 +1,6 @@
 """config.json, read once: parsed, walked along FIELDS, turned into plain slots, checked across fields.
 
-From here on nobody looks at the document again, except for three subtrees that have their own readers and stay
+No other code reads the document, with the exception of three subtrees that have their own readers and stay
 dicts: `resources` (oci/cgroup/group.py), `seccomp` (oci/seccomp.py), `hooks` (oci/hooks.py).
 """
 

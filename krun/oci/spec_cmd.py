@@ -1,4 +1,4 @@
-"""krun spec: a config.json to start from, as runc writes it."""
+"""krun spec: writes a template of config.json, as runc does."""
 
 import os
 import sys

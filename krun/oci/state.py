@@ -1,5 +1,5 @@
-"""The state directory of a container, `<root>/<id>/`: made safely, written atomically, locked; and what
-status it shows.
+"""The state directory of a container, `<root>/<id>/`: made safely, written atomically, locked; and the
+status that follows from it.
 
 Files in it: state.json (this module), config.json (private copy of the configuration), start.fifo,
 result.fifo, board (which processes are monitors, native/process/board.h). docs/architecture.md, "create / start handshake",

@@ -1,4 +1,4 @@
-"""krun state: print one container's state."""
+"""krun state: prints one container's state."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""What a plan is made of: steps that can be printed and executed; the child's context; safe paths below the root.
+"""The parts of a plan: steps that can be printed and executed; the child's context; safe paths below the root.
 
-A destination is resolved once, below the container's root, by openat2(2) with RESOLVE_IN_ROOT and
-RESOLVE_NO_MAGICLINKS; from there on the descriptor is the place, and no name is followed again (CVE-2019-18837,
+krun resolves a destination once, below the container's root, by openat2(2) with RESOLVE_IN_ROOT and
+RESOLVE_NO_MAGICLINKS. From then on it uses the descriptor and follows no name again (CVE-2019-18837,
 CVE-2021-30465, CVE-2024-45310: a destination that changed between check and mount).
 """
 

@@ -1,4 +1,4 @@
-"""The conversation with the child (oci/sync.py): what the parent does when the child asks, until its monitor is ready."""
+"""The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
 from krun.errors import KrunError
 from krun.oci import cred, hooks, sync

@@ -1,6 +1,7 @@
-"""How a container is taken down: ONE order and one way with errors, for delete, run, a failed create, a failed start.
+"""Takes a container down: ONE order and one error policy, for delete, run, a failed create and a failed start.
 
-Works from whatever a killed create, start, exec or delete left behind. Light: `delete` is a hot verb.
+The teardown works from any state that a killed create, start, exec or delete left behind. `delete` is a hot verb, so this
+file imports little.
 """
 
 import os

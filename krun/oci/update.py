@@ -1,4 +1,4 @@
-"""krun update: change the limits of a container."""
+"""krun update: changes the limits of a container."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""How a created container is started: a byte into start.fifo, the monitor's answer from result.fifo, poststart hooks."""
+"""Starts a created container: writes a byte into start.fifo, reads the monitor's answer from result.fifo, runs the poststart hooks."""
 
 import os
 from errno import ESRCH

@@ -1,1 +1,1 @@
-"""The fast launcher: krun.c, and start.py, its first code. Not to be imported; see krun/native/build_launcher.py."""
+"""The fast launcher: krun.c, and start.py, its first Python code. Never imported; krun/native/build_launcher.py uses the files."""

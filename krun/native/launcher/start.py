@@ -1,8 +1,9 @@
-"""First code of the launcher (krun.c). When it is made: loads every module of the hot verbs. When it is run: resume().
+"""First Python code of the launcher (krun.c). While the launcher is made, it loads every module of the hot verbs. When the
+launcher runs, krun.c calls resume().
 
-Runs with the interpreter's core alone: what it imports is built in or frozen. BUNDLE is put here by krun.c: the modules
-in the order of their execution, name to (is a package, path, code), and COMPILED, name to path: what comes as a shared
-object cannot be part of the memory that is kept and is loaded when it is first used.
+Only the interpreter's core is there: this file imports built-in and frozen modules only. krun.c puts two names here.
+BUNDLE has the modules in the order of their execution: name to (is a package, path, code). COMPILED has the shared
+objects: name to path. A shared object cannot be part of the kept memory, so it is loaded at its first use.
 """
 
 import posix

@@ -1,2 +1,2 @@
-"""Control groups. `group` is the face; `controllers` the table of controllers; `v1`, `v2` and `systemd` the ways to make a
-group; `files` and `tree` what they stand on."""
+"""Control groups. `group` is the package's interface; `controllers` has the table of controllers; `v1`, `v2` and `systemd`
+make groups; `files` and `tree` are the functions below them."""

@@ -1,4 +1,4 @@
-"""Device rules of cgroup v2: an eBPF program that the kernel asks at each open and mknod of a device.
+"""Device rules of cgroup v2: an eBPF program that the kernel runs at each open and mknod of a device.
 
 Kernel documentation: admin-guide/cgroup-v2 "Device controller", bpf/prog_cgroup_device; bpf(2).
 """

@@ -1,4 +1,4 @@
-"""THE table of controllers: what each value of linux.resources is in cgroup v1, in cgroup v2, to systemd, and to `update`.
+"""THE table of controllers: for each value of linux.resources its file of cgroup v1 and v2, its systemd property and its flag of `update`.
 
 `limits` writes along it, `systemd` makes unit properties of it, `stats` reads what a controller counts, `update` takes its
 flags from it, `v1` the names of the hierarchies; tests/unit/test_cgroup_table.py compares it with oci/fields.py (the

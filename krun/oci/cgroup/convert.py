@@ -1,7 +1,7 @@
-"""From values of linux.resources to the text of files and to unit properties. Pure: no system call, no state.
+"""Converts values of linux.resources to the text of files and to unit properties. Pure: no system call, no state.
 
-A conversion takes (value, section): the value itself and the object of linux.resources that holds it. It returns what is
-written, or None for "leave it". Errors: KrunError for a value that cannot be.
+A conversion takes (value, section): the value itself and the object of linux.resources that holds it. It returns the text
+to write, or None if nothing is to be written. Errors: KrunError for an impossible value.
 """
 
 from krun.errors import KrunError

@@ -1,6 +1,6 @@
 """D-Bus as far as systemd's manager needs it: values, messages, one connection (D-Bus specification, "Message Protocol").
 
-docs/performance.md has the figures for this instead of a library.
+docs/performance.md has the figures that decided against a library.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Device rules: linux.resources.devices with the devices that every container needs (config-linux.md, "Allowed Device List")."""
+"""Device rules: linux.resources.devices, plus the devices that every container needs (config-linux.md, "Allowed Device List")."""
 
 from krun.errors import KrunError
 

@@ -1,4 +1,4 @@
-"""Files of control groups: reading, writing, the host's layout. Nothing here knows a controller.
+"""Reads and writes files of control groups, and finds the host's layout. This file knows no controller.
 
 cgroups(7); admin-guide/cgroup-v1 and admin-guide/cgroup-v2 of the kernel's documentation.
 """

@@ -1,7 +1,7 @@
-"""A container's control group, whatever the host has: v1, hybrid, v2; the cgroupfs driver and systemd's.
+"""A container's control group, for every layout (v1, hybrid, v2) and both drivers (cgroupfs, systemd).
 
-The face of this package. Only what the host needs is imported. cgroups(7), cgroup v1 and v2 in the kernel's admin guide,
-config-linux.md "Control groups".
+This is the package's interface. It imports only the modules that the host's layout needs.
+Sources: cgroups(7); cgroup v1 and v2 in the kernel's admin guide; config-linux.md, "Control groups".
 """
 
 import errno

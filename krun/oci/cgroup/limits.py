@@ -1,4 +1,4 @@
-"""Writing linux.resources along the table of controllers; what cgroup v1 and v2 have in common."""
+"""Writes linux.resources in the order of the table of controllers: the common part of cgroup v1 and v2."""
 
 import errno
 import os

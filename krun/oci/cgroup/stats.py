@@ -1,4 +1,4 @@
-"""What controllers count, in the shape of runc's events (types/events.go); cgroup v1 and v2."""
+"""Reads the controllers' statistics in the format of runc's events (types/events.go); cgroup v1 and v2."""
 
 import os
 

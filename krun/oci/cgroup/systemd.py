@@ -1,6 +1,6 @@
-"""The systemd cgroup driver: a transient scope per container, asked for over D-Bus.
+"""The systemd cgroup driver: makes a transient scope for each container over D-Bus.
 
-systemd owns the cgroup tree where it runs, and wants others to ask (systemd.io, CGROUP_DELEGATION; interface:
+systemd owns the cgroup tree of a host that it manages; other programs must ask it (systemd.io, CGROUP_DELEGATION; interface:
 org.freedesktop.systemd1(5)).
 """
 

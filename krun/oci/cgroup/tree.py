@@ -1,4 +1,4 @@
-"""A cgroup's processes and the groups below it: joining, listing, signalling, removing."""
+"""Joins, lists, signals and removes a cgroup's processes and the groups below it."""
 
 import errno
 import os
