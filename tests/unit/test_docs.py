@@ -120,3 +120,11 @@ def test_every_promise_has_its_test():
             elif function and not re.search(rf"^def {function}\(", path.read_text(), flags=re.M):
                 bad.append(test)
     assert not bad, f"docs/specification.md names tests that are not there: {bad}"
+
+
+def test_every_attack_is_on_the_security_page():
+    """An attack whose class the page does not name is one that nobody reads about. control_* are the oracle's own tests."""
+    text = (ROOT / "docs" / "security.md").read_text()
+    attacks = {p.name for p in (ROOT / "tests" / "attacks").glob("*.c")}
+    assert len(attacks) > 25
+    assert {name for name in attacks if f"`tests/attacks/{name}`" not in text} == {"control_peace.c"}
