@@ -27,8 +27,8 @@ def main(t0: int = 0) -> "NoReturn":
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        # Whoever read our output has gone; it is no error of ours, but the caller shall not think it was
-        # complete.
+        # The reader of our output has closed its end. That is no error of krun, but the exit code must say that
+        # the output is not complete.
         code = code or 1
     try:
         sys.stderr.flush()
@@ -71,7 +71,7 @@ def run(argv: "list[str]", t0: int = 0) -> int:
                 f"load krun.native._krun: {one_line(str(error))}; build it: ./dev setup, or pip install . anew"
             )
             return 1
-        # A bug of ours must still be one line that an engine can show.
+        # A bug of krun must also be one line that an engine can show.
         log.error(f"internal error: {type(error).__name__}: {one_line(str(error))} (--debug shows where)")
         return 1
 

@@ -34,7 +34,7 @@ def _constant(name: str) -> float:
 
 
 class _Context:
-    """What the C scanner reads its settings from (attributes as of json.JSONDecoder)."""
+    """The settings of the C scanner: the attributes of json.JSONDecoder that it reads."""
 
     strict = True
     object_hook = None
@@ -97,7 +97,7 @@ def _called(name: str, text: str) -> str:
 
 
 def _loads_again(data: "bytes | str", name: str) -> "Any":
-    """Parse with json itself, for its good error texts or because there is no C scanner."""
+    """Parse with the json package, because its error texts are good or because there is no C scanner."""
     import json
 
     try:

@@ -242,7 +242,7 @@ def fs_magic(fd: int, name: str = "") -> int:
 
 
 def memfd(name: str, content: bytes) -> int:
-    """A close-on-exec memory file with this content that nobody can change any more, nor execute (since Linux 6.3)."""
+    """Returns a close-on-exec memfd with this content; it is sealed, and cannot be executed (since Linux 6.3)."""
     fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_NOEXEC_SEAL)
     if fd == -EINVAL:
         fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING)

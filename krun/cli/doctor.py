@@ -16,7 +16,7 @@ _KVM_API_VERSION = 12  # kvm.rst 4.1: frozen since 2.6.22
 _KVM_GET_API_VERSION = 0xAE00
 _KVM_CREATE_VM = 0xAE01
 _KVM_CHECK_EXTENSION = 0xAE03
-#: What the monitor cannot do without (linux/kvm.h): number, name.
+#: KVM capabilities that the monitor needs (linux/kvm.h): number, name.
 _CAPABILITIES = (
     (3, "USER_MEMORY"),
     (7, "EXT_CPUID"),
@@ -248,14 +248,14 @@ def _python(_root: str) -> Iterator[Finding]:
 
 
 def _privileges(_root: str) -> Iterator[Finding]:
-    """What this process may do, and what it may hand on: capabilities(7), of root only what was left to it."""
+    """The capabilities that this process has and that it can pass on (capabilities(7)); root may lack some."""
     try:
         import prctl
     except ImportError as error:
         yield Finding("privileges", WARN, f"not checked: {error}", "./dev setup, or pip install .")
         return
     if os.geteuid() != 0:
-        # What newuidmap(1) needs; the rest comes with the user namespace.
+        # newuidmap(1) needs these; the user namespace gives the others.
         if prctl.get_no_new_privs():
             remedy = "start krun outside of what sets no_new_privs (systemd's NoNewPrivileges=, a container)"
             yield Finding(

@@ -106,7 +106,7 @@ def _fill(opts: Options, given: "list[tuple[Flag, str | bool]]") -> bool:
         name = attribute(flag)
         kind = flag.kind
         if kind == "list":
-            # A fresh list: the default is shared by nobody.
+            # A new list, because the default must not be shared.
             setattr(opts, name, [*getattr(opts, name), value])
         elif kind == "int":
             if not is_number(str(value)):

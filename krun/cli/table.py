@@ -54,7 +54,7 @@ class Verb:
 
 
 class Options:
-    """What a command line says: one attribute per flag of the verb and of krun itself, dashes as underscores,
+    """The values of a command line: one attribute per flag of the verb and of krun itself, dashes as underscores,
     and one per positional. Not given: None (str, int), False (bool), [] (list). root and t0 (when krun began,
     CLOCK_MONOTONIC ns) are set by __main__.
 

@@ -148,8 +148,9 @@ def fill_board(fd: int) -> None:
 def open_monitor() -> int:
     """Opens the monitor for execution so that nobody can write to it through /proc (CVE-2019-5736).
 
-    A read-only clone of the file's mount shares the page cache among all containers; where it cannot be made (no
-    CAP_SYS_ADMIN over this mount namespace), a sealed copy in memory. Returns the descriptor. Raises KrunError.
+    A read-only clone of the file's mount shares the page cache among all containers. Without CAP_SYS_ADMIN over this mount
+    namespace no clone can be made, and the descriptor is that of a sealed copy in memory. Returns the descriptor. Raises
+    KrunError.
     """
     try:
         fd = open_tree(AT_FDCWD, MONITOR_PATH, OPEN_TREE_CLONE)

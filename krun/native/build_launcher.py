@@ -314,8 +314,8 @@ def with_memory(plain: bytes, memory: bytes) -> bytes:
     """Returns an executable whose writable segment holds what the process had there.
 
     Arguments: plain, an ELF executable whose last PT_LOAD is the writable one; memory, of krun.c's make(): the addresses
-    of the first byte, after the last, and of the type int, then the bytes. What lies before in the segment (.dynamic, .got, .got.plt) is
-    the linker's and stays.
+    of the first byte, after the last, and of the type int, then the bytes. The part of the segment before the first byte
+    (.dynamic, .got, .got.plt) belongs to the linker and stays.
     """
     begin, end = struct.unpack_from("=QQ", memory)
     loads = [found for found in _headers(plain) if found[1][0] == PT_LOAD]

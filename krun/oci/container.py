@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class CreateOptions:
-    """What a container is made with besides its configuration.
+    """The options of a container besides its configuration.
 
     Arguments: root, the directory of the containers' state; id; manager, of cgroups: "cgroupfs", "systemd" or
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
@@ -87,9 +87,9 @@ class Container:
         self.begin = -1
 
     def start(self) -> "dict[str, int]":
-        """Lets the program run, for who has made the container and is still its parent (others: wake.start).
+        """Starts the program. Precondition: this process has made the container and is its parent (else: wake.start).
 
-        Returns the stage times. Raises KrunError; the container is taken down then. Poststart hooks are the caller's.
+        Returns the stage times. Raises KrunError after it has taken the container down. The caller runs the poststart hooks.
         """
         assert self.launched is not None
         try:
@@ -104,13 +104,13 @@ class Container:
 
     def destroy(self, hooks: bool = True) -> None:
         """Takes the container down, running or not. Argument: hooks, whether poststop hooks are due. Raises KrunError."""
-        # Cost: create and run --detach end without it.
+        # Imported here, because create and run --detach end without it.
         from krun.oci import teardown
 
         teardown.take_down(self.statedir, self.state, {"hooks": self.spec.hooks}, hooks)
 
     def undo(self) -> None:
-        """Takes back a create that failed. What fails on the way is a warning: the caller has an error already."""
+        """Undoes a create that failed. A failure here is a warning, because the caller has an error already."""
         reap(self.launched)
         if self.cgroup is not None and self.cgroup.pending is not None:
             self.state.cgroup_paths = {}  # systemd has not made it: a unit of that name is another container's
@@ -121,7 +121,7 @@ class Container:
 
 
 class ExecOptions(CreateOptions):
-    """What a further process is made with: as CreateOptions, and cgroup, the places of --cgroup below the container's."""
+    """The options of a further process: those of CreateOptions, and cgroup, the paths of --cgroup below the container's."""
 
     __slots__ = ("cgroup",)
 

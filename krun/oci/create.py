@@ -27,7 +27,7 @@ def prefixed(verb: str, error: KrunError) -> KrunError:
 
 
 def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) -> "Container | None":
-    """What create and run share.
+    """The common part of create and run.
 
     Arguments: opts; keep, descriptors that the payload inherits; detach, whether we go away before the container
     does; console, socket for the terminal of a `run` in the foreground.

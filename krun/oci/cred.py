@@ -80,7 +80,7 @@ class SetCapabilities(Step):
     """Ids, groups and the five capability sets, in the only order that works (capabilities(7), credentials(7)).
 
     Bounding first (needs CAP_SETPCAP), then the ids with PR_SET_KEEPCAPS, then the sets, then ambient, which must be a
-    subset of permitted and inheritable. What exec makes of the sets is the kernel's affair, as with runc.
+    subset of permitted and inheritable. execve(2) then transforms the sets by the kernel's rules, as with runc.
     """
 
     __slots__ = ("uid", "gid", "groups", "sets")

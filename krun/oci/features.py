@@ -75,7 +75,7 @@ def features() -> "dict[str, Any]":
             "krun.version": krun.__version__,
             "krun.checkpoint.enabled": "false",
         },
-        # Whoever lets strangers set annotations should keep these to himself: properties of the systemd unit (as
-        # with runc), and our own name space.
+        # A caller that lets its users set annotations should reserve these: properties of the systemd unit (as
+        # with runc), and krun's own name space.
         "potentiallyUnsafeConfigAnnotations": ["krun.", "org.systemd.property."],
     }

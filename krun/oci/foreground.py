@@ -106,7 +106,7 @@ class Foreground:
                 if master >= 0:
                     self._resize(master)
             elif number not in (SIGURG, SIGPIPE):
-                # SIGURG is the Go runtime's own business in runc, and nobody's here; callers expect it to be held back.
+                # In runc the Go run-time uses SIGURG; krun does not use it, but callers expect that it is not forwarded.
                 try:
                     pidfd_send_signal(pidfd, number)
                 except SysError:

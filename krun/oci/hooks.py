@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 KINDS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
-# What a hook may say before the rest is thrown away: it must neither fill our memory nor block on a full
-# pipe.
+# Bytes of a hook's output that are kept. The rest is read and dropped: a hook must not fill our memory, and
+# must not block on a full pipe.
 _KEPT = 4096
 
 
@@ -153,7 +153,7 @@ def _talk(pid: int, in_w: int, out_r: int, text: bytes, timeout: "float | None",
 
 
 def _kill(pid: int) -> None:
-    """Kill and collect a child of ours (it is not yet waited for, so the pid is still its own)."""
+    """Kill a child and wait for it (nobody has waited for it yet, so the pid is still the child's)."""
     try:
         os.kill(pid, SIGKILL)
         os.waitpid(pid, 0)

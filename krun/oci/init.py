@@ -351,7 +351,7 @@ ORDER: "Order" = (
     Row(24, "monitor", "become the monitor", _monitor),
 )
 
-# What a further process (exec) does: the same steps, without those that make the container.
+# The steps of a further process (exec): the same, without those that make the container.
 _NOT_OF_EXEC = ("names", "propagation", "root", "mounts", "devices", "hooks", "pivot", "paths")
 EXEC_ORDER: "Order" = tuple(
     Row(row.number, row.name, row.what, _join_container) if row.name == "join" else row

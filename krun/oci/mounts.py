@@ -158,7 +158,7 @@ def _inverse(on: int) -> int:
 
 
 class MountStep(Step):
-    """What all mounts share: destination, options, attaching."""
+    """The common part of all mounts: destination, options, attaching."""
 
     __slots__ = ("mount", "options", "destination", "index")
 
@@ -196,7 +196,7 @@ class MountStep(Step):
             mount_setattr(fd, options.rec_set, options.rec_clear, recursive=True, name=self.destination)
 
 
-# What the policy labels by itself, or what takes no context= (runc's list).
+# File systems that the policy labels itself, or that do not accept context= (runc's list).
 _UNLABELLED = frozenset(("proc", "sysfs", "mqueue", "cgroup2"))
 
 
@@ -311,7 +311,7 @@ class BindMount(MountStep):
         self.attach(ctx, fd, place)
 
 
-# What a file may be bound over below /proc: what lxcfs and the like provide (runc's list).
+# Files below /proc over which a file may be bound, as lxcfs and similar programs do (runc's list).
 _OVER_PROC = frozenset(
     "/proc/" + name
     for name in (

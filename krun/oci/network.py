@@ -33,7 +33,7 @@ def move_devices(devices: "dict[str, Any]", pid: int) -> None:
     set it up.
 
     Arguments: devices, linux.netDevices: name on the host to {name?: name in the container}; pid, a process
-    in there. What was moved is not moved back on an error here nor on delete (the specification forbids it).
+    in there. An interface is not moved back after an error, and not on delete (the specification forbids it).
     Errors: ConfigError for a bad name, KrunError for an interface that is not there, is in use by name, or
     refuses.
     """

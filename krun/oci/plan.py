@@ -21,7 +21,8 @@ STAGES = ("session", "proc", "names", "propagation", "root", "mounts", "devices"
 
 
 class Plan:
-    """What to do for one process. clone_flags: new namespaces (cgroup and time come later or earlier, see launch).
+    """The actions for one process. clone_flags: new namespaces, without time (made before the clone, oci/spawn.py) and
+    cgroup (made by the child, oci/init.py).
 
     joins: type to path. stages: the child's steps. sources: bind mounts whose source the parent must open.
     """

@@ -59,8 +59,8 @@ def create(
     """Makes or finds the container's directory and writes its schemata.
 
     Arguments: wanted, linux.intelRdt, checked; state, whose intel_rdt and intel_rdt_made are set; save, writes the
-    state to disk: before each directory is made, so that `delete` removes it whatever becomes of us; root, where
-    resctrl is mounted, for tests. Raises KrunError, SysError. What was made stays for `remove`.
+    state to disk: before each directory is made, so that `delete` removes it even if krun is killed; root, where
+    resctrl is mounted, for tests. Raises KrunError, SysError. On an error the directories stay for `remove`.
     """
     root = root or find_root()
     if not root:
@@ -88,7 +88,7 @@ def create(
 
 
 def _check_features(wanted: "dict[str, Any]", root: str) -> None:
-    """What the processor (or the mount) does not have is an error that names the field."""
+    """A field that the processor (or the mount) does not support is an error that names the field."""
     try:
         have = os.listdir(f"{root}/info")
     except OSError as e:

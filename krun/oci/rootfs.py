@@ -430,8 +430,8 @@ class Pivot(Step):
 
 
 class Chroot(Step):
-    """What is left instead of a pivot without a mount namespace; the host's tree is one chroot(2) away from a payload
-    that has CAP_SYS_CHROOT, as with runc."""
+    """Replaces the pivot in a container without a mount namespace. A payload with CAP_SYS_CHROOT can reach the host's tree by
+    chroot(2), as with runc."""
 
     __slots__ = ()
 

@@ -22,7 +22,7 @@ def main(opts: "Options") -> int:
 
 def _run(opts: "Options") -> int:
     detach = bool(opts.detach)
-    # Before anything of ours is opened: a descriptor that the caller did not open must not look as if it were there.
+    # Before krun opens descriptors of its own, which would pass for the caller's.
     keep = caller.seal_descriptors(opts.preserve_fds)
     front = None
     ours = theirs = -1

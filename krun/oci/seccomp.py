@@ -63,7 +63,7 @@ def _hash(profile: "dict[str, Any]") -> str:
 
 
 def _read(path: str) -> bytes:
-    """The cached filter, b"" unless the file is ours alone: who could write it could open the filter."""
+    """Returns the cached filter; b"" if another user could write the file and thereby weaken the filter."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -95,7 +95,7 @@ def spawn(
 
 
 def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
-    """clone_inside; a cgroup that has no room for it is joined later, which pids.max does not forbid (cgroups(7))."""
+    """Calls clone_inside. If the cgroup has no room, the child joins it later, which pids.max does not forbid (cgroups(7))."""
     try:
         return clone_inside(flags, pid_fd, child.birth_root, child.ctx.cgroup_fd, child.held(), name)
     except SysError as e:

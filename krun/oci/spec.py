@@ -341,7 +341,7 @@ def _check_maps(spec: Spec) -> None:
 
 
 def check_maps(maps: "list[IdMap]", at: str) -> None:
-    """Ranges of id maps must not be empty nor reach beyond the last id. Raises ConfigError."""
+    """Ranges of id maps must not be empty and must not reach beyond the last id. Raises ConfigError."""
     for index, line in enumerate(maps):
         if line.size == 0:
             raise ConfigError(f"{at}/{index}/size", "is 0")

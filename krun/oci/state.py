@@ -48,7 +48,7 @@ def check_id(container_id: str) -> None:
 
 
 class ContainerState:
-    """What state.json holds.
+    """The contents of state.json.
 
     oci_version, id, bundle (absolute): from create. pid: the monitor's as seen by the caller of create, 0
     before it exists; start_time: field 22 of /proc/PID/stat, in clock ticks since boot, so that a reused pid
@@ -135,7 +135,7 @@ class Lock:
             raise SysError.of("open state directory", error, self._path) from None
         try:
             self._acquire()
-            # Whoever held it before us may have deleted the container.
+            # The previous holder of the lock may have deleted the container.
             if os.fstat(self._fd).st_nlink == 0:
                 raise NotFoundError("container does not exist")
         except BaseException:

@@ -32,9 +32,9 @@ FOR_STEPS = ("root", "null", "console")
 
 
 class Context:
-    """What the child carries from step to step; descriptors are -1 until their step has opened them.
+    """The state that the child passes from step to step; descriptors are -1 until their step has opened them.
 
-    spec, process, id: what is to be made. root: root of the container's tree. proc: detached procfs of the
+    spec, process, id: of the container. root: root of the container's tree. proc: detached procfs of the
     container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
     gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.

@@ -1,6 +1,6 @@
 """Messages between `krun` and its child, and from the monitor: one type byte, then NUL-separated UTF-8 fields.
 
-    parent (launch)                             child (init), then the monitor it becomes
+    parent (talk)                               child (init), then the monitor it becomes
       clone3 ------------------------------------->
       write id maps          <---- M -----         in a new user namespace only
                               ---- A ---->

@@ -55,7 +55,7 @@ def _delete_locked(statedir: st.StateDir, force: bool) -> None:
         log.debug(f"delete {statedir.id}: {error.message}")
         state = st.ContainerState(id=statedir.id)
     status = st.status(state, statedir)
-    # The lock is ours, so nobody is creating it any more: what reads as "creating" was left by a dead create.
+    # We hold the lock, so no create is at work: a status "creating" was left by a create that died.
     if status in (st.RUNNING, st.PAUSED) and not force:
         raise KrunError(f"cannot delete container {statedir.id} that is not stopped: {status}")
     try:

@@ -81,7 +81,7 @@ class Empty:
 
 
 class Finder:
-    """What is not in memory needs the whole interpreter, but for compiled modules."""
+    """A module that is not in the memory needs the whole interpreter, unless it is a compiled module."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     #: allow, type a|b|c, major, minor (None = any), access of r, w, m.
     Rule = tuple[bool, str, int | None, int | None, str]
 
-# What runc adds to every list of rules: a container that may not make its own /dev/null is of no use.
+# runc adds these to every list of rules, because a container needs the right to make its own /dev/null.
 # (type, major, minor, access); None = any.
 DEFAULT_DEVICES: "tuple[tuple[str, int | None, int | None, str], ...]" = (
     ("c", None, None, "m"),
@@ -33,7 +33,7 @@ def device_rules(resources: "dict[str, Any] | None") -> "list[Rule]":
     v1's files).
     Errors: KrunError for a type or access that is none.
     """
-    # Nothing but what is listed, whether or not the list begins with the usual "deny all" (as runc).
+    # Only listed devices are allowed, whether or not the list begins with the usual "deny all" (as with runc).
     rules: list[Rule] = [(False, "a", None, None, "rwm")]
     for rule in (resources or {}).get("devices") or ():
         kind = rule.get("type") or "a"

@@ -55,7 +55,7 @@ def create(
     rootless: bool = False,
     annotations: "dict[str, str] | None" = None,
 ) -> "Cgroup":
-    """Make the container's cgroup, with its limits and device rules already set; nobody is in it yet.
+    """Make the container's cgroup, with its limits and device rules already set; no process is in it yet.
 
     Arguments: spec_cgroups_path, linux.cgroupsPath ("" = "/" + id relative to ours; systemd:
     "slice:prefix:name"); resources, linux.resources; manager, "cgroupfs", "systemd" or "disabled"; rootless,
@@ -201,7 +201,7 @@ class Cgroup:
             remove(path, deadline)
 
     def kill(self, signal: int = SIGKILL) -> None:
-        """Send a signal to every process inside; SIGKILL is repeated until nobody forks away from it.
+        """Send a signal to every process inside; SIGKILL is repeated until no fork escapes it.
 
         Errors: KrunError when processes are left after 5 s.
         """

@@ -21,11 +21,11 @@ def apply(
     find: "Callable[[str, str], str]",
     writers: "dict[str, Callable[[str, Any], None]]",
 ) -> None:
-    """Write all values of linux.resources but device rules.
+    """Write all values of linux.resources except the device rules.
 
     Arguments: version, 1 or 2; find, (v1 hierarchy, what) to the directory; writers, name to a function of (directory,
-    section). What this version refuses is an error before anything is written.
-    Errors: KrunError for a value that cannot be, SysError for a file that refuses.
+    section). A value that this version refuses is an error before the first write.
+    Errors: KrunError for an impossible value, SysError for a write that fails.
     """
     asked = list(given(resources))
     for _, setting, _, _ in asked:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PREFIX = "org.systemd.property."
-#: What tells where the container is: krun's own, or the container would not be found again.
+#: Properties that determine the place of the container: only krun sets them, or it would not find the container again.
 OWN = ("PIDs", "Slice", "Delegate", "DelegateSubgroup")
 
 _WORDS = {

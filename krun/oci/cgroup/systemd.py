@@ -127,8 +127,8 @@ def start_scope(
 
 
 def stop_unit(unit: str, rootless: bool) -> None:
-    """Stop a unit and forget it; that it is gone already, or that nobody answers, is no error: the
-    directories are removed by the caller in any case."""
+    """Stop a unit and forget it. A unit that is gone already, or a bus without an answer, is no error,
+    because the caller removes the directories in any case."""
     try:
         with Connection(rootless and os.geteuid() != 0) as bus:
             try:

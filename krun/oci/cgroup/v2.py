@@ -200,7 +200,7 @@ def devices(paths: "Paths", rules: "list[Rule]", rootless: bool) -> None:
 
 
 def _all_stand(path: str) -> bool:
-    """Tell whether every user task of the group stands in the freezer.
+    """Tell whether every user task of the group is frozen.
 
     cgroup.events never says so while the group holds a kernel thread, which cannot freeze: before Linux 6.14 KVM's
     kvm-nx-lpage-recovery is one, in the cgroup of whoever made the VM.
