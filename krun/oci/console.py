@@ -32,8 +32,14 @@ def open_pty(
     if fs_magic(ptmx, "/dev/pts") != DEVPTS_SUPER_MAGIC:
         raise KrunError("open terminal: the container's /dev/pts is not a devpts file system")
     try:
-        # The descriptor is verified; reopening it by its number follows no name of the image.
+        # The descriptor is verified; reopening it by its number follows no name of the image where /proc is a procfs. It is
+        # the container's here, so what was opened is compared with what was verified.
         master = os.open(f"/proc/self/fd/{ptmx}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        if not os.path.samestat(os.fstat(master), os.fstat(ptmx)):
+            os.close(master)
+            raise KrunError(
+                "open terminal: the container's /proc leads to another file than its /dev/pts/ptmx"
+            )
     except OSError as e:
         raise SysError("open", "/dev/pts/ptmx", e.errno or 0) from None
     finally:

@@ -187,3 +187,40 @@ def test_exec_with_a_console_socket(running, console):
     read_until(console.master, b"got abc")
     _, status = os.waitpid(int((running.runtime.work / "p").read_text()), 0)
     assert os.waitstatus_to_exitcode(status) == 2
+
+
+PLANTED = """
+import os, sys
+sys.path.insert(0, {tree!r})
+from krun.errors import KrunError
+from krun.oci.console import open_pty
+root = {root!r}
+def mount(*words):
+    assert os.spawnlp(os.P_WAIT, "mount", "mount", *words) == 0
+os.makedirs(root + "/dev/pts")
+mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666", "devpts", root + "/dev/pts")
+place = os.open(root, os.O_PATH | os.O_DIRECTORY)
+mount("-t", "tmpfs", "tmpfs", "/proc")
+if {planted}:
+    os.makedirs("/proc/self/fd")
+    for number in range(3, 40):
+        os.symlink("/dev/pts/ptmx", f"/proc/self/fd/{{number}}")
+try:
+    print("opened", *open_pty(place, 0, None, None))
+except KrunError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize("planted", [True, False])
+def test_the_terminal_is_of_the_containers_devpts_whatever_proc_says(tmp_path, planted, as_root):
+    """A /proc of the container's own making names another ptmx (here the host's)."""
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    script = PLANTED.format(tree=tree, root=str(tmp_path / "root"), planted=planted)
+    done = subprocess.run(
+        ["unshare", "--mount", "/usr/bin/python3", "-c", script], capture_output=True, text=True, check=True
+    )
+    if planted:
+        assert done.stdout.startswith("open terminal: the container's /proc leads to another file"), done
+    else:
+        assert "/dev/pts/ptmx" in done.stdout and "opened" not in done.stdout, done
