@@ -38,7 +38,9 @@ __attribute__((weak)) long kr_call_from(struct kr_task *t, int cwd, long nr, con
     (void)t, (void)cwd;
     return kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
-__attribute__((weak)) long kr_fd_call(u64 fd, long nr, u64 a, u64 b) { return kr_call_intr(nr, fd, a, b, 0, 0, 0); }
+__attribute__((weak)) long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
+    return kr_call_intr(nr, fd, a, b, 0, 0, 0);
+}
 __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
     (void)t;
     return fn(arg);

@@ -19,6 +19,16 @@ static u64 entry_at(u32 i) { return base + 32 + (u64)(i % KR_BOARD_ENTRIES) * si
 
 u64 kr_board_cookie(void) { return cookie; }
 
+/* Sets the bits of an entry's flags but ASKED, of which it sets what is asked for: others set that one at any time. */
+static void put_flags(u64 at, u32 flags, u32 keep) {
+    u32 was, seen;
+    at += offsetof(struct kr_board_entry, flags);
+    if (kr_copy_raw(&was, (void *)at, 4) < 0)
+        return;
+    while (kr_cas32_raw((u32 *)at, was, flags | (was & keep), &seen) == 0 && seen != was)
+        was = seen;
+}
+
 static void put(u64 at, const void *data, size_t n) { kr_copy_raw((void *)at, data, n); }
 
 /* Whether an entry's process is gone. In another pid namespace the number means another process: then the
@@ -40,6 +50,8 @@ void kr_board_enter(struct kr_task *t) {
         if (was == pid ||
             ((!was || is_dead(was)) && kr_cas32_raw((u32 *)at, was, pid, &seen) == 0 && seen == was))
             proc->place = (pid + i) % KR_BOARD_ENTRIES + 1;
+        if (proc->place && was != pid)
+            put_flags(at, 0, 0);
     }
     if (!proc->place)
         return;
@@ -66,7 +78,7 @@ void kr_board_update(struct kr_task *t) {
               (u32)(kr_seccomp_mode(t) & 3) << KR_BOARDF_SECCOMP_SHIFT |
               KR_MIN((u32)kr_seccomp_count(t), 0xffffu) << KR_BOARDF_FILTERS_SHIFT;
     u64 at = entry_at(proc->place - 1);
-    put(at + offsetof(struct kr_board_entry, flags), &e.flags, 4);
+    put_flags(at, e.flags, KR_BOARDF_ASKED);
     put(at + offsetof(struct kr_board_entry, caught), &e.caught, 16);
 }
 
@@ -95,10 +107,30 @@ void kr_board_open(struct kr_task *t) {
     kr_board_enter(t);
 }
 
-int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out) {
+/* The address of the entry of pid, of which *out is a copy; 0: none. */
+static u64 find(u32 pid, u64 start, struct kr_board_entry *out) {
     for (u32 i = 0; base && i < PROBES; i++)
         if (kr_copy_raw(out, (void *)entry_at(pid + i), sizeof *out) == 0 && out->pid == pid &&
             out->since / TICK >= start)
-            return 0;
-    return -ENOENT;
+            return entry_at(pid + i);
+    return 0;
+}
+
+int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out) {
+    return find(pid, start, out) ? 0 : -ENOENT;
+}
+
+void kr_board_ask(u32 pid, u64 start) {
+    struct kr_board_entry e;
+    u64 at = find(pid, start, &e);
+    if (at && !(e.flags & KR_BOARDF_ASKED))
+        put_flags(at, KR_BOARDF_ASKED, ~0u);
+}
+
+int kr_board_asked(struct kr_task *t) {
+    u32 flags = 0, place = t->proc->place;
+    return place &&
+           kr_sys4(__NR_pread64, kr_boot.fd_board, &flags, sizeof flags,
+                   entry_at(place - 1) - base + offsetof(struct kr_board_entry, flags)) == sizeof flags &&
+           flags & KR_BOARDF_ASKED;
 }

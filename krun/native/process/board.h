@@ -31,6 +31,7 @@ struct kr_board_entry {
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
 #define KR_BOARDF_SECCOMP_SHIFT 1 /* 2 bits: mode */
 #define KR_BOARDF_USERNS 8u       /* it is in another user namespace than the container gave it */
+#define KR_BOARDF_ASKED 16u       /* another monitor has asked the process; stays */
 #define KR_BOARDF_FILTERS_SHIFT 8 /* their number */
 
 /* Maps the board (kr_boot.fd_board) and enters the process of the calling task. Without one: nothing. After
@@ -46,6 +47,10 @@ void kr_board_leave(struct kr_task *t);
 /* The entry of another process that lives now, given the time of its start in clock ticks (/proc/PID/stat). 0
  * or -ENOENT. */
 int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out);
+/* Notes at that entry that its process is asked: before the signal that asks. */
+void kr_board_ask(u32 pid, u64 start);
+/* Whether somebody ever asked the calling task's process. For a signal handler: it does not touch the mapping. */
+int kr_board_asked(struct kr_task *t);
 /* What tells a request of a monitor from a signal of a payload's; 0: no board. */
 u64 kr_board_cookie(void);
 

@@ -8,6 +8,7 @@
 #include "hostsig.h"
 #include "sigframe.h"
 #include "../machine/usercopy.h"
+#include <asm/siginfo.h>
 #include <asm/signal.h>
 #include <linux/futex.h>
 #include <linux/time.h>
@@ -70,7 +71,17 @@ void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {
     }
 }
 
+/* A signal that was queued when its user had no place left for one (RLIMIT_SIGPENDING counts all processes of a user) comes without
+ * what it carried (__send_signal_locked()). To a process that was asked it is a question, which is not answered: else whoever uses
+ * the places up would have another's look end it. The price: a SIGBUS of the host's root, which looks the same, is lost then. */
+int kr_signal_is_bare(const siginfo_t *si) { return si->si_code == SI_USER && !si->si_pid && !si->si_uid; }
+
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
+    if (kr_board_cookie() && kr_signal_is_bare(si) && kr_board_asked(t)) {
+        if (t->runs)
+            kr_ask_interrupted(t, uc);
+        return 1;
+    }
     if (si->si_code != SI_QUEUE || !kr_board_cookie() || (u64)si->si_value.sival_ptr != kr_board_cookie())
         return 0;
     t->ask_request = (u32)si->si_pid;

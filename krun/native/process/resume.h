@@ -9,6 +9,8 @@
 #include "../machine/vmm.h"
 
 struct kr_ucontext;
+/* Whether a signal came without what its sender gave it. */
+int kr_signal_is_bare(const siginfo_t *si);
 /* In the host's handler, for a SIGBUS: whether it was a request; then it has been noted in t and the
  * interrupted call taken care of. */
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc);

@@ -190,6 +190,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         return -ENOENT;
     if (state == 'T' || state == 't' || __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
         return -EACCES;
+    kr_board_ask(pid, start);
     kr_lock(&ask_lock);
     long r = kr_sock_new(t, &ask_fd);
     if (r >= 0)
