@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * madvise(2), for advice that is known. State: struct kr_mm, under mm->lock, which the call takes.
+ */
+#include "vma.h"
+#include "hostmem.h"
+#include <linux/mman.h>
+
+#define MADV_GUARD_INSTALL_K 102
+#define MADV_GUARD_REMOVE_K 103
+
+/* Advice that loses what is in the memory. */
+static int discards(int advice) {
+    switch (advice) {
+    case MADV_DONTNEED:
+    case 24: /* MADV_DONTNEED_LOCKED */
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_DONTFORK:
+    case MADV_WIPEONFORK:
+    case MADV_GUARD_INSTALL_K:
+        return 1;
+    }
+    return 0;
+}
+
+/* End of the part of [addr, end) up to sealed private memory that its owner may not write, either: to discard
+ * it would change it. Locked. */
+static u64 may_discard_until(struct kr_mm *mm, u64 addr, u64 end) {
+    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        if ((mm->vma[i].flags & (KR_VMA_SEALED | KR_VMA_SHARED)) == KR_VMA_SEALED &&
+            !(mm->vma[i].prot & PROT_WRITE))
+            return KR_MAX(addr, mm->vma[i].start);
+    return end;
+}
+
+long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
+    if (addr & (KR_PAGE - 1))
+        return -EINVAL;
+    if (len > KR_WINDOW_END)
+        return -EINVAL;
+    len = KR_PAGE_UP(len);
+    switch (advice) {
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_WILLNEED:
+    case MADV_DONTNEED: /* the host's zap reaches KVM through the notifier; tables stay as they are */
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+    case MADV_WIPEONFORK:
+    case MADV_KEEPONFORK:
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE:
+    case MADV_GUARD_INSTALL_K: /* a touch is a fault of the host's, too: host_fault() in run.c */
+    case MADV_GUARD_REMOVE_K:
+    case 24: /* MADV_DONTNEED_LOCKED */
+    case 25: /* MADV_COLLAPSE */
+        break;
+    case MADV_DONTFORK:
+    case MADV_DOFORK:
+        break;
+    default:
+        return -EINVAL; /* MADV_HWPOISON and MADV_SOFT_OFFLINE among them: never ours to do */
+    }
+    if (!len)
+        return 0;
+    if (!kr_in_window(addr, len))
+        return -ENOMEM;
+    if (discards(advice)) {
+        kr_lock(&mm->lock);
+        u64 end = may_discard_until(mm, addr, addr + len);
+        kr_unlock(&mm->lock);
+        if (end < addr + len) {
+            long r = end > addr ? kr_mm_madvise(mm, addr, end - addr, advice) : 0;
+            return r ? r : -EPERM;
+        }
+    }
+    if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
+        kr_lock(&mm->lock);
+        long r = -ENOMEM;
+        if (!kr_vma_reserve(mm, 2) && kr_vma_range_mapped(mm, addr, addr + len)) {
+            r = kr_host_advise(addr, len, advice);
+            if (!r) {
+                kr_vma_split(mm, addr);
+                kr_vma_split(mm, addr + len);
+                for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len; i++) {
+                    if (advice == MADV_DONTFORK)
+                        mm->vma[i].flags |= KR_VMA_DONTFORK;
+                    else
+                        mm->vma[i].flags &= ~KR_VMA_DONTFORK;
+                }
+                kr_vma_merge(mm, addr, addr + len);
+            }
+        }
+        kr_unlock(&mm->lock);
+        return r;
+    }
+    return kr_host_advise(addr, len, advice);
+}
