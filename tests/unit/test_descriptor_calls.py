@@ -38,8 +38,8 @@ ALLOWED = {
     "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2}),
     "view/answer.c": ("what another monitor is shown: kr_fd_dup, then a slot", {"F_DUPFD": 1, "openat2": 1}),
     "view/procfs.c": ("the payload's result; the one open of the walk", {"F_DUPFD": 2, "openat2": 1}),
-    "process/exec.c": ("the monitor's file by KR_EMPTY_PATH; a check that executes nothing; a judged program from its slot",
-                   {"execveat": 2, "openat": 1}),
+    "process/exec.c": ("the monitor's file by KR_EMPTY_PATH", {"execveat": 1}),
+    "process/find.c": ("a check that executes nothing; a judged program from its slot", {"execveat": 1, "openat": 1}),
     "process/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
     "view/ask.c": ("sockets of monitors, hidden as they are made", {"socket": 2, "accept4": 2, "recvmsg": 1}),
     "monitor/main.c": ("a word of an error", {"F_DUPFD": 1}),
@@ -88,10 +88,12 @@ def test_the_pattern_sees() -> None:
 
 def test_the_kernel_executes_by_constants() -> None:
     """The only execveat that executes has the monitor's file, KR_EMPTY_PATH and AT_EMPTY_PATH; the other one has AT_EXECVE_CHECK."""
-    text = " ".join(without_comments((NATIVE / "process/exec.c").read_text()).split())
-    calls = re.findall(r"__NR_execveat, ([^;]*);", text)
+    calls = []
+    for name in ("process/find.c", "process/exec.c"):
+        text = " ".join(without_comments((NATIVE / name).read_text()).split())
+        calls += re.findall(r"__NR_execveat, ([^;]*);", text)
     assert len(calls) == 2
-    assert "AT_EXECVE_CHECK_" in calls[0]
+    assert " AT_EMPTY_PATH | AT_EXECVE_CHECK)" in calls[0]
     assert calls[1].startswith("(u64)kr_boot.fd_exe, KR_EMPTY_PATH, ") and " AT_EMPTY_PATH, 0)" in calls[1]
 
 

@@ -18,6 +18,8 @@ struct kr_program {
     u32 nwords;     /* 0: no script, argv stays */
 };
 
+/* ---- find.c ---- */
+
 /* Opens path (relative to dirfd; empty with AT_EMPTY_PATH: dirfd itself), follows #! lines, checks execute
  * permission and the ELF header, and that its interpreter exists. 0 or -errno with the reason in *why. */
 long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
@@ -27,6 +29,12 @@ void kr_program_free(struct kr_program *p);
 /* Whether the kernel answers AT_EXECVE_CHECK (Linux 6.14): then it is the kernel that says what may be
  * executed, its security modules included. */
 int kr_execve_checks(void);
+
+/* execveat(2) with AT_EXECVE_CHECK, on a kernel that has it: whether the file at path may be executed. The file's
+ * format is not judged. 0 or -errno. */
+long kr_program_check(struct kr_task *t, int dirfd, const char *path, int flags);
+
+/* ---- load.c ---- */
 
 /* Loads prog->fd into a fresh mm, builds the stack, and sets *entry and *sp. argv, envp: arrays in monitor
  * memory, NULL-terminated. */
@@ -39,6 +47,8 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
 /* Decides stack and mmap places (random); before anything is mapped. */
 void kr_mm_layout(struct kr_mm *mm);
 
+/* ---- exec.c ---- */
+
 /* Makes the boot block for a successor of this monitor, as strings for the end of its environment (main.h):
  * *out is kr_alloc(*size), the strings one behind the other. Their number, or -errno. No descriptor is
  * involved: other threads of the payload share the table and could change what one refers to. */
@@ -50,7 +60,8 @@ int kr_exec_ready(void);
 /* Executes the monitor anew; returns only on failure. A file that is not the monitor's ends the process. */
 long kr_exec_self(const struct kr_program *p, char **argv, char **envp);
 
-/* stack.c */
+/* ---- stack.c ---- */
+
 struct kr_stack_args {
     char **argv, **envp;
     const char *execfn;
