@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * filter/jail.c and filter/profile.c: what the kernel's filters answer, by the evaluator of filter/seccomp.c over tables
+ * filter/jail.c and filter/profile.c: what the kernel's filters answer, by the evaluator of filter/evaluate.c over tables
  * and boundary values, and for real in a child. What the handlers ask of the host is compared with what the
- * jail lets through. Sources: jail.c profile.c bpf.c nnp.c seccomp.c boot.c ioctl.c prctl.c kr_alloc.c */
+ * jail lets through. Sources: jail.c profile.c bpf.c nnp.c seccomp.c evaluate.c boot.c ioctl.c prctl.c kr_alloc.c */
 #include "harness.h"
 #include "filter/above.h"
 #include "sys/nested.h"
@@ -12,6 +12,7 @@
 #include "machine/layout.h"
 #include "filter/profile.h"
 #include "filter/seccomp.h"
+#include "filter/evaluate.h"
 #include "abi/boot.h"
 #include <linux/audit.h>
 #include <linux/kvm.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * filter/seccomp.c: checker and evaluator against the kernel itself (random programs, installed in a child),
- * chains, cache, calls. Sources: seccomp.c nnp.c kr_alloc.c */
+ * filter/evaluate.c: checker and evaluator against the kernel itself (random programs, installed in a child);
+ * filter/seccomp.c: chains, cache, calls. Sources: seccomp.c evaluate.c nnp.c kr_alloc.c */
 #include "harness.h"
 #include "filter/jail.h"
 #include "process/nnp.h"
 #include "machine/mm.h"
 #include "filter/seccomp.h"
+#include "filter/evaluate.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/prctl.h>

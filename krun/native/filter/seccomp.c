@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's seccomp filters: the checker (as bpf_check_classic() and seccomp_check_filter() in the
- * kernel), the evaluator, and the calls that install filters.
+ * The payload's seccomp filters: the chains of filters, their verdict on a call, and the calls that install filters. The
+ * programs themselves are checked and run by filter/evaluate.c.
  *
- * State: a chain of filters per task, newest first, in task->seccomp. A filter is immutable but for its
- * verdict cache, which changes by atomic or; tasks and newer filters count as its users. Locks: mm->lock
- * where a task's filters change. They are evaluated without: nobody but the task itself can make it lose a
- * filter, for SECCOMP_FILTER_FLAG_TSYNC only ever puts newer ones in front of those it has.
+ * State: each task has a chain of filters in task->seccomp, the newest filter first. A filter never changes, except its
+ * verdict cache, which changes by atomic or. A filter counts its users: tasks and newer filters.
+ * Locks: mm->lock where a task's chain changes. A chain is evaluated without a lock: only the task itself can drop a filter,
+ * because SECCOMP_FILTER_FLAG_TSYNC only puts newer filters in front of the filters that a task has.
  */
-#include "../process/board.h"
 #include "seccomp.h"
+#include "evaluate.h"
 #include "jail.h"
+#include "../process/board.h"
+#include "../process/nnp.h"
 #include "../machine/mm.h"
 #include "../machine/usercopy.h"
 #include "../abi/boot.h"
-#include "../process/nnp.h"
 #include <asm/signal.h>
 #include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 
-#define MAX_INSNS 4096u /* BPF_MAXINSNS */
 #define MAX_PATH 32768u /* MAX_INSNS_PER_PATH */
 #define PENALTY 4u      /* per older filter */
 #define CACHED 512u     /* call numbers with a cached verdict */
@@ -38,257 +36,6 @@ struct kr_seccomp {
     struct sock_filter insns[];
 };
 
-/* ---- Checker (pure) ---- */
-
-static int code_ok(const struct sock_filter *f) {
-    switch (f->code) {
-    case BPF_LD | BPF_W | BPF_ABS:
-        return f->k < sizeof(struct seccomp_data) && !(f->k & 3);
-    case BPF_ALU | BPF_DIV | BPF_K:
-        return f->k != 0;
-    case BPF_ALU | BPF_LSH | BPF_K:
-    case BPF_ALU | BPF_RSH | BPF_K:
-        return f->k < 32;
-    case BPF_LD | BPF_MEM:
-    case BPF_LDX | BPF_MEM:
-    case BPF_ST:
-    case BPF_STX:
-        return f->k < BPF_MEMWORDS;
-    case BPF_LD | BPF_W | BPF_LEN:
-    case BPF_LDX | BPF_W | BPF_LEN:
-    case BPF_RET | BPF_K:
-    case BPF_RET | BPF_A:
-    case BPF_ALU | BPF_ADD | BPF_K:
-    case BPF_ALU | BPF_ADD | BPF_X:
-    case BPF_ALU | BPF_SUB | BPF_K:
-    case BPF_ALU | BPF_SUB | BPF_X:
-    case BPF_ALU | BPF_MUL | BPF_K:
-    case BPF_ALU | BPF_MUL | BPF_X:
-    case BPF_ALU | BPF_DIV | BPF_X:
-    case BPF_ALU | BPF_AND | BPF_K:
-    case BPF_ALU | BPF_AND | BPF_X:
-    case BPF_ALU | BPF_OR | BPF_K:
-    case BPF_ALU | BPF_OR | BPF_X:
-    case BPF_ALU | BPF_XOR | BPF_K:
-    case BPF_ALU | BPF_XOR | BPF_X:
-    case BPF_ALU | BPF_LSH | BPF_X:
-    case BPF_ALU | BPF_RSH | BPF_X:
-    case BPF_ALU | BPF_NEG:
-    case BPF_LD | BPF_IMM:
-    case BPF_LDX | BPF_IMM:
-    case BPF_MISC | BPF_TAX:
-    case BPF_MISC | BPF_TXA:
-    case BPF_JMP | BPF_JA:
-    case BPF_JMP | BPF_JEQ | BPF_K:
-    case BPF_JMP | BPF_JEQ | BPF_X:
-    case BPF_JMP | BPF_JGE | BPF_K:
-    case BPF_JMP | BPF_JGE | BPF_X:
-    case BPF_JMP | BPF_JGT | BPF_K:
-    case BPF_JMP | BPF_JGT | BPF_X:
-    case BPF_JMP | BPF_JSET | BPF_K:
-    case BPF_JMP | BPF_JSET | BPF_X:
-        return 1;
-    }
-    return 0;
-}
-
-/* Whether every load from the scratch memory comes after a store to it on every path. Jumps go forward only,
- * so one pass does. */
-static int loads_ok(const struct sock_filter *f, u32 n) {
-    u16 *valid = kr_alloc(n * sizeof *valid); /* words stored on all paths to an instruction */
-    if (!valid)
-        return 0;
-    memset(valid, 0xff, n * sizeof *valid);
-    u16 have = 0;
-    int ok = 1;
-    for (u32 pc = 0; pc < n && ok; pc++) {
-        have &= valid[pc];
-        switch (f[pc].code) {
-        case BPF_ST:
-        case BPF_STX:
-            have |= (u16)(1u << f[pc].k);
-            break;
-        case BPF_LD | BPF_MEM:
-        case BPF_LDX | BPF_MEM:
-            ok = have >> f[pc].k & 1;
-            break;
-        case BPF_JMP | BPF_JA:
-            valid[pc + 1 + f[pc].k] &= have;
-            have = 0xffff;
-            break;
-        case BPF_RET | BPF_K:
-        case BPF_RET | BPF_A:
-            break; /* as the kernel: what follows keeps the state */
-        default:
-            if (BPF_CLASS(f[pc].code) == BPF_JMP) {
-                valid[pc + 1 + f[pc].jt] &= have;
-                valid[pc + 1 + f[pc].jf] &= have;
-                have = 0xffff;
-            }
-        }
-    }
-    kr_free(valid, n * sizeof *valid);
-    return ok;
-}
-
-int kr_bpf_check(const void *insns, u32 n) {
-    const struct sock_filter *f = insns;
-    if (n == 0 || n > MAX_INSNS)
-        return -EINVAL;
-    for (u32 pc = 0; pc < n; pc++) {
-        if (!code_ok(&f[pc]))
-            return -EINVAL;
-        if (f[pc].code == (BPF_JMP | BPF_JA)) {
-            if (f[pc].k >= n - pc - 1)
-                return -EINVAL;
-        } else if (BPF_CLASS(f[pc].code) == BPF_JMP) {
-            if (pc + f[pc].jt + 1 >= n || pc + f[pc].jf + 1 >= n)
-                return -EINVAL;
-        }
-    }
-    if (BPF_CLASS(f[n - 1].code) != BPF_RET)
-        return -EINVAL;
-    return loads_ok(f, n) ? 0 : -EINVAL;
-}
-
-/* ---- Evaluator (pure) ---- */
-
-u32 kr_bpf_run(const void *insns, u32 n, const void *data) {
-    const struct sock_filter *f = insns, *end = f + n;
-    u32 a = 0, x = 0, mem[BPF_MEMWORDS];
-    for (; f < end; f++) {
-        u32 k = f->k, v = BPF_SRC(f->code) == BPF_X ? x : k;
-        switch (f->code) {
-        case BPF_LD | BPF_W | BPF_ABS:
-            memcpy(&a, (const u8 *)data + k, 4);
-            break;
-        case BPF_LD | BPF_W | BPF_LEN:
-            a = sizeof(struct seccomp_data);
-            break;
-        case BPF_LDX | BPF_W | BPF_LEN:
-            x = sizeof(struct seccomp_data);
-            break;
-        case BPF_LD | BPF_IMM:
-            a = k;
-            break;
-        case BPF_LDX | BPF_IMM:
-            x = k;
-            break;
-        case BPF_LD | BPF_MEM:
-            a = mem[k];
-            break;
-        case BPF_LDX | BPF_MEM:
-            x = mem[k];
-            break;
-        case BPF_ST:
-            mem[k] = a;
-            break;
-        case BPF_STX:
-            mem[k] = x;
-            break;
-        case BPF_MISC | BPF_TAX:
-            x = a;
-            break;
-        case BPF_MISC | BPF_TXA:
-            a = x;
-            break;
-        case BPF_RET | BPF_K:
-            return k;
-        case BPF_RET | BPF_A:
-            return a;
-        case BPF_JMP | BPF_JA:
-            f += k;
-            break;
-        case BPF_ALU | BPF_NEG:
-            a = 0 - a;
-            break;
-        default:
-            if (BPF_CLASS(f->code) == BPF_JMP) {
-                int yes = BPF_OP(f->code) == BPF_JEQ   ? a == v
-                          : BPF_OP(f->code) == BPF_JGE ? a >= v
-                          : BPF_OP(f->code) == BPF_JGT ? a > v
-                                                       : (a & v) != 0;
-                f += yes ? f->jt : f->jf;
-                break;
-            }
-            switch (BPF_OP(f->code)) {
-            case BPF_ADD:
-                a += v;
-                break;
-            case BPF_SUB:
-                a -= v;
-                break;
-            case BPF_MUL:
-                a *= v;
-                break;
-            case BPF_DIV:
-                if (!v)
-                    return 0; /* the kernel's translation ends the program so */
-                a /= v;
-                break;
-            case BPF_AND:
-                a &= v;
-                break;
-            case BPF_OR:
-                a |= v;
-                break;
-            case BPF_XOR:
-                a ^= v;
-                break;
-            case BPF_LSH:
-                a <<= v & 31;
-                break;
-            case BPF_RSH:
-                a >>= v & 31;
-                break;
-            }
-        }
-    }
-    return SECCOMP_RET_KILL_PROCESS; /* not reached: the last instruction returns */
-}
-
-/* Whether the program allows call nr whatever its arguments are: runs as long as nothing but nr and arch is
- * looked at. */
-static int const_allow(const struct kr_seccomp *s, u32 nr) {
-    u32 a = 0;
-    for (u32 pc = 0; pc < s->n; pc++) {
-        const struct sock_filter *f = &s->insns[pc];
-        switch (f->code) {
-        case BPF_LD | BPF_W | BPF_ABS:
-            if (f->k == offsetof(struct seccomp_data, nr))
-                a = nr;
-            else if (f->k == offsetof(struct seccomp_data, arch))
-                a = AUDIT_ARCH_X86_64;
-            else
-                return 0;
-            break;
-        case BPF_RET | BPF_K:
-            return f->k == SECCOMP_RET_ALLOW;
-        case BPF_JMP | BPF_JA:
-            pc += f->k;
-            break;
-        case BPF_JMP | BPF_JEQ | BPF_K:
-            pc += a == f->k ? f->jt : f->jf;
-            break;
-        case BPF_JMP | BPF_JGE | BPF_K:
-            pc += a >= f->k ? f->jt : f->jf;
-            break;
-        case BPF_JMP | BPF_JGT | BPF_K:
-            pc += a > f->k ? f->jt : f->jf;
-            break;
-        case BPF_JMP | BPF_JSET | BPF_K:
-            pc += a & f->k ? f->jt : f->jf;
-            break;
-        case BPF_ALU | BPF_AND | BPF_K:
-            a &= f->k;
-            break;
-        default:
-            return 0;
-        }
-    }
-    return 0;
-}
-
 /* ---- Chain ---- */
 
 static int allowed_by_number(struct kr_seccomp *head, u32 nr) {
@@ -296,7 +43,7 @@ static int allowed_by_number(struct kr_seccomp *head, u32 nr) {
     if (!(__atomic_load_n(&head->known[nr / 64], __ATOMIC_ACQUIRE) & bit)) {
         int all = 1;
         for (struct kr_seccomp *s = head; s && all; s = s->prev)
-            all = const_allow(s, nr);
+            all = kr_bpf_allows(s->insns, s->n, nr);
         if (all)
             __atomic_fetch_or(&head->allowed[nr / 64], bit, __ATOMIC_RELAXED);
         __atomic_fetch_or(&head->known[nr / 64], bit, __ATOMIC_RELEASE);
@@ -424,7 +171,7 @@ static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
 }
 
 long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
-    if (n == 0 || n > MAX_INSNS)
+    if (n == 0 || n > BPF_MAXINSNS)
         return -EINVAL;
     struct kr_seccomp *s = new_filter(n);
     if (!s)
@@ -491,7 +238,7 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
         return -EINVAL;
     if (kr_copy_in(&prog, ptr, sizeof prog) < 0)
         return -EFAULT;
-    if (prog.len == 0 || prog.len > MAX_INSNS)
+    if (prog.len == 0 || prog.len > BPF_MAXINSNS)
         return -EINVAL;
     if (!kr_nnp_or_admin(t))
         return -EACCES;

@@ -28,9 +28,4 @@ u32 kr_seccomp_check(struct kr_task *t);
 long kr_seccomp_call(struct kr_task *t, u32 op, u32 flags, u64 ptr);
 long kr_seccomp_prctl(struct kr_task *t, u64 mode, u64 ptr);
 
-/* The checker and the evaluator alone (pure; tests/native). insns: struct sock_filter[n]; data: struct
- * seccomp_data. */
-int kr_bpf_check(const void *insns, u32 n);                 /* 0 or -EINVAL */
-u32 kr_bpf_run(const void *insns, u32 n, const void *data); /* of a checked program */
-
 #endif
