@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * machine/fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
- * Sources: fdtab.c kr_alloc.c
+ * machine/fdslot.c, fdlimit.c, fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
+ * Sources: fdtab.c fdslot.c fdlimit.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/fdtab.h"

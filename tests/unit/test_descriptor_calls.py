@@ -1,7 +1,7 @@
 """Who may make, copy or replace a descriptor, and who may execute: what the payload's threads could meet under an ordinary number.
 
 The rules are in krun/native/machine/fdtab.h: what is judged stands in a slot (kr_slot_put), what nobody may see is opened in kr_private or
-between kr_fd_hide_begin and kr_fd_hide_end, and numbers are given and replaced by fdtab.c alone.  A new use of one of these calls is
+between kr_fd_hide_begin and kr_fd_hide_end, and numbers are given and replaced by fdtab.c and fdslot.c alone.  A new use of one of these calls is
 looked at by those rules and gets its entry here.
 """
 
@@ -31,7 +31,8 @@ NAMED = {
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 4, "F_DUPFD": 5, "eventfd2": 1}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 2, "F_DUPFD": 3}),
+    "machine/fdslot.c": ("the same, for fixed numbers and slots", {"dup3": 2, "F_DUPFD": 2, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * getrlimit(2), setrlimit(2), prlimit(2) of RLIMIT_NOFILE for the calling process: machine/fdtab.c keeps room for the monitor's own
+ * getrlimit(2), setrlimit(2), prlimit(2) of RLIMIT_NOFILE for the calling process: machine/fdlimit.c keeps room for the monitor's own
  * numbers above the payload's hard limit. RLIMIT_CORE decides whether signals that end in a core are caught. Other limits, and
  * those of other processes, are the kernel's. No state, no locks.
  */

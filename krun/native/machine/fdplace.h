@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the three files of descriptors share: fdlimit.c (limits), fdslot.c (fixed numbers and slots), fdtab.c
+ * (the table of dynamic numbers). Other files include fdtab.h.
+ */
+#ifndef KR_FDPLACE_H
+#define KR_FDPLACE_H
+
+#include "fdtab.h"
+#include <linux/fcntl.h>
+#include <linux/resource.h>
+
+#define KR_FD_ROOM_ABOVE 64u /* distance of the monitor's numbers from the soft limit below them */
+
+/* Where fixed numbers and slots are (fdslot.c). Constant after start, so that an answer cannot change. */
+struct kr_fd_block {
+    u32 base;   /* the lowest fixed number */
+    u32 nslots; /* slots behind the fixed numbers */
+    u32 span;   /* fixed numbers and slots; 0: not placed yet */
+};
+extern struct kr_fd_block kr_fd_block;
+
+#define KR_FD_SPARE (kr_fd_block.base + KR_FD_AT_SPARE)
+#define KR_FD_SLOT(i) (kr_fd_block.base + KR_FD_FIXED + (i))
+
+/* Whether fd is a fixed number or a slot; whether fd is a slot. */
+static inline int kr_fd_in_block(u32 fd) { return fd - kr_fd_block.base < kr_fd_block.span; }
+static inline int kr_fd_in_slots(u32 fd) { return fd - KR_FD_SLOT(0) < kr_fd_block.nslots; }
+
+/* ---- fdtab.c ---- */
+
+/* Takes and gives back fdtab_lock. */
+void kr_fdtab_hold(void);
+void kr_fdtab_release(void);
+/* kr_fd_hidden with fdtab_lock held. */
+int kr_fd_hidden_locked(u32 fd);
+
+/* ---- fdlimit.c ---- */
+
+struct kr_rlimit_pair {
+    u64 soft, hard;
+};
+
+/* RLIMIT_NOFILE of this process. A failure to read it gives 1024; a failure to set it has no effect. */
+void kr_fd_get_limit(struct kr_rlimit_pair *r);
+void kr_fd_set_limit(u64 soft, u64 hard);
+/* The base that suits the limit *r. */
+u32 kr_fd_choose_base(const struct kr_rlimit_pair *r);
+/* System call nr(fd, a, b), which makes a descriptor, perhaps at or above the soft limit: there the kernel
+ * gives no number (EMFILE; EBADF or EINVAL for a number that the call names). So the soft limit is raised for
+ * the time of the call. number: the lowest number that the call may give; ~0: any. Called with fdtab_lock
+ * held, or by the only thread. The call's result. */
+long kr_fd_beyond_limit(long nr, u64 fd, u64 a, u64 b, u64 number);
+
+/* ---- fdslot.c ---- */
+
+/* In a fork child: fills the slots that other threads of the parent were using. */
+void kr_fd_slots_after_fork(void);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fixed numbers and slots of the monitor's descriptors: see fdtab.h. Any thread may call.
+ *
+ * State: kr_fd_block (constant after start); busy, the groups of slots in use (atomic); owner[], written by
+ * the task that has the group. A slot is filled and emptied under fdtab_lock.
+ */
+#include "fdplace.h"
+
+#define GROUP KR_FD_SLOTS_TASK
+#define GROUPS ((kr_fd_block.nslots + GROUP - 1) / GROUP)
+_Static_assert(KR_FD_SLOTS <= 32 && KR_FD_SLOTS % GROUP == 0, "a word of bits");
+
+struct kr_fd_block kr_fd_block;
+static u32 busy;    /* bit i: group i is in use; atomic, and the word to wait on */
+static u32 waiting; /* tasks that wait for a group; atomic */
+static struct kr_task *owner[KR_FD_SLOTS / GROUP]; /* of a busy group */
+
+u32 kr_fd_base(void) { return kr_fd_block.base; }
+
+u64 kr_fd_place(void) { return kr_fd_block.base | (u64)kr_fd_block.nslots << 32; }
+
+/* Puts a duplicate of `from` at `number`. 0; -EBUSY: the number is in use; another -errno. */
+static int occupy(int from, u32 number) {
+    long n = kr_sys3(__NR_fcntl, from, F_DUPFD, number);
+    if (n < 0)
+        return (int)n;
+    if ((u32)n == number)
+        return 0;
+    kr_sys1(__NR_close, n);
+    return -EBUSY;
+}
+
+int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
+    struct kr_rlimit_pair r;
+    kr_fd_get_limit(&r);
+    u32 at = kr_fd_choose_base(&r);
+    u64 top = KR_MAX(r.soft, KR_MIN(r.hard, at + 2ULL * KR_FD_ROOM_ABOVE));
+    u64 left = top > at + KR_FD_FIXED ? top - at - KR_FD_FIXED : 0; /* half of what is left is for vCPUs */
+    u32 n = (u32)KR_MIN(left / 2, (u64)KR_FD_SLOTS);
+    long spare = kr_sys2(__NR_eventfd2, 0, 0);
+    int e = spare < 0 ? (int)spare : !n ? -EMFILE : 0;
+    *number = (int)at;
+    if (top > r.soft)
+        kr_fd_set_limit(r.hard, r.hard);
+    for (u32 i = 0; !e && i < KR_FD_FIXED + n; i++) {
+        int *from = i < KR_FD_FIXED ? fd[i] : NULL;
+        *number = (int)(at + i);
+        e = occupy(from && *from >= 0 ? *from : (int)spare, at + i);
+        if (!e && from && *from >= 0) {
+            kr_sys1(__NR_close, *from);
+            *from = (int)(at + i);
+        }
+    }
+    if (top > r.soft)
+        kr_fd_set_limit(r.soft, r.hard);
+    if (spare >= 0)
+        kr_sys1(__NR_close, spare);
+    kr_fd_block.base = at;
+    kr_fd_block.nslots = n;
+    kr_fd_block.span = KR_FD_FIXED + n;
+    return e;
+}
+
+/* Puts the placeholder into slot i, in place of what is there. */
+static long fill(u32 i) {
+    return kr_fd_beyond_limit(__NR_dup3, KR_FD_SPARE, KR_FD_SLOT(i), 0, KR_FD_SLOT(i));
+}
+
+int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept) {
+    struct {
+        s32 fd;
+        u16 events, revents;
+    } p[KR_FD_SLOTS];
+    kr_fd_block.base = (u32)place;
+    kr_fd_block.nslots = (u32)(place >> 32);
+    if (kr_fd_block.nslots > KR_FD_SLOTS || !kr_fd_block.nslots || kr_fd_block.base > (1u << 30))
+        return -EINVAL;
+    kr_fd_block.span = KR_FD_FIXED + kr_fd_block.nslots;
+    for (u32 i = 0; i < kr_fd_block.nslots; i++) {
+        p[i].fd = (s32)KR_FD_SLOT(i);
+        p[i].events = p[i].revents = 0;
+    }
+    for (u32 k = 0; k < nkept; k++)
+        if (kr_fd_in_slots((u32)kept[k])) { /* all are one task's: so all are in one group */
+            u32 i = (u32)kept[k] - KR_FD_SLOT(0);
+            busy = 1u << i / GROUP;
+            t->slot_group = i / GROUP;
+            owner[i / GROUP] = t;
+            t->slots |= 1u << i % GROUP;
+        }
+    long r = kr_sys3(__NR_poll, p, kr_fd_block.nslots, 0); /* -EINVAL: RLIMIT_NOFILE is lower than nslots */
+    for (u32 i = 0; i < kr_fd_block.nslots && r; i++) {
+        int is_kept = busy >> i / GROUP & 1 && t->slots >> i % GROUP & 1;
+        if (!is_kept && (r < 0 || p[i].revents))
+            fill(i);
+    }
+    return 0;
+}
+
+/* Gives t a free group of slots; waits for one. 0; -KR_ERESTART: a signal came first. */
+static int take_group(struct kr_task *t) {
+    u32 all = (1u << GROUPS) - 1, b = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+    for (;;) {
+        u32 left = all & ~b;
+        if (!left) {
+            __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+            if (!t->sig_caught)
+                kr_sys4(__NR_futex, &busy, FUTEX_WAIT_PRIVATE, b, 0);
+            __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+            if (t->sig_caught)
+                return -KR_ERESTART;
+            b = __atomic_load_n(&busy, __ATOMIC_SEQ_CST);
+            continue;
+        }
+        u32 i = (u32)__builtin_ctz(left);
+        if (__atomic_compare_exchange_n(&busy, &b, b | 1u << i, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            t->slot_group = i;
+            owner[i] = t;
+            return 0;
+        }
+    }
+}
+
+/* Gives t a slot. The slot's index; -KR_ERESTART: a signal came first; -EMFILE: t has KR_FD_SLOTS_TASK. */
+static long take_slot(struct kr_task *t) {
+    int r = t->slots ? 0 : take_group(t);
+    if (r < 0)
+        return r;
+    for (u32 i = 0; i < GROUP; i++)
+        if (!(t->slots >> i & 1) && t->slot_group * GROUP + i < kr_fd_block.nslots) {
+            t->slots |= 1u << i;
+            return t->slot_group * GROUP + i;
+        }
+    return -EMFILE;
+}
+
+static void give_slot(struct kr_task *t, u32 i) {
+    t->slots &= ~(1u << i % GROUP);
+    if (t->slots)
+        return;
+    __atomic_and_fetch(&busy, ~(1u << i / GROUP), __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
+        kr_sys3(__NR_futex, &busy, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static int into_slot(struct kr_task *t, u64 fd) {
+    long i = take_slot(t);
+    if (i < 0)
+        return (int)i;
+    kr_fdtab_hold();
+    long n = -EBADF;
+    if (!kr_fd_hidden_locked((u32)fd)) {
+        n = kr_fd_beyond_limit(__NR_dup3, (u32)fd, KR_FD_SLOT((u32)i), O_CLOEXEC, KR_FD_SLOT((u32)i));
+        if (n == -EBADF && kr_sys3(__NR_fcntl, (u32)fd, F_GETFD, 0) >= 0)
+            n = -EMFILE; /* the slot lies beyond the hard limit */
+    }
+    kr_fdtab_release();
+    if (n < 0)
+        give_slot(t, (u32)i);
+    return (int)n;
+}
+
+int kr_slot_put(struct kr_task *t, int fd) {
+    if (fd < 0 || !kr_files_shared(t))
+        return fd;
+    int n = into_slot(t, (u32)fd);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+int kr_slot_dup(struct kr_task *t, u64 fd) {
+    return kr_files_shared(t) ? into_slot(t, fd) : (int)kr_fd_dup(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+void kr_slot_free(int fd) {
+    if (fd < 0)
+        return;
+    if (!kr_fd_in_slots((u32)fd)) {
+        kr_sys1(__NR_close, fd);
+        return;
+    }
+    u32 i = (u32)fd - KR_FD_SLOT(0);
+    kr_fdtab_hold();
+    fill(i);
+    kr_fdtab_release();
+    give_slot(owner[i / GROUP], i);
+}
+
+void kr_fd_slots_after_fork(void) {
+    for (u32 i = 0; i < kr_fd_block.nslots && busy; i++)
+        if (busy >> i / GROUP & 1)
+            fill(i);
+    busy = waiting = 0;
+}
