@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the layers above give to this one: the only calls that go up from machine/.
+ * Functions of the layers above that machine/ calls. No other call goes up from machine/.
  */
 #ifndef KR_MACHINE_ABOVE_H
 #define KR_MACHINE_ABOVE_H
@@ -9,7 +9,8 @@
 
 /* ---- process/quiesce.c ---- */
 
-/* The same as kr_quiesce_stand, with mm->lock held, which is given up meanwhile. */
+/* kr_quiesce_stand for a caller that holds mm->lock. The lock is given up while t stands, and held again
+ * afterwards. */
 void kr_quiesce_stand_locked(struct kr_task *t);
 
 #endif

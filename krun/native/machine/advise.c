@@ -9,7 +9,7 @@
 #define MADV_GUARD_INSTALL_K 102
 #define MADV_GUARD_REMOVE_K 103
 
-/* Advice that loses what is in the memory. */
+/* Whether the advice loses what is in the memory. */
 static int discards(int advice) {
     switch (advice) {
     case MADV_DONTNEED:
@@ -24,8 +24,8 @@ static int discards(int advice) {
     return 0;
 }
 
-/* End of the part of [addr, end) up to sealed private memory that its owner may not write, either: to discard
- * it would change it. Locked. */
+/* End of the part of [addr, end) that lies before sealed private memory without PROT_WRITE: to discard such
+ * memory would change it (mseal(2)). Locked. */
 static u64 may_discard_until(struct kr_mm *mm, u64 addr, u64 end) {
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         if ((mm->vma[i].flags & (KR_VMA_SEALED | KR_VMA_SHARED)) == KR_VMA_SEALED &&
@@ -45,7 +45,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     case MADV_RANDOM:
     case MADV_SEQUENTIAL:
     case MADV_WILLNEED:
-    case MADV_DONTNEED: /* the host's zap reaches KVM through the notifier; tables stay as they are */
+    case MADV_DONTNEED: /* KVM's MMU notifier sees that the host drops pages; the guest's tables stay as they are */
     case MADV_FREE:
     case MADV_REMOVE:
     case MADV_MERGEABLE:
@@ -60,7 +60,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     case MADV_PAGEOUT:
     case MADV_POPULATE_READ:
     case MADV_POPULATE_WRITE:
-    case MADV_GUARD_INSTALL_K: /* a touch is a fault of the host's, too: host_fault() in run.c */
+    case MADV_GUARD_INSTALL_K: /* the host faults at a touch, too: host_fault() in run.c */
     case MADV_GUARD_REMOVE_K:
     case 24: /* MADV_DONTNEED_LOCKED */
     case 25: /* MADV_COLLAPSE */
@@ -69,7 +69,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     case MADV_DOFORK:
         break;
     default:
-        return -EINVAL; /* MADV_HWPOISON and MADV_SOFT_OFFLINE among them: never ours to do */
+        return -EINVAL; /* among them MADV_HWPOISON and MADV_SOFT_OFFLINE, which are for the machine's administrator */
     }
     if (!len)
         return 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * No state of its own. Touches t->run, t->vcpu and t->xsave, which belong to the thread. */
+ *
+ * Saving and loading a thread's processor state: see cpu.h. No state of its own. Uses t->run, t->vcpu and
+ * t->xsave, which belong to the thread.
+ */
 #include "cpu.h"
 #include "mm.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state of a thread's processor, saved and loaded as a whole: general registers, FS and GS, extended
- * state. It is in the vCPU while the thread has one, else in task->parked and task->xsave (share.h); callers
- * see no difference.
+ * state. The state is in the vCPU while the thread has one, else in task->parked and task->xsave (share.h).
+ * Callers see no difference.
  *
- * Not part of it: what every vCPU of the process has alike (control registers, descriptor tables, MSRs, XCR0,
- * CPUID: kr_vcpu_get sets them), and the debug registers: ring 3 cannot write them (SDM vol. 3, 18.2) and the
- * monitor does not.
+ * Not part of the state:
+ *   - control registers, descriptor tables, MSRs, XCR0, CPUID. They are the same in every vCPU of the process;
+ *     kr_vcpu_get sets them
+ *   - debug registers. Ring 3 cannot write them (SDM vol. 3, 18.2), and the monitor does not
  */
 #ifndef KR_CPU_H
 #define KR_CPU_H
@@ -19,10 +20,12 @@ struct kr_cpu {
     u8 xsave[4096]; /* struct kvm_xsave, of which vm->xsave_size bytes count */
 };
 
-/* Fills *c from t. On t's own thread, or while t stands (quiesce.h). 0 or -errno: KVM_GET_XSAVE; -ENOMEM. */
+/* Fills *c from t. Called on t's own thread, or while t stands (quiesce.h). 0; -errno of KVM_GET_XSAVE;
+ * -ENOMEM: t has neither a vCPU nor an XSAVE buffer. */
 int kr_cpu_save(struct kr_task *t, struct kr_cpu *c);
 
-/* Gives t the state *c. t has a vCPU, or was prepared by kr_share_prepare. 0 or -errno: KVM_SET_XSAVE. */
+/* Gives t the state *c. t has a vCPU, or kr_share_prepare has prepared it. 0; -errno of KVM_SET_XSAVE;
+ * -ENOMEM. */
 int kr_cpu_load(struct kr_task *t, const struct kr_cpu *c);
 
 /* The extended state alone, for signal frames: xsave[4096]. Errors as above. */

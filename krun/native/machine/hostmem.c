@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's memory calls at fixed addresses, with the window check inside: see hostmem.h. No state.
+ * The host's memory calls that name an address; each checks the range itself. See hostmem.h. No state.
  */
 #include "hostmem.h"
 #include "../lib/kr_guard.h"
@@ -17,11 +17,11 @@
 #define SHM_RDONLY 010000
 #define IPC_STAT 2
 
-/* Huge pages, whose size the kernel rounds a length up to, begin at multiples of it: so what begins in the
- * window ends in it. */
+/* The kernel rounds the length of a mapping of huge pages up to their size, and such a mapping begins at a
+ * multiple of that size. So a mapping that begins in the window also ends in it. */
 _Static_assert(KR_WINDOW_END % (1ULL << 30) == 0, "a huge page does not cross the window's end");
 
-/* Whether all pages of [addr, addr+len) are the window's. */
+/* Whether all of [addr, addr+len) lies in the window. addr must be a multiple of the page size. */
 static int inside(u64 addr, u64 len) {
     return addr >= KR_WINDOW_START && addr < KR_WINDOW_END && len && len <= KR_WINDOW_END - addr &&
            !(addr & (KR_PAGE - 1));
@@ -51,7 +51,7 @@ long kr_host_protect(u64 addr, u64 len, u32 prot) {
 
 long kr_host_remap(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     u32 move = MREMAP_MAYMOVE | MREMAP_FIXED;
-    /* old_len 0 makes a second mapping of shared pages. */
+    /* With old_len 0 mremap(2) makes a second mapping of shared pages. */
     if (!inside(old, KR_MAX(old_len, KR_PAGE)))
         return -EFAULT;
     if (flags ? (flags & move) != move || (flags & ~(move | MREMAP_DONTUNMAP)) || !inside(to, new_len)
@@ -92,7 +92,7 @@ long kr_host_forward(long nr, const u64 a[6]) {
     default:
         return -ENOSYS;
     }
-    /* These calls skip over holes, so the guard gap alone does not protect from them. */
+    /* These calls skip holes, so the guard gap behind the window alone does not stop them. */
     u64 start = KR_PAGE_DOWN(a[0]), len = a[1] + (a[0] - start);
     if (len < a[1] || !kr_span_ok(start, len) || !kr_span_ok(start, KR_PAGE_UP(len)))
         return -ENOMEM;
@@ -119,18 +119,18 @@ long kr_host_segment(s32 id, u64 *len) {
 long kr_host_attach(s32 id, u64 addr, u32 flags, u64 *len) {
     if (!inside(addr, KR_PAGE))
         return -EFAULT;
-    /* Without SHM_REMAP the kernel refuses where anything is mapped (do_shmat()), by the size that it maps,
-     * of the segment that it found: the fence behind the window is in the way like any other mapping. */
+    /* Without SHM_REMAP the kernel refuses if anything is mapped in the range (do_shmat() in ipc/shm.c). It
+     * compares with the size that it then maps. The fence behind the window counts like any other mapping. */
     long r = kr_sys3(__NR_shmat, id, addr, flags & SHM_RDONLY);
     if (r < 0)
         return r;
-    /* Attached, it lives, and so the id is this segment's. */
+    /* An attached segment lives, so that the id still names this segment. */
     long e = r == (long)addr ? kr_host_segment(id, len) : -EINVAL;
     if (!e && !inside(addr, *len))
         e = -ENOMEM;
     if (!e)
         return r;
-    kr_sys1(__NR_shmdt, r); /* of the size that the kernel knows */
+    kr_sys1(__NR_shmdt, r); /* the kernel knows the size */
     return e;
 }
 
@@ -140,8 +140,8 @@ static long reserve(u64 addr, u64 len) {
 }
 
 long kr_host_take_window(int *counted) {
-    /* The kernel compares with every mapping that there is, and counts for RLIMIT_AS afterwards (do_mmap(),
-     * mmap_region()). */
+    /* The kernel first looks whether a mapping is in the way, and counts for RLIMIT_AS afterwards (do_mmap(),
+     * mmap_region() in mm/mmap.c). */
     u64 len = KR_HOST_LOW - KR_WINDOW_START;
     long p = reserve(KR_WINDOW_START, len);
     *counted = p != -ENOMEM;
@@ -159,7 +159,7 @@ long kr_host_take_window(int *counted) {
 }
 
 void kr_host_seal(u64 addr, u64 len) {
-    if (addr >= KR_WINDOW_END) /* the payload's own are sealed in the books only (kr_mm_seal) */
+    if (addr >= KR_WINDOW_END) /* kr_mm_seal seals the payload's own mappings, in the array only */
         kr_sys3(NR_MSEAL, addr, len, 0);
 }
 
@@ -180,7 +180,7 @@ int kr_host_back(u8 *at, u64 size) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, (u64)-1, 0);
     if (p < 0)
         return (int)p;
-    kr_guard_memory(addr, size); /* before the seal, which would refuse it */
+    kr_guard_memory(addr, size); /* before the seal, which would refuse the key */
     kr_host_seal(addr, size);
     return 0;
 }

@@ -34,7 +34,7 @@ long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     if (kr_vma_reserve(mm, 2) < 0)
         return -ENOMEM;
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len;
-         i++) /* not the gaps: they may be wide */
+         i++) /* gaps are left out, because they may be wide */
         kr_pt_update(&mm->vm, KR_MAX(addr, mm->vma[i].start), KR_MIN(addr + len, mm->vma[i].end), 0, 0);
     long r = kr_host_unmap(addr, len);
     if (r < 0) {
@@ -87,8 +87,8 @@ static long check_exec(int fd) {
     return st.flags & 8 /* ST_NOEXEC */ ? -EPERM : 0;
 }
 
-/* The size of the huge pages that flags ask for. The host is told it: left to choose, it would round the
- * length up to the default of its command line. */
+/* The size of the huge pages that flags ask for. If flags name none, *flags gets the 2 MiB size: the kernel
+ * would else take the default size of its command line and round the length up to that. */
 static u64 huge_size(u32 *flags) {
     u32 shift = *flags >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
     if (!shift) {
@@ -171,7 +171,7 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
     return r;
 }
 
-/* A segment that was just attached at `at` goes to addr, in place of what is there. */
+/* Moves the segment that has just been attached at `at` to addr, in place of what is there. Locked. */
 static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr) {
     if (!kr_in_window(addr, len))
         return -EINVAL;
@@ -224,7 +224,7 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
 long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {
     if ((addr & (KR_PAGE - 1)) || addr > KR_TASK_SIZE || len > KR_TASK_SIZE - addr || !len)
         return -EINVAL;
-    /* What lies outside the window is not the payload's: nothing is mapped there. */
+    /* The part outside of the window holds no mapping of the payload's. */
     u64 end = KR_MIN(addr + KR_PAGE_UP(len), KR_WINDOW_END);
     addr = KR_MAX(addr, KR_WINDOW_START);
     if (addr >= end)
@@ -268,9 +268,9 @@ out:
     kr_unlock(&mm->lock);
     return (long)brk;
 }
-/* A MAP_GROWSDOWN mapping above addr may grow down to it (mmap(2)); the main stack is mapped whole. The
- * host's mapping grows by itself when it is touched, as it does when the kernel writes there for a system
- * call; the array follows. Locked. */
+/* Grows a MAP_GROWSDOWN mapping above addr down to addr (mmap(2)); the main stack is mapped whole. The host's
+ * mapping grows by itself when it is touched: also when the kernel writes there for a system call. So the
+ * array follows the host. The mapping; NULL: there is none to grow. Locked. */
 static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr) {
     u32 i = kr_vma_index(mm, addr), seen;
     if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr ||
@@ -304,7 +304,7 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
     u64 pte = kr_pt_get(&mm->vm, addr);
     if ((pte & KR_PTE_P) && (!(need & PROT_WRITE) || (pte & KR_PTE_W)) &&
         (!(need & PROT_EXEC) || !(pte & KR_PTE_NX)))
-        goto out; /* another thread was faster, or KVM showed a stale translation: run on */
+        goto out; /* another thread was faster, or KVM used a stale translation: the guest runs on */
     u64 block = addr & ~(KR_BLOCK - 1);
     if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED)) == KR_VMA_ANON && (v->prot & PROT_WRITE) &&
         v->start <= block && v->end >= block + KR_BLOCK &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guest's address space: an ordered array of mappings, mirrored by host mappings at the same addresses
- * (machine/mm.c) and by the guest's page tables (machine/pt.c). docs/memory.md.
+ * The guest's address space: an ordered array of mappings (vma.c). Host mappings at the same addresses (mm.c)
+ * and the guest's page tables (pt.c) mirror it. docs/memory.md.
  *
- * Everything here takes mm->lock itself unless it says "locked".
+ * A function takes mm->lock itself, unless its comment says "locked": then the caller holds it.
  */
 #ifndef KR_MM_H
 #define KR_MM_H
@@ -33,7 +33,7 @@ struct kr_mm {
     struct kr_vma *vma; /* sorted by start, disjoint */
     u32 nvma, vma_room;
     u64 brk_start, brk_end; /* brk_end: the current break, not rounded */
-    u64 mmap_top;           /* search for free space goes down from here */
+    u64 mmap_top;           /* the search for free space goes down from here */
     u64 stack_start, stack_end;
     u64 code_start, code_end, data_start, data_end; /* for PR_SET_MM_MAP */
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
@@ -48,9 +48,10 @@ struct kr_mm {
 /* First mapping with end > addr, or NULL. Locked. */
 struct kr_vma *kr_vma_find(struct kr_mm *mm, u64 addr);
 
-/* mmap(2). flags are the payload's; the host call has PROT_EXEC removed and MAP_FIXED added. Address or
- * -errno. */
+/* mmap(2). flags: the payload's. The host's mapping is made without PROT_EXEC and with MAP_FIXED. The address
+ * or -errno. */
 long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off);
+/* munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): arguments and results of the system calls. */
 long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len);
 long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot);
 long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr);
@@ -58,37 +59,39 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice);
 long kr_mm_brk(struct kr_mm *mm, u64 brk);
 /* mseal(2): the range can no longer be unmapped, moved, replaced or protected otherwise. */
 long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len);
-/* remap_file_pages(2): pages of a shared mapping's file from `page` on, in place of [addr, addr + len). */
+/* remap_file_pages(2): maps the file of a shared mapping, from page number `page` on, at [addr, addr + len). */
 long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page);
 
-/* Maps anonymous memory at a place of the loader's choice; used by elf.c and stack.c. vma_flags are added. */
+/* Maps anonymous memory at addr, in place of what is there; the loader uses it. vma_flags: KR_VMA_* beside
+ * KR_VMA_ANON. The address or -errno. */
 long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 
-/* shmat(2) of segment id at addr (page-aligned; 0: a place of our choice), with replace in place of what is
- * there. The address, with the segment's size in *len, or -errno. */
+/* shmat(2) of segment id at addr, a multiple of the page size; 0: at a free place. replace: SHM_REMAP, that is
+ * in place of what is there. The address, with the segment's size in *len; or -errno. */
 long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len);
 
-/* Records a host mapping that exists already inside the window (the vDSO) and maps it for the guest. Locked
- * by itself. */
+/* Enters a host mapping that exists in the window already (the vDSO) into the array and the page tables. 0 or
+ * -errno. */
 long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
-/* Free range of len bytes, aligned; 0 if none. Locked. */
+/* A free range of len bytes at a multiple of align; 0 if there is none. Locked. */
 u64 kr_mm_find_free(struct kr_mm *mm, u64 len, u64 align);
 
-/* A guest #PF at addr with the CPU's error code. 0: repaired, run on. Otherwise the si_code for SIGSEGV
- * (SEGV_MAPERR, SEGV_ACCERR), or KR_FAULT_BUS for SIGBUS. */
+/* Serves a guest #PF at addr; error: the processor's error code. 0: repaired, the guest runs on. Else the
+ * si_code for SIGSEGV (SEGV_MAPERR, SEGV_ACCERR), or KR_FAULT_BUS for SIGBUS. */
 #define KR_FAULT_BUS (-1)
 int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
 
-/* After KVM_RUN = -EFAULT without an address: finds the guest address that the host refuses, by running on
- * from an empty page table that is filled page by page (probe.c). 0: nothing is refused any more. */
+/* After a KVM_RUN that gave -EFAULT without an address: finds the guest address that the host refuses. The
+ * guest runs on with an empty page table, which is filled page by page (probe.c). 0: the host refuses none any
+ * more. */
 u64 kr_probe_fault(struct kr_task *t);
 
-/* In a fork child: drops the mappings that MADV_DONTFORK kept out of it. Locked by the caller. */
+/* In a fork child: removes the mappings that the child does not have because of MADV_DONTFORK. Locked. */
 void kr_mm_after_fork(struct kr_mm *mm);
 
-/* A random number below max (not 0), for places of the monitor's own. */
+/* A random number below max, for places of the monitor's own. 0 if max is 0. */
 u64 kr_random(u64 max);
-/* The same for the payload's layout: 0 where its personality has ADDR_NO_RANDOMIZE. */
+/* The same for the payload's layout: 0 if the payload's personality has ADDR_NO_RANDOMIZE. */
 u64 kr_mm_random(u64 max);
 
 #endif

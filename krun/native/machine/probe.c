@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which page does the host refuse? KVM before 6.8 answers a failed host access with -EFAULT and no address.
- * The probe gives this vCPU an empty root table of its own: every page the instruction needs then shows as a
- * guest #PF with its address; it is tried from the host side, and either is the culprit or is entered into
- * the probe tables. Takes mm->lock. Rare (a file truncated under a mapping), so slow is fine; the tables come
- * from the pool once per VM and are reused.
+ * Finds the page that the host refuses. Before Linux 6.8 KVM answers a failed host access with -EFAULT and
+ * without an address.
+ *
+ * The probe gives the vCPU an empty root table of its own. Each page that the instruction needs then raises a
+ * guest #PF, which has the address. The monitor touches that page on the host: either the host refuses it, or
+ * the page is entered into the probe's tables and the guest runs on.
+ *
+ * Takes mm->lock. The case is rare (a file is truncated under a mapping), so the probe may be slow. The root
+ * table comes from the pool once for each VM (vm->probe_gpa) and is used again.
  */
 #include "mm.h"
 #include "usercopy.h"
@@ -23,8 +27,8 @@ u64 kr_probe_fault(struct kr_task *t) {
     vm->probe_gpa = root;
     u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
     to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511]; /* shared with the real root */
-    vm->root_gpa = root; /* kr_pt_update works on the probe's tables; other vCPUs keep their CR3 and wait for
-                            the lock if they fault */
+    /* kr_pt_update works on the probe's tables. Other vCPUs keep their CR3; if they fault, they wait for the lock. */
+    vm->root_gpa = root;
     t->run->s.regs.sregs.cr3 = root;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
     t->run->request_interrupt_window = 0; /* every fault must reach its stub */
@@ -34,7 +38,7 @@ u64 kr_probe_fault(struct kr_task *t) {
         struct kvm_regs *now = kr_regs(t);
         u64 rip = now->rip, pf = KR_SYS_BASE + KR_SYS_EXC + VEC_PF * 16;
         if (r == -EFAULT || rip < pf || rip > pf + 2)
-            break; /* it went on, or stopped for another reason: the run loop sees to it with the real root */
+            break; /* the guest went on, or stopped for another reason: the run loop serves that with the real root */
         u64 f[6];
         memcpy(f, t->vcpu->ist + KR_PAGE - sizeof f, sizeof f);
         u64 addr = t->run->s.regs.sregs.cr2;
@@ -42,7 +46,7 @@ u64 kr_probe_fault(struct kr_task *t) {
         before.rsp = f[4];
         before.rflags = (f[3] & KR_FLAGS_USER) | KR_FLAGS_FIXED;
         struct kr_vma *v = kr_vma_find(t->mm, addr);
-        before.rax = now->rax; /* REP instructions make progress between faults */
+        before.rax = now->rax; /* a REP instruction makes progress between faults */
         before.rcx = now->rcx;
         before.rsi = now->rsi;
         before.rdi = now->rdi;
@@ -65,7 +69,7 @@ u64 kr_probe_fault(struct kr_task *t) {
             break;
         entered[n++] = page;
     }
-    /* Empty again for the next probe, which uses the same tables. */
+    /* The next probe uses the same tables, so they become empty again. */
     for (u32 i = 0; i < n; i++)
         kr_pt_update(vm, entered[i], entered[i] + KR_PAGE, 0, 0);
     if (n)

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guest's page tables: four levels in a pool that ring 3 never sees, written by the monitor only (AMD APM
- * vol. 2, 5.3).
+ * The guest's page tables: four levels (AMD APM vol. 2, 5.3) in a pool that ring 3 never sees. Only the
+ * monitor writes them.
  *
- * State: vm->pt, under mm->lock. Rules (portability.md, rule 8):
- *  - a table page, once linked, stays linked at its place for the life of the VM: shadow paging keeps its own
- * copy of the upper levels and would mix up a table page that is given a second job;
- *  - making an entry present or more permissive needs no flush; anything else is followed by the host's own
- * munmap/mprotect of the range (machine/mm.c), whose MMU notifier drops KVM's translations;
- *  - accessed and dirty bits are set from the start, so that nobody writes to the tables but us;
- *  - a 2 MiB leaf is only set where no table was linked before; where it must become a table, every
- * translation is dropped (kr_vm_flush), because shadow paging would go on using its own table of the leaf. A
- * cleared leaf leaves WAS_LEAF behind.
+ * State: vm->pt, under mm->lock. Rules, which KVM's shadow paging asks for (PVM has no other; kernel:
+ * Documentation/virt/kvm/x86/mmu.rst):
+ *
+ *   1. A table page that is linked stays linked at its place for the life of the VM. Shadow paging keeps a
+ *      copy of the upper levels, and would mix up a table page that gets a second use.
+ *   2. An entry that becomes present or gains rights needs no flush. After any other change the caller makes
+ *      the host's munmap(2) or mprotect(2) of the range (mm.c, remap.c), whose MMU notifier drops KVM's
+ *      translations.
+ *   3. The accessed and dirty bits are set from the start, so that neither processor nor KVM writes the tables.
+ *   4. A 2 MiB leaf is set only where no table was linked before. When a leaf becomes a table, every
+ *      translation is dropped (kr_vm_flush), because shadow paging would go on using its table of the leaf.
+ *      A cleared leaf leaves WAS_LEAF in its entry.
  */
 #include "vm.h"
 #include <linux/mman.h>
 
 #define ENTRIES 512
 #define BLOCK (2ULL << 20)
-#define WAS_LEAF (1ULL << 9) /* bits 9-11 are software's */
+#define WAS_LEAF (1ULL << 9) /* bits 9-11 are free for software */
 #define ADDRESS 0x000ffffffffff000ULL
 
 static u64 *table_at(struct kr_vm *vm, u64 entry) {
     return (u64 *)(vm->pt + ((entry & ADDRESS) - KR_PT_GPA));
 }
 
-/* A zeroed table page; 0 when the pool is exhausted. Registers a further slot when the pool's registered part
- * is used up. */
+/* Returns the guest-physical address of a zeroed table page; 0: the pool is exhausted. Registers one more slot
+ * when the registered part of the pool is used up. */
 u64 kr_pt_table(struct kr_vm *vm) {
     if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
         return 0;
@@ -35,7 +38,8 @@ u64 kr_pt_table(struct kr_vm *vm) {
     return KR_PT_GPA + KR_PAGE * vm->pt_used++; /* fresh anonymous memory is zero */
 }
 
-/* The directory entry (2 MiB) for gva. make: link what is missing above it. NULL: absent, or no memory. */
+/* The page-directory entry (2 MiB) for gva. make: links the tables above it that are missing. NULL: the entry
+ * does not exist, or no memory. */
 static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
     u64 *table = (u64 *)(vm->pt + (vm->root_gpa - KR_PT_GPA));
     for (int shift = 39; shift > 21; shift -= 9) {
@@ -46,7 +50,7 @@ static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
             u64 gpa = kr_pt_table(vm);
             if (!gpa)
                 return NULL;
-            /* Upper levels allow everything; the last one decides. */
+            /* Upper levels allow everything: the last level decides. */
             __atomic_store_n(entry, gpa | KR_PTE_P | KR_PTE_W | KR_PTE_U | KR_PTE_A, __ATOMIC_RELEASE);
         }
         table = table_at(vm, *entry);
@@ -54,7 +58,7 @@ static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
     return &table[(gva >> 21) & (ENTRIES - 1)];
 }
 
-/* The last-level table for gva; a leaf in its place becomes a table with the same rights. */
+/* The last-level table for gva. A leaf in its place becomes a table with the same rights. */
 static u64 *leaf_table(struct kr_vm *vm, u64 gva, int make) {
     u64 *entry = directory_entry(vm, gva, make);
     if (!entry || (!(*entry & KR_PTE_P) && !make))
@@ -103,26 +107,26 @@ int kr_pt_touched(struct kr_vm *vm, u64 gva) {
 }
 
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make) {
-    if (end > KR_WINDOW_END) /* the system area's entries are kr_pt_sys()'s alone */
+    if (end > KR_WINDOW_END) /* only kr_pt_sys() writes the entries of the system area */
         return -EFAULT;
     u64 bits = prot_bits(prot);
     while (start < end) {
         u64 block_end = KR_MIN((start | (BLOCK - 1)) + 1, end);
         u64 *entry = directory_entry(vm, start, make && bits);
         u64 e = entry ? *entry : 0;
-        if (!entry || (!(make && bits) && !(e & KR_PTE_P))) { /* nothing there, nothing to make */
+        if (!entry || (!(make && bits) && !(e & KR_PTE_P))) { /* no entry exists, and none must be made */
             if (make && bits)
                 return -ENOMEM;
             start = block_end;
             continue;
         }
         u64 gpa = bits ? window_gpa(vm, start) : 0;
-        if (bits && !gpa) { /* an existing table over a chunk without a slot: nothing was mapped there yet */
+        if (bits && !gpa) { /* the chunk has no slot, so no page of it was mapped yet */
             start = block_end;
             continue;
         }
         if ((e & (KR_PTE_PS | WAS_LEAF)) &&
-            block_end - start == BLOCK) { /* a leaf stays one while it changes as a whole */
+            block_end - start == BLOCK) { /* a leaf that changes as a whole stays a leaf */
             __atomic_store_n(entry, bits ? gpa | bits | KR_PTE_PS : WAS_LEAF, __ATOMIC_RELEASE);
             start = block_end;
             continue;

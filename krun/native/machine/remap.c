@@ -32,7 +32,7 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
         }
     }
     u64 end = addr + len, hole = kr_vma_mapped_until(mm, addr, end), seal = kr_vma_sealed_from(mm, addr, end);
-    long result = hole < end ? -ENOMEM : 0; /* what lies before the hole is changed all the same */
+    long result = hole < end ? -ENOMEM : 0; /* the part before the hole is changed all the same */
     if (seal < hole) {
         hole = seal;
         result = r = -EPERM;
@@ -50,8 +50,9 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
         if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && kr_mm_host_prot(prot) &&
             kr_mm_host_prot(prot) == kr_mm_host_prot(mm->vma[i].prot))
             lost_exec_only = 1;
-    /* Tables first where rights go, host first where they come: a page whose table allows more than the host
-     * gives only costs a retry (kr_mm_fault finds nothing wrong), so one order serves both. */
+    /* Rights that are taken away leave the tables first. Rights that are given could be given by the host
+     * first, but a page whose table allows more than the host gives only costs a retry (kr_mm_fault finds
+     * nothing wrong). So one order serves both. */
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         kr_mm_reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot,
                       mm->vma[i].flags);
@@ -65,7 +66,7 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         mm->vma[i].prot = prot;
     kr_vma_merge(mm, addr, end);
-    if (lost_exec_only) /* the host saw no change, so no notifier ran: drop translations ourselves */
+    if (lost_exec_only) /* the host saw no change, so no notifier ran */
         kr_vm_flush(&mm->vm);
     r = result;
 out:
@@ -73,8 +74,8 @@ out:
     return r;
 }
 
-/* Moves the first part of [from, from+left) that one host mapping holds: a block, or less where mappings meet
- * inside it. Before Linux 6.17 a move may not cross them. Bytes moved, or -errno. */
+/* Moves the first part of [from, from+left) that lies in one host mapping: a block, or less if mappings meet
+ * inside the block. Before Linux 6.17 one move may not cross from mapping to mapping. Bytes moved, or -errno. */
 static long move_some(u64 from, u64 left, u32 flags, u64 to) {
     u64 n = KR_MIN(KR_BLOCK - (from & (KR_BLOCK - 1)), left);
     for (;;) {
@@ -87,9 +88,9 @@ static long move_some(u64 from, u64 left, u32 flags, u64 to) {
     }
 }
 
-/* The host's mremap to a fixed place. The host may hold in several mappings what is one here, because huge
- * pages are asked for by the block (kr_mm_fault), and refuses to move those together (EFAULT): then block by
- * block. */
+/* mremap(2) on the host, to a fixed place. One mapping of the array may be several on the host, because
+ * kr_mm_fault asks for huge pages block by block. The host refuses to move several together (EFAULT): then
+ * they are moved one by one. */
 static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
     long r = kr_host_remap(old, old_len, new_len, flags, to);
@@ -107,7 +108,7 @@ static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
         return (long)to;
     }
     for (long n = 1; done && n > 0;
-         done -= n > 0 ? (u64)n : 0) { /* no memory: back with what had gone, from its start */
+         done -= n > 0 ? (u64)n : 0) { /* no memory: what was moved goes back, from its start */
         u64 at = back;
         n = move_some(to + at, done, MREMAP_MAYMOVE | MREMAP_FIXED, old + at);
         back += n > 0 ? (u64)n : 0;
@@ -123,8 +124,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     if (kr_vma_reserve(mm, 5) < 0)
         return -ENOMEM;
     u64 span = KR_MAX(old_len, KR_PAGE);
-    if (old + span > src.end &&
-        old_len) /* crosses into another mapping; the array merges only what the host merges, too */
+    if (old + span > src.end && old_len) /* crosses into another mapping */
         return -EFAULT;
     if ((src.flags & KR_VMA_SEALED) || ((flags & MREMAP_FIXED) && kr_vma_sealed(mm, new_addr, new_len)))
         return -EPERM;
@@ -139,11 +139,11 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         }
         if (old_len && old + old_len == src.end && kr_in_window(old, new_len) &&
             kr_vma_range_free(mm, src.end, new_len - old_len)) {
-            /* The last page stands for all: see host_move(). */
+            /* Only the last page is named: the host may have several mappings here, see host_move(). */
             u64 last = src.end - KR_PAGE;
             if (kr_host_remap(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
                 kr_vma_insert(mm, src.end, old + new_len, src.prot, src.flags);
-                /* a file mapping is not merged by kr_vma_insert(): make it one, as the host's is */
+                /* kr_vma_insert() does not join mappings of a file. On the host they are one: so they become one here. */
                 u32 i = kr_vma_index(mm, old);
                 if (i + 1 < mm->nvma && mm->vma[i].end == mm->vma[i + 1].start &&
                     mm->vma[i + 1].end == old + new_len) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State: vm.scarce, vm.waiters, vm.released (a futex word): written under mm->lock, read by atomic loads;
- * task->parked. */
+ *
+ * More threads than vCPUs: see share.h. State: vm.scarce, vm.waiters, vm.released (a futex word), all atomic;
+ * task->parked, which belongs to the thread.
+ */
 #include "share.h"
 #include "cpu.h"
 #include "above.h"

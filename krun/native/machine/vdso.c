@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's vDSO and its time.
+ * The payload's vDSO and its time page.
  *
- * The time page tells how to get from the TSC to CLOCK_MONOTONIC for the next few milliseconds. It never
- * leads the host's clock and lags by less than a system call takes, so that neither vDSO and system call nor
- * two processes can see time go backwards: the base is taken after the host's clock was read, the rate is a
- * little lower than the one measured. When the promise is over, the vDSO makes a system call; that exit
- * renews the page (and so does any exit when the promise is half over).
+ * The time page says how CLOCK_MONOTONIC follows from the TSC for the next few milliseconds. The page never
+ * leads the host's clock, and it lags by less than a system call takes. So time does not go backwards between
+ * vDSO and system call, nor between two processes:
+ *   - the TSC of the base is read after the host's clock
+ *   - the rate is a little lower than the measured one
+ * When the promise is over, the vDSO makes a system call, and that exit renews the page. Any exit renews the
+ * page when half of the promise is over.
  *
- * A page that was found to lead after all (the host's clock was slowed down meanwhile) goes on from where it
- * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset that only changes when somebody sets
- * them.
+ * A page can lead all the same, if the host's clock was slowed down meanwhile. Then it goes on from where it
+ * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset, which changes only when a clock is set.
  *
- * State: one kr_vdso_state per monitor process, and a copy of the page; `busy` lets one thread in.
- * vfork relatives share the state and the page; a taken `busy` whose owner was killed is broken after a second.
- * mm->lock is taken to look whether the page is still the payload's vDSO.
+ * State: one kr_vdso_state for each monitor process, and a copy of the page. `busy` lets one thread in. vfork
+ * relatives share state and page. A `busy` that is older than a second is taken over, because its owner may
+ * have been killed. mm->lock is held to see whether the page is still the payload's vDSO.
  */
 #include "vdso.h"
 #include "hostmem.h"
@@ -27,9 +28,9 @@
 extern const u8 kr_vdso_image[], kr_vdso_image_end[];
 
 #define SHIFT 32
-#define PROMISE_NS 10000000ULL      /* how long a page is good for, with a measured rate */
-#define FIRST_PROMISE_NS 1000000ULL /* with KVM's figure only */
-#define MEASURE_NS 50000000ULL      /* shortest time to measure the rate over */
+#define PROMISE_NS 10000000ULL      /* how long a page holds, with a measured rate */
+#define FIRST_PROMISE_NS 1000000ULL /* the same with KVM's figure of the rate only */
+#define MEASURE_NS 50000000ULL      /* shortest time over which the rate is measured */
 #define REANCHOR_NS 2000000000ULL   /* the rate follows the host's slewing */
 #define LAG_PPM 3
 #define FIRST_LAG_PPM 200
@@ -72,8 +73,8 @@ void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const st
     } else if (s->mono - st->anchor_ns >= MEASURE_NS) {
         u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns;
         u64 mult = ratio(dn, dt), nominal = (1000000ULL << SHIFT) / st->khz;
-        /* Further off than any clock discipline goes: the TSC or the host's clock jumped (suspend,
-         * migration). Begin anew. */
+        /* No clock discipline goes as far: the TSC or the host's clock jumped (suspend, migration). The
+         * measurement begins anew. */
         if (mult > nominal + nominal / 500 || mult < nominal - nominal / 500) {
             st->anchor_tsc = s->tsc1;
             st->anchor_ns = s->mono;
@@ -95,12 +96,12 @@ void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const st
 
     u64 base = s->mono;
     if (page->limit && s->tsc1 - page->base_tsc < page->limit) {
-        /* The old page still stands: whoever read it a moment ago may not see an earlier time now. */
+        /* The old page still holds: a program that has just read it must not see an earlier time now. */
         u64 old = page_ns(page, s->tsc1);
         if (old > base && (s64)(old - base) < STEP_NS) {
             base = old;
             lag += (u32)KR_MIN((old - s->mono) * 1000000 / promise + 1,
-                               (u64)CATCH_PPM); /* back on the clock when the promise ends */
+                               (u64)CATCH_PPM); /* meets the clock when the promise ends */
         }
     }
     page->base_tsc = s->tsc1;
@@ -111,7 +112,7 @@ void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const st
     page->limit = promise * st->khz / 1000000;
 
     for (u32 i = 0; i < 3; i++) {
-        /* Each sample bounds the offset; the truth lies in all of the bounds unless the clock was set. */
+        /* Each sample bounds the offset. The true offset lies in all of the bounds, unless the clock was set. */
         s64 lo = s->lo[i] > st->lo[i] ? s->lo[i] : st->lo[i],
             hi = s->hi[i] < st->hi[i] ? s->hi[i] : st->hi[i];
         if (st->lo[i] == st->hi[i] && !st->lo[i]) { /* nothing known yet */
@@ -133,8 +134,8 @@ void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const st
 
 static struct kr_vdso_state state;
 static struct kr_vdso_time page; /* what the payload's page holds */
-static u64 renew_at;             /* TSC from which on an exit renews */
-static u64 busy;                 /* TSC at which a thread took the state; 0: free */
+static u64 renew_at;             /* TSC from which on an exit renews the page */
+static u64 busy;                 /* TSC at which a thread took the state; 0: nobody has it */
 static u64 page_addr;
 
 static u64 clock_ns(int id) {
@@ -144,7 +145,7 @@ static u64 clock_ns(int id) {
 }
 
 static void take_sample(struct kr_vdso_sample *s) {
-    /* The closest of three: an interruption between the readings would make the page lag. */
+    /* The closest of three, because an interruption between the readings would make the page lag. */
     u64 best = ~0ULL;
     for (int i = 0; i < 3; i++) {
         u64 a = read_tsc(), ns = clock_ns(CLOCK_MONOTONIC), b = read_tsc();
@@ -164,14 +165,13 @@ static void take_sample(struct kr_vdso_sample *s) {
     }
 }
 
-/* Writes the page into the payload, if it is still there. */
+/* Writes the page into the payload's memory, if the payload still has it mapped. */
 static void publish(struct kr_mm *mm, const struct kr_vdso_time *p) {
     u32 odd = p->seq | 1, even = odd + 1;
     kr_lock(&mm->lock);
     struct kr_vma *v = kr_vma_find(mm, page_addr);
     if (v && v->start <= page_addr && v->flags & KR_VMA_VDSO) {
-        /* The copies do not fault past the check, but the payload may have a hole there in the host's view:
-         * they are the safe ones. */
+        /* The array has the page, but the host may refuse it: so these are the copies that may fault. */
         long r = kr_copy_out(page_addr + KR_VT_SEQ, &odd, sizeof odd);
         if (r == 0)
             r = kr_copy_out(page_addr + KR_VT_BASE_TSC, &p->base_tsc, sizeof *p - KR_VT_BASE_TSC);
@@ -211,7 +211,7 @@ u64 kr_vdso_map(struct kr_mm *mm) {
     kr_unlock(&mm->lock);
     if (!at)
         return 0;
-    /* The host's mapping of the time page is writable: the monitor writes it. The payload's is not. */
+    /* The host's mapping of the time page is writable, because the monitor writes it. The guest's is not. */
     long r = kr_host_map(at, KR_PAGE + size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (r != (long)at)
@@ -241,7 +241,7 @@ void kr_vdso_tick(struct kr_mm *mm) {
     u64 now = (u64)hi << 32 | lo;
     if (now < __atomic_load_n(&renew_at, __ATOMIC_RELAXED))
         return;
-    if (!state.khz) { /* first time: may the TSC be used? */
+    if (!state.khz) { /* the first time: whether the TSC may be used */
         if (!page_addr || !mm->vm.tsc_khz || !tsc_is_steady()) {
             __atomic_store_n(&renew_at, ~0ULL, __ATOMIC_RELAXED);
             return;

@@ -2,8 +2,8 @@
  *
  * The VM: creation, memory slots, vCPUs (Documentation/virt/kvm/api.rst).
  *
- * Order matters for start-up time: slots before vCPUs, no irqchip. State: struct kr_vm, under mm->lock; cpuid
- * (constant after the first VM of this process).
+ * Slots are made before vCPUs, and there is no irqchip: both make the start faster. State: struct kr_vm, under
+ * mm->lock; cpuid, constant after the first VM of the process.
  */
 #include "mm.h"
 #include "x86.h"
@@ -23,8 +23,8 @@ static struct {
 
 static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl, fd, req, arg); }
 
-/* An ioctl that makes a descriptor. When the payload has used up all numbers below its soft limit, that goes
- * up for the moment; kr_fd_hide then finds a number above it. */
+/* An ioctl that makes a descriptor. If the payload has used up all numbers below its soft RLIMIT_NOFILE, the
+ * limit is raised for the time of the call; kr_fd_hide then finds a number above it. */
 static long new_fd(int fd, u64 req, u64 arg) {
     long r = kr_sys3(__NR_ioctl, fd, req, arg);
     u64 lim[2];
@@ -51,9 +51,8 @@ static void *reserve(u64 size) {
     return (void *)p;
 }
 
-/* The system area and the table pool have places of their own (KR_HOST_SYS) and are mapped piece by piece
- * when first needed: RLIMIT_AS and RLIMIT_DATA, which the payload may have set tight, count every page that
- * is mapped, used or not. */
+/* System area and table pool have a place of their own (KR_HOST_SYS). They are mapped piece by piece when first
+ * needed, because RLIMIT_AS and RLIMIT_DATA count every mapped page, and the payload may have set them tight. */
 int kr_pt_back(struct kr_vm *vm) {
     int r = kr_host_back(vm->pt + vm->pt_backed, KR_PT_STEP);
     if (!r)
@@ -67,8 +66,8 @@ static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *
     return ioctl_(vm->fd, KVM_SET_USER_MEMORY_REGION, &r);
 }
 
-/* Slot numbers: 0 the system area and the first part of the page-table pool, 1 reserved for kr_vm_flush, then
- * in order of use. */
+/* Slot numbers: 0 for the system area and the first part of the page-table pool, 1 for kr_vm_flush, the rest in
+ * order of use. */
 #define SLOT_SYS 0
 #define SLOT_FLUSH 1
 #define SLOT_FIRST 2
@@ -118,8 +117,8 @@ static const struct kvm_cpuid_entry2 *leaf(u32 function, u32 index) {
     return NULL;
 }
 
-/* XCR0 and the size of its XSAVE image in the standard layout, from CPUID leaf 0xD (never from a constant:
- * portability rule 10). */
+/* XCR0 and the size of its XSAVE image in the standard layout, from CPUID leaf 0xD: a constant would not fit
+ * every processor (SDM vol. 1, 13.2). */
 static void find_xstate(struct kr_vm *vm) {
     const struct kvm_cpuid_entry2 *d = leaf(0xd, 0);
     vm->xcr0 = 1;
@@ -215,8 +214,8 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
 void kr_vm_flush(struct kr_vm *vm) {
     if (vm->fd < 0)
         return;
-    /* The deletion of a slot drops every translation and flushes all vCPUs, on shadow and on nested paging
-     * alike. */
+    /* When a slot is deleted, KVM drops every translation and flushes all vCPUs. That holds for shadow paging and
+     * for nested paging. */
     u64 gpa = KR_CHUNK_GPA - KR_PAGE;
     set_slot(vm, SLOT_FLUSH, gpa, KR_PAGE, vm->sys);
     set_slot(vm, SLOT_FLUSH, gpa, 0, vm->sys);
@@ -244,9 +243,9 @@ static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     v->ist = vm->sys + area + KR_VCPU_IST;
     v->df = vm->sys + area + KR_VCPU_DF;
     kr_x86_tss(v->tss, v->idx, kr_vm_entry(vm) == KR_ENTRY_RING3);
-    /* The stub is one physical page for all. User-readable because PVM runs it in ring 3; harmless elsewhere:
-     * ring 3 that jumps there meets a closed I/O bitmap. The call page follows the stub (design, section 4);
-     * nobody listens there yet. */
+    /* All vCPUs have the same physical page as stub. Ring 3 may read it, because PVM runs it in ring 3. On other
+     * back ends a jump there meets a closed I/O bitmap. The call page behind the stub is not used yet
+     * (docs/architecture.md, "Calls without an exit"). */
     int r = kr_pt_sys(vm, v->stub, KR_SYS_GPA + KR_SYS_STUB, KR_PTE_U);
     if (!r)
         r = kr_pt_sys(vm, gva + KR_VCPU_CALL, KR_SYS_GPA + area + KR_VCPU_CALL,
@@ -270,18 +269,18 @@ static long set_msrs(struct kr_vcpu *v) {
     m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081,
                                     .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
     m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->stub};
-    /* SFMASK: TF DF IOPL NT AC. Not IF: nobody injects interrupts, and window.h needs it. */
+    /* SFMASK: TF DF IOPL NT AC. Not IF: no interrupt is injected, and window.h needs IF. */
     m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47500};
     long r = ioctl_(v->fd, KVM_SET_MSRS, &m);
     return r == 3 ? 0 : r < 0 ? r : -EINVAL;
 }
 
-/* Guest TSC = host TSC, so that our vDSO can use RDTSC with the host's figures. */
+/* Makes the guest's TSC the host's, so that the vDSO can use RDTSC with the host's figures. */
 static void set_tsc(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 zero = 0;
     struct kvm_device_attr a = {.group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (u64)&zero};
     if (ioctl_(v->fd, KVM_SET_DEVICE_ATTR, &a) < 0)
-        return; /* old kernel: tsc_khz stays 0 and the vDSO makes system calls */
+        return; /* before Linux 5.16: tsc_khz stays 0, and the vDSO makes system calls */
     if (!vm->tsc_khz) {
         long khz = ioctl_(v->fd, KVM_GET_TSC_KHZ, 0);
         vm->tsc_khz = khz > 0 ? (u64)khz : 0;
@@ -292,7 +291,7 @@ static long set_up(struct kr_vm *vm, struct kr_vcpu *v) {
     long r = map_area(vm, v);
     if (r < 0)
         return r;
-    r = ioctl_(v->fd, KVM_SET_CPUID2, &cpuid); /* before anything that CPUID permits (rule 10) */
+    r = ioctl_(v->fd, KVM_SET_CPUID2, &cpuid); /* first, because CPUID says what the other calls may set */
     if (r < 0)
         return r;
     if (vm->xcr0 > 1) {
@@ -312,8 +311,8 @@ static long set_up(struct kr_vm *vm, struct kr_vcpu *v) {
     return r;
 }
 
-/* Before Linux 6.13 a vCPU that another thread ran before costs synchronize_rcu() at its next KVM_RUN (10 ms
- * and more); a new one costs 0.2 ms and some 40 KB. So there the first few are not reused. */
+/* Before Linux 6.13 the first KVM_RUN of a vCPU on another thread costs a synchronize_rcu(): 10 ms and more. A
+ * new vCPU costs 0.2 ms and about 40 KB. So on such a kernel the first SPARE_VCPUS are not used again. */
 #define SPARE_VCPUS 32
 
 static int reuse_is_cheap(void) {
@@ -341,7 +340,7 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         first_state(vm, v);
         return v;
     }
-    /* One that is made in a copy of the descriptor table would be in no other. */
+    /* With a limit the task has a copy of the descriptor table: a vCPU made there would be in no other table. */
     if (vm->next_vcpu >= vm->max_vcpus || limit)
         __atomic_store_n(&vm->scarce, 1, __ATOMIC_RELAXED);
     if (vm->scarce || !(v = kr_alloc(sizeof *v)))
@@ -355,9 +354,10 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         __atomic_store_n(&vm->scarce, vm->vcpus != NULL, __ATOMIC_RELAXED);
         return NULL;
     }
-    vm->next_vcpu++; /* the number is spent whatever happens next */
-    /* Only now: the payload's threads could put another file under a number that is not hidden, and may have done so before it was:
-     * an anonymous inode is none that can pretend to serve set_up's requests. */
+    vm->next_vcpu++; /* the number is used up, whatever happens next */
+    /* Only a hidden number is used, because the payload's threads can put another file under a number that is
+     * not hidden. A thread may have done so before the number was hidden. A file that is not an anonymous inode
+     * is refused: so no file of another kind gets the requests of set_up. */
     if (!is_anonymous(v->fd))
         goto fail;
     run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0);
@@ -378,7 +378,7 @@ fail:
     return NULL;
 }
 
-/* The descriptors are closed already, which made every fd -1. */
+/* The descriptors are closed already: every fd is -1. */
 void kr_vcpus_after_fork(struct kr_vm *vm) {
     for (struct kr_vcpu *v = vm->vcpus, *next; v; v = next) {
         next = v->next;
@@ -398,7 +398,6 @@ void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v) {
         kr_sys3(__NR_futex, &vm->released, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* Where SYSCALL stays in ring 3, its stub's OUT needs the port open in every TSS (rule 4). */
 void kr_vm_open_port(struct kr_vm *vm) {
     kr_vm_entry_set(vm, KR_ENTRY_RING3);
     for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)

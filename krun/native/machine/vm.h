@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One KVM virtual machine: descriptor, memory slots, system area, page tables, vCPUs.
- * Owned by struct kr_mm, under mm->lock, except where a function says otherwise.
+ * One KVM virtual machine: descriptor, memory slots, system area, page tables, vCPUs. struct kr_mm owns it.
+ * All functions are called with mm->lock held, except where a comment says otherwise.
  */
 #ifndef KR_VM_H
 #define KR_VM_H
 
 #include "vmm.h"
 
-/* How SYSCALL enters the stub on this back end; found at the first exit (docs/architecture.md, "Entry
- * kinds"). */
+/* How SYSCALL enters the stub on this back end. Found at the first exit (docs/architecture.md, "Entry kinds"). */
 enum kr_entry_kind {
     KR_ENTRY_UNKNOWN = 0,
     KR_ENTRY_RING0 = 1, /* VMX, SVM: the stub runs in ring 0; the I/O bitmap stays closed */
@@ -54,7 +53,7 @@ struct kr_vm {
     u64 tsc_khz;
 };
 
-/* Any thread, no lock: it is found once and stays. */
+/* Any thread may call them without a lock: the kind is found once and stays. */
 static inline u32 kr_vm_entry(const struct kr_vm *vm) {
     return __atomic_load_n(&vm->entry, __ATOMIC_RELAXED);
 }
@@ -62,46 +61,55 @@ static inline void kr_vm_entry_set(struct kr_vm *vm, u32 kind) {
     __atomic_store_n(&vm->entry, kind, __ATOMIC_RELAXED);
 }
 
-/* Creates the VM with system area, page-table pool, and slots for every chunk in vm->chunk (none for a fresh
- * mm). 0 or -errno, with a text for the user in *why. fork: `vm` is the parent's copy and keeps its memory;
- * only KVM objects are made anew. */
+/* Creates the VM with system area, page-table pool, and a slot for every chunk in vm->chunk. fresh: a new mm,
+ * which has no chunk. Else `vm` is fork's copy of the parent's: it keeps its memory, and only KVM's objects are
+ * made anew. kvm_fd < 0: makes the tables only. 0 or -errno, with the name of the failed request in *why. */
 int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
 
-/* What KVM_GET_SUPPORTED_CPUID said (0.3 ms a call): for the boot block of a successor, and from it. */
+/* The answer of KVM_GET_SUPPORTED_CPUID, which takes 0.3 ms: the boot block hands it to the next monitor, which
+ * sets it. struct kvm_cpuid2 and its size in bytes; NULL: not known yet. */
 const void *kr_vm_cpuid(u32 *size);
 void kr_vm_set_cpuid(const void *data, u32 size);
 
-/* A vCPU that belongs to nobody: a parked one, else a new one (not for an owner with a vcpu_limit, who gets
- * one below it). NULL when KVM gives no more. Its registers are in boot state (user segments, zero general
- * registers); the FPU of a parked one is left as it was: callers load theirs. */
+/* Gives `owner` a vCPU: a free one, else a new one. An owner with a vcpu_limit gets only a free one below the
+ * limit. The registers are in their first state: user segments, general registers zero. A free vCPU keeps its
+ * old extended state: callers load theirs. NULL: KVM gives no more. */
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
+/* Gives a vCPU back, and wakes a thread that waits for one. */
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
 
-/* Entry kind found to be ring 3: opens the exit port in every TSS. */
+/* Called when SYSCALL is found to stay in ring 3: opens the exit port in every TSS, because the stub's OUT needs
+ * it there. */
 void kr_vm_open_port(struct kr_vm *vm);
 
-/* Drops every translation KVM holds for this VM (adds and deletes a dummy slot: portability rule 8). */
+/* Drops every translation that KVM holds for this VM: adds a dummy slot and deletes it (pt.c, rule 4). */
 void kr_vm_flush(struct kr_vm *vm);
 
-/* Makes sure that a slot covers the chunk of addr. 0 or -errno. */
+/* Makes a slot for the chunk of addr, if there is none. 0 or -errno. */
 int kr_vm_chunk(struct kr_vm *vm, u64 addr);
 
-/* Page tables of the window (pt.c). prot 0 clears. Ranges are page-aligned. make: create missing tables (0 or
- * -ENOMEM); otherwise only entries in existing tables change. The chunks' slots must exist where entries
- * become present. */
+/* ---- Page tables of the window (pt.c) ---- */
+
+/* Makes the root table. 0 or -ENOMEM. */
 int kr_pt_init(struct kr_vm *vm);
+/* Enters [start, end), a range of whole pages, with prot; 0 clears it. make: missing tables are made; else only
+ * entries of existing tables change. A chunk must have its slot before its entries become present. 0; -ENOMEM;
+ * -EFAULT: not in the window. */
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
-int kr_pt_slot(struct kr_vm *vm);  /* registers one more slot of the pool: vm.c */
-u64 kr_pt_table(struct kr_vm *vm); /* guest-physical address of a new zeroed table page; 0: no memory */
-int kr_pt_back(struct kr_vm *vm);  /* maps KR_PT_STEP more bytes of it on the host: vm.c */
-/* Maps a whole 2 MiB block by one entry, if no table was ever linked there: 1, else 0. The chunk's slot must
- * exist. */
+/* Registers one more slot of the pool (vm.c). 0 or -errno. */
+int kr_pt_slot(struct kr_vm *vm);
+/* Guest-physical address of a new, zeroed table page; 0: no memory. */
+u64 kr_pt_table(struct kr_vm *vm);
+/* Maps KR_PT_STEP more bytes of the pool on the host (vm.c). 0 or -errno. */
+int kr_pt_back(struct kr_vm *vm);
+/* Maps a whole block of 2 MiB by one entry, if no table was ever linked there. The chunk must have its slot. 1:
+ * done; 0: not. */
 int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
 /* Whether the block of gva has been entered into the tables. */
 int kr_pt_touched(struct kr_vm *vm, u64 gva);
-/* System-area mapping: gva -> gpa, flags KR_PTE_*. */
+/* Maps the page gva of the system area to gpa. pte_flags: KR_PTE_*. 0 or -ENOMEM. */
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 pte_flags);
-/* The leaf entry for gva, 0 if none. */
+/* The last entry for gva; 0 if there is none. */
 u64 kr_pt_get(struct kr_vm *vm, u64 gva);
 
 #define KR_PTE_P (1ULL << 0)
@@ -113,12 +121,12 @@ u64 kr_pt_get(struct kr_vm *vm, u64 gva);
 #define KR_PTE_NX (1ULL << 63)
 
 /* FPU and extended state of a vCPU in the standard XSAVE layout. buf: 4096 bytes (struct kvm_xsave), of which
- * vm->xsave_size are used. 0 or -errno. */
+ * vm->xsave_size are used. Called on the vCPU's thread, or while it stands. 0 or -errno. */
 int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf);
 int kr_vcpu_set_xsave(struct kr_vm *vm, struct kr_vcpu *v, const void *buf);
 
-/* In a fork child: the vCPUs stayed with the parent. The descriptors are closed already (monitor/state.def, row
- * `descriptors`). */
+/* In a fork child: forgets the vCPUs, which the parent keeps. Their descriptors are closed already
+ * (monitor/state.def, row `descriptors`). */
 void kr_vcpus_after_fork(struct kr_vm *vm);
 
 #endif

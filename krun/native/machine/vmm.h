@@ -2,15 +2,19 @@
  *
  * The monitor's main objects.
  *
- *   kr_mm    one address space, one VM. Shared by threads and by vfork relatives (same host mm).
- *   kr_proc  one host process: signal actions, identity of the program. Shared by the threads of a process; a
- * vfork child gets its own (its descriptors, actions and cwd are its own in the kernel, too). kr_task  one
- * thread = one host thread; %fs points at it in monitor code. Owns a vCPU while it lives.
+ *   kr_mm    one address space and one VM. Threads share it, and so do CLONE_VM relatives (same host mm).
+ *   kr_proc  one host process: signal actions, identity of the program. The threads of a process share it.
+ *            A vfork child gets its own, because the kernel gives it its own descriptors, actions and cwd.
+ *   kr_task  one thread, which is one host thread. %fs points at it in monitor code. It owns a vCPU while it
+ *            lives, except where vCPUs are scarce (share.h).
  *
  * Lock order, and what fork does to each piece of state: monitor/state.def.
  *
- * Three kinds of failure: a payload's mistake gives -errno or a signal; a set-up failure of the first program
- * is sent as an "E" message (boot.h); a broken invariant ends in kr_die. Nothing else ends the process.
+ * There are three kinds of failure:
+ *   - a payload's mistake gives -errno or a signal
+ *   - a set-up failure of the first program is sent as an "E" message (docs/architecture.md, "Messages")
+ *   - a broken invariant ends in kr_die
+ * Nothing else ends the process.
  */
 #ifndef KR_VMM_H
 #define KR_VMM_H
@@ -68,19 +72,19 @@ struct kr_proc {
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
-    u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE where it is lower than the kernel's; 0: it is not (fdtab.c) */
+    u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 
-/* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put it here for the
- * time of the call: the handler's mask is built from it, the frame's saved mask from `sigmask`
- * (signal_setup_done() in the kernel). */
+/* Calls that wait with another signal mask (sigsuspend, ppoll, pselect6, epoll_pwait*) put the mask here for
+ * the time of the call. The handler's mask is built from it, the mask saved in the frame from `sigmask`
+ * (signal_setup_done() in kernel/signal.c). */
 struct kr_wait_mask {
     u32 active;
     kr_sigset mask;
 };
 
-/* A thread's robust list. The kernel has either the payload's own head, or `shadow`, which leads there and
- * can be made empty by any thread of the address space. */
+/* A thread's list of robust futexes. The kernel has either the payload's own head or `shadow`. `shadow` leads
+ * to the payload's list; any thread of the address space can make it empty. */
 struct kr_robust {
     u64 guest; /* the payload's head, as it registered it; 0: none */
     struct {
@@ -91,7 +95,7 @@ struct kr_robust {
     u32 shadowed; /* the kernel has `shadow` */
 };
 
-/* Bits of task->asked: why a thread is to come to the run loop. */
+/* Bits of task->asked: why a thread must come to the run loop. */
 #define KR_ASKED_QUESTION 1u /* another monitor asks (ask.h) */
 #define KR_ASKED_STAND 2u    /* another thread of the process wants it to stand (quiesce.h) */
 
@@ -99,7 +103,8 @@ struct kr_task {
     struct kr_task *self;    /* KR_TASK_SELF */
     volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
                                 handler on this thread */
-    volatile u32 asked;      /* beside it: KR_ASKED_*, by atomic operations: also set by other threads */
+    volatile u32 asked;      /* KR_ASKED_*; atomic, because other threads set it, too. syscall.S reads it
+                                together with sig_caught */
     u64 pad1[3];
     u64 canary; /* KR_TASK_CANARY */
 
@@ -109,14 +114,14 @@ struct kr_task {
     struct kvm_run *run;    /* == vcpu->run, or == parked while the thread has no vCPU */
     struct kvm_run *parked; /* see share.h; NULL until needed */
     u32 tid;                /* real tid in the container's pid namespace */
-    u32 newpid;             /* its children go to another pid namespace: no new VM (alone.c) */
+    u32 newpid;             /* its children go to another pid namespace, and it makes no new VM (alone.c) */
     u32 standing;           /* it stands (quiesce.h); under mm->lock */
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
-    u32 vcpu_limit;         /* its descriptor table is a copy, which holds the vCPUs below this; 0: all */
+    u32 vcpu_limit; /* its descriptor table is a copy that holds the vCPUs below this number; 0: all */
     struct kr_window window;
 
-    /* Filters of the OCI profile and of the payload itself, as Linux has them: of the thread (seccomp.h).
-     * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without. */
+    /* Filters of the OCI profile and of the payload itself. As in Linux, a thread has its own (seccomp.h).
+     * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without a lock. */
     struct kr_seccomp *seccomp;
     u32 seccomp_mode; /* SECCOMP_MODE_*: 0 none; set after `seccomp` */
     u32 nnp;          /* no_new_privs as the payload sees it (jail.h) */
@@ -135,23 +140,23 @@ struct kr_task {
     const siginfo_t *dying_of; /* for the core file: the signal that kills, or NULL */
     u8 *xsave;                 /* 4096 bytes for frames, allocated when first needed */
 
-    u32 slot_group,
-        slots; /* the group of descriptor slots that it has, and which of it are in use (fdtab.c) */
+    u32 slot_group; /* the group of descriptor slots that it has (fdslot.c) */
+    u32 slots;      /* bit i: slot i of the group is in use; 0: it has no group */
     /* The call being served. */
     u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
     u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
 
-    /* What another monitor asks, and the call that it interrupted (ask.h). */
+    /* What another monitor asks, and the call that the question interrupted (ask.h). */
     u32 ask_request, ask_n;
-    u32 runs; /* kr_run has begun; before, a request is only noted: */
-    u32 ask_early;
-    u32 was_asked; /* during the call that is being served */
-    u32 resumed;   /* a call that had begun is to be executed again, at resume_rip */
+    u32 runs;      /* kr_run has begun */
+    u32 ask_early; /* a question that came before kr_run had begun */
+    u32 was_asked; /* a question came during the call that is being served */
+    u32 resumed;   /* a call that had begun must be executed again, at resume_rip */
     u64 resume_rip;
-    u64 began;   /* kr_ticks() of a call with a timeout; 0: the call has none */
-    u64 waited;  /* ns, in earlier executions of a call that is executed again */
-    s64 left[2]; /* its timeout now */
+    u64 began;   /* kr_ticks() at the start of a call with a timeout; 0: the call has none */
+    u64 waited;  /* ns that earlier executions of the call have waited */
+    s64 left[2]; /* the call's timeout now */
 
     /* Host thread. */
     void *stack; /* base of the mapping; NULL for the first thread */
@@ -172,13 +177,13 @@ static inline struct kr_task *kr_self(void) {
     return t;
 }
 
-/* The payload's general registers, valid between exits: as the kernel's pt_regs, i.e. rip is where the
- * payload goes on. */
+/* The payload's general registers, valid between exits. They are like the kernel's pt_regs: the payload goes
+ * on at rip. */
 static inline struct kvm_regs *kr_regs(struct kr_task *t) { return &t->run->s.regs.regs; }
 
-/* The bits of personality(2) that the host's process never has: they would move the monitor, its memory or
- * its stack into the payload's window at the next execve. What they mean for the payload's own layout, the
- * monitor does (ADDR_NO_RANDOMIZE, stack.c and exec.c) or does not (docs/limits.md). */
+/* The bits of personality(2) that the host's process never has, because they would move the monitor, its
+ * memory or its stack into the payload's window at the next execve. The monitor itself gives
+ * ADDR_NO_RANDOMIZE its meaning for the payload (kr_mm_random). The other bits have none (docs/limits.md). */
 #define KR_PERSONA_OWN                                                                                       \
     (0x0040000u /* ADDR_NO_RANDOMIZE */ | 0x0100000u /* MMAP_PAGE_ZERO */ |                                  \
      0x0200000u /* ADDR_COMPAT_LAYOUT */ | 0x0400000u /* READ_IMPLIES_EXEC */ |                              \
@@ -198,33 +203,37 @@ struct kr_boot {
 };
 extern struct kr_boot kr_boot;
 
-/* Iterates over records of one tag. *pos starts at 0. Returns the payload and its length, or NULL. */
+/* Iterates over the records of one tag. *pos is 0 at first. Returns a record's bytes and, in *len, their
+ * number; NULL after the last one. */
 const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len);
 
-/* Stage times (name, CLOCK_MONOTONIC ns), sent with R and O. */
+/* Notes the time (CLOCK_MONOTONIC, ns) at which a stage of the start ended; sent with the messages R and O. */
 void kr_stage(const char *name);
 
 /* process/die.c */
-void kr_die(const char *fmt, ...)
-    __printf(1, 2) __noreturn; /* broken invariant: one line to the log, exit status 127 of this process */
+void kr_die(const char *fmt, ...) __printf(1, 2)
+    __noreturn; /* broken invariant: writes one line to the log and ends the process with status 127 */
 void kr_log(const char *fmt, ...) __printf(1, 2); /* one line to FD_LOG, if any */
 u64 kr_now(void);                                 /* CLOCK_MONOTONIC, ns */
-/* A clock without a system call, of unknown rate. */
+/* A clock without a system call: the TSC, whose rate is unknown here. */
 static inline u64 kr_ticks(void) {
     u32 lo, hi;
     __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
     return (u64)hi << 32 | lo;
 }
 
-/* A task with its canary and %fs self pointer; not yet in mm->tasks. NULL: no memory. */
+/* Returns a task with its canary and the self pointer for %fs, not yet in mm->tasks. NULL: no memory. */
 struct kr_task *kr_task_new(struct kr_proc *proc);
-/* Its 4096-byte XSAVE buffer; NULL: no memory. */
+/* Returns t's XSAVE buffer of 4096 bytes; makes it when first needed. NULL: no memory. */
 u8 *kr_task_xsave(struct kr_task *t);
 
-/* process/task.c: ends the calling thread / the whole process with a code; ends the process as by `sig` (also as
- * pid 1 of a pid namespace, where the kernel ignores signals with default action). */
+/* process/task.c. */
+/* Ends the calling thread with a code. */
 void kr_task_exit(struct kr_task *t, int code) __noreturn;
+/* Ends the whole process with a code. */
 void kr_exit_group(struct kr_task *t, int code) __noreturn;
+/* Ends the process as the signal `sig` would. That works also for pid 1 of a pid namespace, where the kernel
+ * ignores signals with default action (pid_namespaces(7)). */
 void kr_die_signal(struct kr_task *t, int sig) __noreturn;
 
 #endif

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory given before it is touched, where a first touch is dear.
+ * Populates memory before the guest touches it, on a back end where a first touch is dear. No state.
  *
- * On PVM the first touch of a page by the guest is a world switch (20 us on the development machine, a page
- * fault on VMX and SVM 0.5-1 us). When KVM maps one page, it maps the seven beside it with it, if the host's
- * tables hold them writable. So what a program is as good as sure to write is populated when it is mapped: a
- * page costs 0.3 us then, and the guest faults once in eight pages. After a fork the same holds for both
- * sides, whose pages have become read-only for copy-on-write.
+ * On PVM the guest's first touch of a page is a world switch: 20 us on the development machine. A page fault
+ * on VMX and SVM takes 0.5-1 us. KVM maps a page together with the seven beside it, if the host's tables hold
+ * those writable. So memory that a program almost certainly writes is populated when it is mapped: a page
+ * then costs 0.3 us, and the guest faults once in eight pages. A fork makes the pages of both sides read-only
+ * for copy-on-write, so the same is done in parent and child.
  *
- * Only what nobody can tell from memory that is touched later: anonymous memory, and the data of programs and
- * libraries (MAP_DENYWRITE, which nothing but loaders gives: other private mappings of files show later
- * writes to the file as long as they are untouched). Never stacks as a whole, reservations, or the small
- * anonymous mappings about which mincore(2) is asked. Bounds: one mapping, one fork (below). No state.
+ * A program must not be able to tell populated memory from memory that is touched later. That holds for:
+ *   - anonymous memory
+ *   - the data of programs and libraries, which loaders map with MAP_DENYWRITE. Any other private mapping of
+ *     a file shows later writes to the file until its page is touched
+ * Never populated: a stack as a whole, a reservation, a small anonymous mapping (programs ask mincore(2) about
+ * such). The constants below bound what is populated at one mapping and at one fork.
  */
 #include "warm.h"
 #include "hostmem.h"
@@ -25,15 +27,15 @@
 #endif
 #define DATA_MAX (2ULL << 20) /* a program's or library's data, its bss, one growth of the heap */
 #define ANON_MIN (64ULL << 10)
-#define ANON_MAX (1ULL << 20)     /* larger ones are served in blocks of 2 MiB (mm.c) */
-#define FORK_VMA_MAX (2ULL << 20) /* what is larger is not touched as a whole soon */
-#define FORK_MAX (3ULL << 20)     /* copied at one fork on each side */
+#define ANON_MAX (1ULL << 20)     /* kr_mm_fault serves a larger one in blocks of 2 MiB */
+#define FORK_VMA_MAX (2ULL << 20) /* a program does not soon touch all of a larger one */
+#define FORK_MAX (3ULL << 20)     /* populated at one fork, on each side */
 #define STACK_BELOW (16ULL << 10)
 #define STACK_ABOVE (16ULL << 10)
 
 static int dear(const struct kr_mm *mm) { return kr_vm_entry(&mm->vm) == KR_ENTRY_RING3; }
 
-/* Best effort: what cannot be had now is the guest's fault later. */
+/* Best effort: a page that is not populated now becomes a page fault of the guest later. */
 static void populate(u64 start, u64 end) {
     if (start < end)
         kr_host_advise(start, end - start, MADV_POPULATE_WRITE);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory given before it is touched (machine/warm.c). Locked: mm->lock. No results: best effort. */
+ *
+ * Populating memory before the guest touches it (machine/warm.c). All functions are called with mm->lock held.
+ * They are best effort and have no result.
+ */
 #ifndef KR_WARM_H
 #define KR_WARM_H
 
 #include "mm.h"
 
-/* After a host mapping was made: flags are mmap(2)'s, vma_flags KR_VMA_*. */
+/* Called when the host mapping [addr, addr + len) has been made. flags: of mmap(2); vma_flags: KR_VMA_*. */
 void kr_warm_map(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, u32 vma_flags);
-/* Around a stack pointer that the guest starts with. */
+/* Populates the pages around sp, the stack pointer with which the guest starts. */
 void kr_warm_stack(struct kr_mm *mm, u64 sp);
-/* After a fork, in the parent and in the child; sp: the forking thread's. */
+/* Called after a fork, in the parent and in the child. sp: stack pointer of the thread that forked. */
 void kr_warm_fork(struct kr_mm *mm, u64 sp);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fills the tables of x86.h. No state. */
+ *
+ * Fills descriptor tables, stubs, TSS and control registers: see x86.h. No state.
+ */
 #include "x86.h"
 
-/* Descriptors for GDT loads (exceptions load CS from here); segment caches are set through sregs. */
+/* Descriptors of the GDT. An exception loads CS from here; KVM_SET_SREGS sets the hidden parts of the segments. */
 #define DESC_CODE64(dpl) (0x00209b0000000000ULL | (u64)(dpl) << 45)
 #define DESC_DATA(dpl) (0x00cf93000000ffffULL | (u64)(dpl) << 45)
 
@@ -28,14 +30,13 @@ void kr_x86_shared_pages(u8 *sys) {
         stub[0] = 0xe6; /* out %al, $KR_PORT */
         stub[1] = KR_PORT;
         stub[2] = 0xf4; /* hlt: never reached, the monitor always sets RIP */
-        /* INT3 and INTO come from ring 3 by instruction: their gates must be open to it (portability rule 6).
-         */
+        /* INT3 and INTO are instructions of ring 3: their gates must have DPL 3 (SDM vol. 3, 6.12.1.1). */
         gate(sys + KR_SYS_IDT, v, KR_SYS_BASE + KR_SYS_EXC + v * 16, v == VEC_DF ? IST_DF : IST_EXC,
              v == VEC_BP || v == VEC_OF ? 3 : 0);
     }
     sys[KR_SYS_STUB] = 0xe6; /* SYSCALL lands here: out %al, $KR_PORT */
     sys[KR_SYS_STUB + 1] = KR_PORT;
-    sys[KR_SYS_STUB + 2] = 0x0f; /* sysretq: not reached either; a harmless end of the page's code */
+    sys[KR_SYS_STUB + 2] = 0x0f; /* ud2: never reached */
     sys[KR_SYS_STUB + 3] = 0x0b;
 }
 
@@ -48,8 +49,8 @@ void kr_x86_tss(u8 *tss, u32 idx, int open) {
     memcpy(tss + 44, &df, 8);  /* IST2 */
     u16 iomap = 104;
     memcpy(tss + 102, &iomap, 2);
-    /* The bitmap is there in any case, all ports denied; where SYSCALL stays in ring 3 the one port is
-     * allowed (rule 4). The TSS limit ends behind the byte of ones that the CPU wants after the last byte. */
+    /* The I/O bitmap denies all ports. It allows the one port if SYSCALL stays in ring 3 (`open`). The TSS limit
+     * lies behind the byte of ones that must follow the bitmap (SDM vol. 1, 19.5.2). */
     memset(tss + 104, 0xff, 0x7e / 8 + 2);
     if (open)
         tss[104 + KR_PORT / 8] = (u8) ~(1u << (KR_PORT % 8));

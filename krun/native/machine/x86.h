@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * x86-64 machine state as data: descriptors, control registers, MSRs (AMD APM vol. 2; Intel SDM vol. 3). */
+ *
+ * x86-64 machine state as data: descriptors, stubs, control registers (AMD APM vol. 2; Intel SDM vol. 3).
+ */
 #ifndef KR_X86_H
 #define KR_X86_H
 
 #include "vm.h"
 
-#define KR_FLAGS_USER                                                                                        \
-    0x254dd5ULL /* CF PF AF ZF SF TF DF OF RF AC ID: what ring 3 may set; never IOPL, NT, VM */
-#define KR_FLAGS_FIXED 0x202ULL /* IF and the bit that is always one */
+/* Flags of RFLAGS that the payload may have: CF PF AF ZF SF TF DF OF NT RF AC ID; never IOPL, VM. */
+#define KR_FLAGS_USER 0x254dd5ULL
+#define KR_FLAGS_FIXED 0x202ULL /* IF, and bit 1, which is always one */
 
 #define KR_VECTORS 32
 enum {
@@ -32,11 +34,11 @@ enum {
 
 /* Fills GDT, IDT and exception stubs in the shared part of the system area. */
 void kr_x86_shared_pages(u8 *sys);
-/* Fills one vCPU's TSS; open: whether ring 3 may write to KR_PORT. */
+/* Fills the TSS of vCPU idx. open: whether ring 3 may write to KR_PORT. */
 void kr_x86_tss(u8 *tss, u32 idx, int open);
-/* Boot-time special registers of a vCPU. apic_base is kept from *s. */
+/* Sets the special registers with which vCPU idx starts. apic_base stays as it is in *s. */
 void kr_x86_sregs(struct kvm_sregs *s, u64 cr3, u32 idx, u64 cr4_extra);
-/* Flat user code and stack segments, and whether they are loaded. */
+/* Loads CS and SS with the flat user segments. */
 void kr_x86_user_segments(struct kvm_sregs *s);
 
 #endif
