@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The boot block: contract between whoever starts a monitor (krun/kvm/boot.py for the first program
- * of a container or of an exec; process/exec.c for every execve of the payload) and the monitor.
+ * The boot block: the contract between a monitor and the program that starts it. krun/kvm/boot.py starts the
+ * monitor of the first program of a container or of an exec, process/exec.c that of every execve of the payload.
  *
  * Layout, little endian, in a memfd:
  *   struct kr_boot_header, then records { struct kr_boot_record, `len` bytes, zero padding to 8 }.
- * The block is written by trusted code only; the parser checks bounds all the same. What makes it authentic is said at KR_BOOT_ENV.
- * docs/architecture.md, "Boot block". A change of any number here bumps KR_BOOT_VERSION.
+ * Only trusted code writes the block; the parser checks bounds all the same. KR_BOOT_ENV says what makes the block
+ * authentic. docs/architecture.md, "Boot block". A change of a number in this file raises KR_BOOT_VERSION.
  */
 #ifndef KR_ABI_BOOT_H
 #define KR_ABI_BOOT_H
@@ -18,11 +18,12 @@
 #define KR_BOOT_VERSION 1
 
 /* The monitor finds the block through the last entry of its environment:
- *   KRUN_BOOT=<decimal fd>  a memfd that holds it, with all seals; from krun itself. Refused where the jail is in force, which is so
- *                           in every process that comes from a payload.
- *   KRUN_BOOT=@<n>          behind n entries KRUN_BOOT=<base64> that are it; from a monitor (a payload's threads could meddle with a
- *                           descriptor). All strings of that execve stand in the monitor's memory, so the last one is the monitor's.
- * Anything else ends the process. */
+ *   KRUN_BOOT=<decimal fd>  krun writes it: a memfd with all seals holds the block. Refused where the jail is in
+ *                           force, that is in every process that comes from a payload.
+ *   KRUN_BOOT=@<n>          a monitor writes it: the n entries KRUN_BOOT=<base64> before this one are the block. It
+ *                           is no descriptor, because the payload's threads could replace the file under one. All
+ *                           strings of that execve are in the monitor's memory, so the last one is the monitor's.
+ * Any other value ends the process. */
 #define KR_BOOT_ENV "KRUN_BOOT="
 
 struct kr_boot_header {

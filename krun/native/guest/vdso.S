@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's vDSO: a whole ELF shared object, written out by hand so that it needs no link step of its own. It lies in the monitor's
- * read-only data as one page; machine/vdso.c maps a copy into the payload with the time page (vdso_page.h) in front of it.
+ * The payload's vDSO: a whole ELF shared object, written by hand so that it needs no link step. It is one page of the monitor's
+ * read-only data. machine/vdso.c maps a copy into the payload, behind the time page (vdso_page.h).
  *
- * The functions are leaves that push nothing: the unwind information is one entry for all of them. They write at most into the red
- * zone. A call that cannot be answered from the page is made for real.
+ * The functions call no other function and push nothing, so one entry of unwind information serves them all. If the page does not
+ * have the answer, a function makes the system call.
  */
 #include "vdso_page.h"
 
@@ -172,8 +172,8 @@ shstr_end:
     .balign 16
 text:
 /*
- * Reads the page for the clock in %edi: rax = ns of that clock; else to \slow. Clobbers rcx rdx r8 r9 r10. Loads are not reordered with
- * each other on x86; lfence keeps RDTSC behind the first read of seq.
+ * Reads the page for the clock in %edi. rax: ns of that clock; jumps to \slow if the page does not have them. Clobbers rcx rdx r8 r9
+ * r10. x86 does not reorder loads with each other; lfence keeps RDTSC behind the first read of seq.
  */
     .macro read_clock slow
     lea image - 4096(%rip), %r8
@@ -245,14 +245,14 @@ f_gettimeofday:
 f_gettimeofday_end:
 
     .balign 16
-f_time:                             /* time(2) and the file system's clock lag the fine clock by up to a tick (10 ms at HZ=100): */
+f_time:                             /* time(2) and the clock of files lag the fine clock by up to a tick (10 ms at HZ=100): */
     mov %rdi, %r11
     xor %edi, %edi
     read_clock 8f
     xor %edx, %edx
     mov $1000000000, %ecx
     div %rcx
-    cmp $10000000, %edx             /* ... so just after a full second only the kernel knows */
+    cmp $10000000, %edx             /* ... so just after a full second the kernel is asked */
     jb 8f
     test %r11, %r11
     jz 1f
@@ -265,7 +265,7 @@ f_time:                             /* time(2) and the file system's clock lag t
 f_time_end:
 
     .balign 16
-f_getcpu:                           /* TSC_AUX is the host's on some back ends and nobody's on others */
+f_getcpu:                           /* RDPID and RDTSCP are of no use: TSC_AUX is the host's on some back ends only */
     mov $SYS_getcpu, %eax
     syscall
     ret
@@ -275,7 +275,7 @@ f_getcpu_end:
 f_clock_getres:
     cmp $KR_VT_CLOCKS, %edi
     jae 9f
-    mov $KR_VT_SERVED & ~0x60, %eax /* the fine ones: 1 ns */
+    mov $KR_VT_SERVED & ~0x60, %eax /* the fine clocks: 1 ns */
     bt %edi, %eax
     jnc 9f
     test %rsi, %rsi

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The page in front of the vDSO image: offsets for guest/vdso.S and the C structure behind them (machine/vdso.c
- * writes it). */
+ *
+ * The time page in front of the vDSO image: offsets for guest/vdso.S, and the same as a structure for
+ * machine/vdso.c, which writes the page.
+ */
 #ifndef KR_VDSO_PAGE_H
 #define KR_VDSO_PAGE_H
 
@@ -12,17 +14,17 @@
 #define KR_VT_BASE_NS 40
 #define KR_VT_OFFSET 64 /* one s64 per clock id */
 #define KR_VT_CLOCKS 12
-/* Clock ids served: REALTIME, MONOTONIC, BOOTTIME, TAI. Not the COARSE ones: only the kernel knows its last
- * tick. */
+/* Ids of the clocks that are served, as bits: REALTIME, MONOTONIC, BOOTTIME, TAI. Not the COARSE clocks, because
+ * only the kernel knows its last tick. */
 #define KR_VT_SERVED 0x883
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
 #include <stdint.h>
 
-/* ns of CLOCK_MONOTONIC = base_ns + ((tsc - base_tsc) * mult >> shift), as long as tsc - base_tsc < limit
- * (unsigned). Other clocks: plus offset[id]. seq: odd while the monitor writes. All zero: every call is a
- * system call. */
+/* CLOCK_MONOTONIC in ns = base_ns + ((tsc - base_tsc) * mult >> shift), as long as tsc - base_tsc < limit
+ * (unsigned). Another clock: plus offset[id]. seq is odd while the monitor writes. A page of zeros makes every call
+ * a system call. */
 struct kr_vdso_time {
     uint32_t seq, pad0;
     uint64_t base_tsc, limit, mult;

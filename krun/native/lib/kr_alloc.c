@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State: one free list per size class, one bump region. Lock: heap_lock, innermost of all. */
+ *
+ * The heap: see kr_alloc.h. State: a free list for each size class, and one region from which new objects are cut.
+ * Lock: heap_lock; no other lock is taken inside it.
+ */
 #include "kr_alloc.h"
 #include "kr_guard.h"
 #include "kr_lib.h"
@@ -7,7 +10,7 @@
 #include <linux/mman.h>
 
 #define SMALLEST 5 /* 32 bytes */
-#define LARGEST 15 /* 32 KiB; more is a mapping of its own */
+#define LARGEST 15 /* 32 KiB; a larger object is a mapping of its own */
 #define REGION (64u << 10)
 
 static struct kr_lock heap_lock;
@@ -40,7 +43,7 @@ void *kr_alloc(size_t size) {
         memcpy(&free_list[c], p, sizeof(void *));
     } else {
         if ((size_t)(region_end - region) < n) {
-            u8 *r = map(REGION); /* the rest of the old region stays unused: at most one object */
+            u8 *r = map(REGION); /* the rest of the old region, less than one object, stays unused */
             if (!r) {
                 kr_unlock(&heap_lock);
                 return NULL;

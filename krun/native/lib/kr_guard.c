@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The key of kr_guard.h. */
+ *
+ * The protection key on the monitor's memory: see kr_guard.h.
+ */
 #include "kr_guard.h"
 #include "kr_lib.h"
 #include <linux/mman.h>
 
-#define INIT_PKRU 0x55555554u /* what a program starts with: key 0 only */
+#define INIT_PKRU 0x55555554u /* the value at execve: key 0 only */
 
-/* The others see it as the constant that it is from the end of relocation on. */
+/* Written here, before RELRO is protected; every other file sees a constant. */
 __asm__(".section .data.rel.ro,\"aw\",@progbits\n"
         ".balign 4\n"
         ".globl kr_guard\n"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory, string and format functions of the monitor. No state. */
+ *
+ * Memory, string and format functions of the monitor: see kr_lib.h. No state.
+ */
 #include "kr_lib.h"
 
 #ifndef KR_HOSTED
@@ -188,7 +190,7 @@ int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap) {
         case '%':
             put(&o, '%');
             break;
-        default: /* not ours: show it */
+        default: /* unknown: written as it is */
             put(&o, '%');
             if (!*fmt)
                 fmt--;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The little of a C library that the monitor needs. Pure; also built hosted for the unit tests (where libc's
- * mem and str functions are used instead of ours). */
+ *
+ * The part of a C library that the monitor needs. No state. It is also built hosted for the unit tests, which use
+ * libc's functions of the same names.
+ */
 #ifndef KR_LIB_H
 #define KR_LIB_H
 
@@ -17,15 +19,16 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 char *strrchr(const char *s, int c);
 
-/* Formats into buf (always NUL-terminated when size > 0): %s %c %d %u %x %p with l/ll/z, width, 0 and -
- * flags, %.Ns. Returns the length that would have been written. */
+/* Formats into buf, which gets a NUL if size > 0. Knows %s %c %d %u %x %p, l ll z, a width, the flags 0 and -,
+ * %.Ns and %.*s. Returns the length of the whole text without NUL; a longer text than size - 1 is cut. */
 int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap);
 int kr_snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Decimal number at s (no sign, no spaces); *end set behind it. Saturates at UINT64_MAX. */
+/* Reads the decimal number at s, without sign or spaces. *end, if end is not NULL, is set behind the number. A
+ * number that is too large gives UINT64_MAX. */
 u64 kr_strtou(const char *s, const char **end);
 
-/* Number of elements; lower/upper bound helpers. */
+/* Number of elements of an array; the smaller and the larger of two; pages. */
 #define KR_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define KR_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KR_MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux's names: the kernel's own headers, what headers of Debian 12 (Linux 6.1) do not have yet, and the few
- * structures of the system-call interface that no header for user space has. Under the kernel's names, so
- * that a newer header takes over. Not for files that are also built hosted (tests/native): there libc defines
- * some of the same names.
+ * Linux's names: the kernel's own headers, names that the headers of Debian 12 (Linux 6.1) lack, and the few
+ * structures of the system-call interface that no header for user space has. All have the kernel's names, so
+ * that a newer header takes over. A file that is also built hosted (tests/native) must not use this header with
+ * a header of libc, which defines some of the same names.
  */
 #ifndef KR_LINUX_H
 #define KR_LINUX_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A mutex on a private futex (futex(2)): works among threads and among vfork relatives, which share the
- * address space. Signals interrupt only the wait, never the lock. Not recursive. Lock order: see machine/vmm.h.
+ * A mutex on a private futex (futex(2)). It works among threads and among vfork relatives, because they share the
+ * address space. A signal interrupts only the wait; kr_lock then waits on. Not recursive. Lock order:
+ * monitor/state.def.
  */
 #ifndef KR_LOCK_H
 #define KR_LOCK_H
@@ -30,7 +31,7 @@ static inline void kr_unlock(struct kr_lock *l) {
         kr_sys3(__NR_futex, &l->state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* In a fork child: the lock was held by the forking thread, or by one that does not exist here. */
+/* In a fork child: frees the lock. Its holder is the thread that forked, or one that does not exist here. */
 static inline void kr_lock_init(struct kr_lock *l) { l->state = 0; }
 
 #endif

@@ -2,9 +2,9 @@
  *
  * Raw system calls for the freestanding monitor. All return the kernel's value: >= 0 or -errno.
  *
- * kr_sysN     plain call; a host signal may interrupt it (-EINTR) or the kernel restarts it.
- * kr_call_intr  the same, but never loses a signal: see lib/syscall.S and process/hostsig.c. Everything
- *             that may block on behalf of the payload goes through it.
+ *   kr_sysN       plain call. A host signal interrupts it (-EINTR), or the kernel restarts it.
+ *   kr_call_intr  the same, but no signal is lost before it: see lib/syscall.S and process/hostsig.c. Each call
+ *                 that may block for the payload goes through it.
  */
 #ifndef KR_SYS_H
 #define KR_SYS_H
@@ -39,11 +39,11 @@ static inline long kr_sys6(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
 #define kr_sys4(nr, a, b, c, d) kr_sys6(nr, (u64)(a), (u64)(b), (u64)(c), (u64)(d), 0, 0)
 #define kr_sys5(nr, a, b, c, d, e) kr_sys6(nr, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), 0)
 
-/* Value of an interrupted call that must be executed again after the signal was handled (the kernel
- * chose to restart it, or it had not begun). Dispatch rewinds the payload to its SYSCALL instruction. */
+/* Result of an interrupted call that must be executed again after the signal: the kernel chose to restart it, or
+ * it had not begun. Dispatch sets the payload back to its SYSCALL instruction. */
 #define KR_ERESTART 512
 
-/* Precondition: runs on a task's own thread (uses %fs). Returns the kernel's value or -KR_ERESTART. */
+/* Called on a task's own thread (it uses %fs). Returns the kernel's value or -KR_ERESTART. */
 long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Offsets of struct kr_task used by assembly (static asserts in machine/vmm.h) and of the CPU's own rules. */
+ *
+ * Offsets in struct kr_task that assembly and the compiler use. machine/vmm.h compares them with the structure.
+ */
 #ifndef KR_OFFSETS_H
 #define KR_OFFSETS_H
 

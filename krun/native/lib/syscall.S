@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kr_call_intr and the guest-memory copy routines: code whose instruction addresses matter to the
- * host signal handler (process/hostsig.c).
+ * kr_call_intr and the functions that touch guest memory. The host's signal handler (process/hostsig.c) looks at
+ * the addresses of their instructions.
  */
 #include "offsets.h"
 
@@ -9,9 +9,9 @@
 /*
  * long kr_call_intr(nr, a, b, c, d, e, f)
  *
- * A signal that is caught between kr_intr_begin and the SYSCALL instruction (inclusive: the kernel
- * rewinds a call that it wants restarted) sends the thread to kr_intr_restart. So a signal is either seen by the test,
- * or interrupts the call, or comes after it: none is lost before a call that blocks.
+ * A signal that is caught between kr_intr_begin and the SYSCALL instruction sends the thread to kr_intr_restart. The
+ * SYSCALL instruction is included, because the kernel rewinds a call that it wants restarted. So the test sees the
+ * signal, or the signal interrupts the call, or it comes after the call: none is lost before a call that blocks.
  */
     .globl kr_call_intr, kr_intr_begin, kr_intr_syscall, kr_intr_restart
     .type kr_call_intr, @function
@@ -24,7 +24,7 @@ kr_call_intr:
     mov %r9, %r8
     mov 8(%rsp), %r9
 kr_intr_begin:
-    cmpq $0, %fs:KR_TASK_SIG_CAUGHT /* and kr_task.asked behind it */
+    cmpq $0, %fs:KR_TASK_SIG_CAUGHT /* the 8 bytes include kr_task.asked */
     jne kr_intr_restart
 kr_intr_syscall:
     syscall
@@ -36,8 +36,8 @@ kr_intr_restart:
 
 /*
  * long kr_copy_raw(void *dst, const void *src, size_t n)
- * Returns 0, or -EFAULT when a byte could not be read or written: a SIGSEGV or SIGBUS with the instruction pointer
- * in [kr_copy_begin, kr_copy_end) makes the handler go on at kr_copy_fault.
+ * Returns 0; -EFAULT: a byte could not be read or written. After a SIGSEGV or SIGBUS with the instruction pointer in
+ * [kr_copy_begin, kr_copy_end) the handler goes on at kr_copy_fault.
  */
     .globl kr_copy_raw, kr_copy_begin, kr_copy_end, kr_copy_fault
     .type kr_copy_raw, @function
@@ -55,7 +55,7 @@ kr_copy_fault:
 
 /*
  * long kr_copy_str_raw(char *dst, const char *src, size_t max)
- * Length without NUL; max when there was none in the first max bytes; -EFAULT.
+ * Returns the length without NUL; max: the first max bytes have no NUL; -EFAULT.
  */
     .globl kr_copy_str_raw, kr_str_begin, kr_str_end
     .type kr_copy_str_raw, @function
@@ -75,8 +75,8 @@ kr_str_end:
     .size kr_copy_str_raw, . - kr_copy_str_raw
 
 /*
- * long kr_cas32_raw(u32 *p, u32 old, u32 new, u32 *seen) / long kr_load32_raw(const u32 *p, u32 *out)
- * Atomic access to guest words; 0 or -EFAULT.
+ * long kr_cas32_raw(u32 *p, u32 old, u32 new, u32 *seen)
+ * Compares the guest's word with old and exchanges it, atomically; *seen becomes what it was. 0 or -EFAULT.
  */
     .globl kr_cas32_raw, kr_cas_begin, kr_cas_end
     .type kr_cas32_raw, @function
@@ -93,8 +93,8 @@ kr_cas_end:
 
 /*
  * long kr_touch_raw(u32 *p, long write)
- * Reads the word at p, and with write stores again what is there; 0, or the signal that this raises: the handler goes
- * on at kr_touch_end with its number in rax.
+ * Reads the word at p, and with `write` stores the same value again. Returns 0, or the number of the signal that this
+ * raises: the handler goes on at kr_touch_end with the number in rax.
  */
     .globl kr_touch_raw, kr_touch_begin, kr_touch_end
     .type kr_touch_raw, @function

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rows of syscalls.def as constant tables. No code but look-ups.
+ * The rows of syscalls.def as constant tables, and how they are looked up. No state.
  */
 #include "rows.h"
 

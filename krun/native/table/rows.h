@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the rows of syscalls.def say: for dispatch (sys/table.c), the trace (process/trace.c), the filter
- * (filter/jail.c), the run loop and the tests. Read-only data without relocations: touching it costs no private page.
+ * The rows of syscalls.def as data. Dispatch (sys/table.c), the trace (process/trace.c), the filter
+ * (filter/jail.c), the run loop and the tests use them. The data is read-only and has no relocations, so that no
+ * process gets a private page of it.
  */
 #ifndef KR_TABLE_ROWS_H
 #define KR_TABLE_ROWS_H
 
 #include "../lib/kr_lib.h"
 
-/* Kinds of arguments; notation and meaning: head of syscalls.def. Order matters: 32-bit scalars, 64-bit
- * scalars, pointers. */
+/* Kinds of arguments; the head of syscalls.def says what each means. The order counts: scalars of 32 bits, scalars
+ * of 64 bits, pointers. */
 enum kr_arg_kind {
     KR_ARG_NONE = 0,
     KR_ARG_INT,
@@ -27,7 +28,7 @@ enum kr_arg_kind {
     KR_ARG_MODE,
     KR_ARG_ADDR,
     KR_ARG_ARG,
-    KR_ARG_PTR, /* first that is checked to lie in the window */
+    KR_ARG_PTR, /* first that must lie in the window */
     KR_ARG_STR,
     KR_ARG_PATH,
     KR_ARG_IN,
@@ -41,8 +42,8 @@ enum kr_arg_kind {
     KR_ARG_RANGE,
 };
 
-/* An argument in a row: kind, 1 + index of the argument that holds the count (0: none), bytes (of one element
- * where there is a count). */
+/* An argument in a row: its kind; 1 + index of the argument that holds the count (0: none); bytes, of one element
+ * if there is a count. */
 #define KR_ARG(kind, len, size) ((u32)(kind) | (u32)(len) << 8 | (u32)(size) << 12)
 #define KR_ARG_KIND(x) ((enum kr_arg_kind)((x)&0xff))
 #define KR_ARG_LEN(x) ((int)((x) >> 8 & 0xf) - 1) /* -1: none */
