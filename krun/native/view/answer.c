@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Answering the questions of other monitors (ask.h): who may ask, and what is passed.
  *
- * State: the socket, under serve_lock. */
+ * The owner's side of ask.h: a monitor answers the question of another monitor. This file decides who may ask
+ * and which descriptors an answer carries.
+ *
+ * State: the socket of the answer, under serve_lock.
+ */
 #include "ask_wire.h"
 #include "../process/board.h"
 #include "../machine/mm.h"
@@ -17,7 +20,7 @@ static int serve_fd = -1;
 
 void kr_answer_after_fork(void) { kr_lock_init(&serve_lock); }
 
-/* ---- Who may ---- */
+/* ---- Who may ask ---- */
 
 static u64 effective_caps(struct kr_task *t, u32 pid) {
     char rel[32];
@@ -34,9 +37,11 @@ static u64 effective_caps(struct kr_task *t, u32 pid) {
 
 #define CAP(c) (1ULL << (c))
 
-/* __ptrace_may_access(PTRACE_MODE_READ_FSCREDS) for a payload, and cap_ptrace_access_check(). The asker's
- * user namespace is ours (may_ask); a monitor that was taken over could lie: it gains what its capabilities
- * say, in the container. A list of descriptors is what the directory's own mode allows, too. */
+/* The checks of __ptrace_may_access(PTRACE_MODE_READ_FSCREDS) and cap_ptrace_access_check() in the kernel,
+ * applied to the payload's view. The asker is in the same user namespace (may_ask). A monitor under the
+ * payload's control could forge its flag on the board: it gains what its capabilities allow inside the
+ * container. For the list of descriptors, the capabilities that override the mode of the directory fd
+ * suffice. */
 static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op) {
     u32 uid[3], gid[3];
     u64 caps = effective_caps(t, c->pid);
@@ -76,14 +81,14 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
         int dir = kr_proc_self_fd(rel, sizeof rel, t->proc->exe_fd);
         return open_path(dir, rel);
     }
-    case KR_PE_CWD: /* not ".": that asks for the right to search it */
+    case KR_PE_CWD: /* not ".": a walk of "." needs search permission */
     case KR_PE_ROOT: {
         int dir =
             kr_proc_handle(rel, sizeof rel, entry == KR_PE_CWD ? "thread-self/cwd" : "thread-self/root");
         return open_path(dir, rel);
     }
     case KR_PE_FD_N: {
-        long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* never one of ours */
+        long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* refuses a hidden number */
         if (copy < 0)
             return copy == -EBADF ? -ENOENT : copy;
         *mode = (u32)kr_sys2(__NR_fcntl, copy, F_GETFL);
@@ -105,7 +110,7 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
     }
 }
 
-/* The payload's open descriptors but `but`, as a sealed memfd. */
+/* The payload's open descriptors except `but`, as a sealed memfd. The memfd's number or -errno. */
 static long list_fds(struct kr_task *t, int but) {
     struct kr_numbers l;
     u32 kept = 0;
@@ -119,7 +124,8 @@ static long list_fds(struct kr_task *t, int but) {
     return r;
 }
 
-/* What an answer may carry: a name of a file, or a text that nobody can change; never an open file. */
+/* Whether an answer may carry fd: an O_PATH descriptor, or a sealed memfd open for reading. An answer never
+ * carries an open file. */
 static int may_pass(int fd, enum kr_ask_op op) {
     long flags = kr_sys2(__NR_fcntl, fd, F_GETFL), seals = kr_sys2(__NR_fcntl, fd, F_GET_SEALS);
     if (op == KR_ASK_LINK)
@@ -159,9 +165,9 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
     kr_snprintf(text, sizeof text, "%05x", request & 0xfffff);
     memcpy(name.text + 1, text, 5);
     if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
-        return; /* given up meanwhile, or in another network namespace */
+        return; /* the asker has given up, or is in another network namespace */
     if (!may_ask(t, &c))
-        return; /* not even the cookie */
+        return; /* without a reply: an asker that is not on the board does not learn the cookie */
     u32 mode = 0;
     long r = -EACCES;
     if (!may_look(t, &c, op))
@@ -172,7 +178,7 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
         r = kr_procview_own(t, entry, n);
     else if (op == KR_ASK_FDS)
         r = list_fds(t, kr_files_shared(t) ? -1 : serve_fd);
-    r = kr_slot_put(t, (int)r); /* so that what is passed is what was looked at */
+    r = kr_slot_put(t, (int)r); /* no other thread can exchange it between may_pass and sendmsg */
     int passes = r >= 0 && may_pass((int)r, op);
     reply(serve_fd, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
     kr_slot_free((int)r);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State: the asker's sockets, under ask_lock. The protocol is in ask.h. */
+ *
+ * The asker's side of ask.h: a monitor asks the monitor of another process.
+ *
+ * State: the asker's two sockets, under ask_lock.
+ */
 #include "ask_wire.h"
 #include "../process/board.h"
 #include "../machine/mm.h"
@@ -10,8 +14,8 @@
 #include <linux/stat.h>
 
 #define WAIT_MS 50u
-#define WAITS 20u     /* a second in all, for a process that sleeps or is in a long call of the kernel's, */
-#define PATIENCE 200u /* ten for one that wants to run: the machine is busy */
+#define WAITS 20u     /* one second in all if the owner sleeps or is in a long system call */
+#define PATIENCE 200u /* ten seconds in all if the owner is runnable: the machine is busy */
 static struct kr_lock ask_lock;
 static int ask_fd = -1, ask_peer = -1;
 
@@ -28,7 +32,7 @@ long kr_sock_new(struct kr_task *t, int *holder) {
         return *holder;
     }
     if (t->is_vfork)
-        return -EACCES; /* makes no hidden descriptors (fdtab.h) */
+        return -EACCES; /* a vfork child makes no hidden descriptors (fdtab.h) */
     kr_fd_hide_begin();
     return kr_fd_hide_end((int)kr_sys3(__NR_socket, FAMILY, KIND, 0), KR_FD_FORK_DROPS, holder);
 }
@@ -55,7 +59,7 @@ int kr_sock_peer(int fd, struct cred *c) {
     return kr_sys5(__NR_getsockopt, fd, SOL_SOCKET_, SO_PEERCRED_, c, &len) == 0 && len == sizeof *c;
 }
 
-/* ---- What /proc says of a process to everybody ---- */
+/* ---- Entries of /proc/PID that every process may read ---- */
 
 const char *kr_line_after(const char *text, const char *key) {
     const char *p = text;
@@ -78,7 +82,6 @@ u64 kr_hex_of(const char *s) {
             return v;
 }
 
-/* The monitor's procfs counts as the calling process does (it is not in a pid namespace of its own below). */
 int kr_ask_same_numbers(void) {
     char self[16];
     if (kr_boot.fd_proc < 0)
@@ -90,7 +93,7 @@ int kr_ask_same_numbers(void) {
     return kr_strtou(self, NULL) == (u64)kr_sys0(__NR_getpid);
 }
 
-/* State letter and start (clock ticks) of process pid. 0 or -ESRCH. */
+/* State (a letter) and start time (clock ticks) of process pid: fields 3 and 22 of stat. 0 or -ESRCH. */
 static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
     char rel[32];
     size_t size, len;
@@ -157,7 +160,8 @@ static long receive(int from, struct answer *a, int *fd) {
     return 0;
 }
 
-/* Waits for readiness of a socket of ours, answering others meanwhile. 1, 0 (time), or -KR_ERESTART. */
+/* Waits WAIT_MS at most until socket a or b is readable, and answers the questions of other monitors
+ * meanwhile. 1, 0 (timeout), or -KR_ERESTART. */
 static long wait_for(struct kr_task *t, int a, int b) {
     struct {
         s32 fd;
@@ -171,7 +175,7 @@ static long wait_for(struct kr_task *t, int a, int b) {
         if (t->asked != KR_ASKED_QUESTION || t->sig_caught)
             return -KR_ERESTART;
         kr_ask_serve(t);
-        t->resumed = 0; /* it was this wait, not the call of the payload */
+        t->resumed = 0; /* the question interrupted this wait, not the payload's call */
     }
 }
 
@@ -194,7 +198,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     kr_lock(&ask_lock);
     long r = kr_sock_new(t, &ask_fd);
     if (r >= 0)
-        r = kr_sys3(__NR_bind, ask_fd, &name, 2); /* the kernel finds a name */
+        r = kr_sys3(__NR_bind, ask_fd, &name, 2); /* autobind: the kernel chooses the name (unix(7)) */
     if (r >= 0)
         r = kr_sys2(__NR_listen, ask_fd, 4);
     if (r >= 0)
@@ -211,7 +215,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         struct cred c;
         if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &state, &start) < 0 || state != 'R'))
             break;
-        if (waits % 4 == 0) { /* again: an equal signal that was pending already swallows ours */
+        if (waits % 4 == 0) { /* again: the kernel drops a signal that is already pending */
             if (kick(pid, number, op, sub, n) == -EPERM)
                 break;
         }
@@ -224,7 +228,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
             continue;
         if (ask_peer < 0) {
             if (kr_sock_accept(t, ask_fd, &ask_peer) >= 0 && !(kr_sock_peer(ask_peer, &c) && c.pid == pid))
-                kr_sock_drop(t, &ask_peer); /* somebody else */
+                kr_sock_drop(t, &ask_peer); /* not the owner */
             continue;
         }
         r = receive(ask_peer, a, fd);
@@ -253,7 +257,7 @@ long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     long r = ask(t, (u32)w->pid, KR_ASK_LINK, w->entry, (u32)w->n, &a, &fd);
     if (r < 0)
         return r;
-    /* A descriptor that is open in some other way would be another's open file, not its name. */
+    /* Only O_PATH: a descriptor without O_PATH would be an open file of another process. */
     long flags = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GETFL) : -1;
     if (flags < 0 || !(flags & O_PATH)) {
         if (fd >= 0)
@@ -264,7 +268,7 @@ long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     return fd;
 }
 
-/* The length of what must be a sealed memfd, open for reading only; -EACCES. */
+/* The length in bytes of fd, which must be a sealed memfd open for reading only; otherwise -EACCES. */
 static long sealed(int fd, u64 max) {
     struct statx sx;
     long has = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GET_SEALS) : -1;

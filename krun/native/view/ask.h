@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asking the monitor of another process: what the kernel shows of a process only to those who may trace it
- * (proc(5): exe, cwd, root, fd, ns, maps, ...). Monitors are not dumpable, so the kernel refuses; and its
- * text would be the monitor's, not the payload's. The process answers itself.
+ * One monitor asks the monitor of another process for an entry of /proc/PID. The kernel shows some entries
+ * only to processes that may trace PID (proc(5): exe, cwd, root, fd, ns, maps, ...). Monitors are not
+ * dumpable, so the kernel refuses these entries to all monitors without CAP_SYS_PTRACE. The kernel's text
+ * would also describe the monitor, not the payload. Therefore the monitor of PID answers.
  *
  *   asker                                              owner
  *   socket of a fresh abstract name
  *   SIGBUS, SI_QUEUE, value = the board's cookie  -->  interrupted wherever it is (below)
- *                                                      connects; the kernel says who listens (SO_PEERCRED)
- *                                                      may they? (kernel/ptrace.c, PTRACE_MODE_READ_FSCREDS)
- *   the kernel says who connected: the owner?     <--  one message, with a descriptor
+ *                                                      connects; reads who listens (SO_PEERCRED)
+ *                                                      checks as ptrace(2) does, PTRACE_MODE_READ_FSCREDS
+ *   accepts; is the peer the owner (SO_PEERCRED)? <--  sends one message with a descriptor
  *
- * What is passed is an O_PATH descriptor (links), or a sealed memfd (texts, lists): links are read, files
- * looked at and opened with the asker's own rights, and no text of another monitor is parsed.
+ * A link is passed as an O_PATH descriptor, a text or a list as a sealed memfd. The asker reads the link, and
+ * opens the file behind it, with its own rights. The asker never parses a text of another monitor.
  *
- * Nothing exists for this while nobody asks: no thread, no memory, no work at fork or open. The price is that
- * the owner is interrupted, and must go on as if it had not been:
- *   - a call of the payload that had not begun, or that the kernel restarts, is given up with -KR_ERESTART
- * and executed again (lib/syscall.S);
- *   - so is one that ends with EINTR because of us; what remains of its time is put in place of its timeout
- *     (kr_ask_adjust), and if a signal of the payload's arrives before it waits again, it ends with EINTR
- * then (kr_ask_signal): no wake-up is lost;
- *   - a write that we cut short goes on (sys/table.c).
- * SIGBUS, because the host never blocks it, its disposition is always ours, and the payload's processes
- * cannot know the cookie. It is only sent to a process that stands on the board (board.h).
+ * No thread, no memory and no work at fork or open exists for this while nobody asks. The price: the question
+ * interrupts the owner, and the owner must continue as if nothing had interrupted it:
+ *   - A call of the payload that has not begun, or that the kernel restarts, ends with -KR_ERESTART and is
+ *     executed again (lib/syscall.S).
+ *   - A call that ends with EINTR because of the question is executed again as well. kr_ask_adjust puts the
+ *     remaining time in place of the call's timeout. If a signal for the payload arrives before the call
+ *     waits again, the call ends with EINTR then (kr_ask_signal): no wake-up is lost.
+ *   - A write that the question has cut short continues (sys/table.c).
+ * The signal is SIGBUS, because the host never blocks SIGBUS and the monitor always owns its disposition. The
+ * payload's processes cannot know the cookie. The asker signals only a process on the board (board.h).
  *
- * A process that is stopped, or waits for a vfork child, does not answer: EACCES, after a second at most.
+ * A process that is stopped, or that waits for a vfork child, does not answer: the asker gets EACCES.
+ * PATIENCE and WAITS (ask.c) limit how long the asker waits.
  *
- * Locks: ask_lock over one request, serve_lock over one answer; both outermost, asking before serving.
+ * Locks: ask_lock during one request, serve_lock during one answer. Both are outermost, ask_lock first.
  */
 #ifndef KR_ASK_H
 #define KR_ASK_H
@@ -39,21 +41,23 @@
  * *mode: how a descriptor is open (F_GETFL). -EACCES: not allowed, or no answer; -ENOENT; -ESRCH: not a
  * monitor of this container; -KR_ERESTART. */
 long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode);
-/* The text of an entry (maps, smaps, environ, ...): a descriptor for reading, close-on-exec. Errors as above.
- */
+/* The text of an entry (maps, smaps, environ, ...) of another process: a descriptor for reading,
+ * close-on-exec. Errors as above. */
 long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w);
-/* The open descriptors of process pid: kr_alloc(*size) numbers, *n of them, ascending. 0 or errors as above.
- */
+/* The open descriptors of process pid: *n numbers, ascending, in a buffer of *size bytes that the caller
+ * frees (kr_free). 0 or errors as above. */
 long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size);
-/* Whether the monitor's procfs counts as the calling process does: not where that is in a pid namespace of the payload's own making. */
+/* Whether the monitor's procfs has the pids of the calling process. It has not after the payload has made a
+ * pid namespace of its own. */
 int kr_ask_same_numbers(void);
-/* What the board says of process pid. 0 or -ESRCH. */
+/* The board's entry of process pid in *out. 0 or -ESRCH. */
 struct kr_board_entry;
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);
 
 /* ---- the owner's side ---- */
 
-/* Answers what was noted (t->asked). On the task's own thread, no lock held. */
+/* Answers the question that the signal handler has noted (t->asked). On the task's own thread; no lock
+ * held. */
 void kr_ask_serve(struct kr_task *t);
 /* In the child of a fork. */
 void kr_ask_after_fork(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the asker (ask.c) and the owner (answer.c) of a question share: sockets, messages. The protocol is in ask.h.
+ * Sockets and messages that the asker (ask.c) and the owner (answer.c) share. The protocol is in ask.h.
  */
 #ifndef KR_ASK_WIRE_H
 #define KR_ASK_WIRE_H
@@ -21,7 +21,7 @@ enum kr_ask_op { KR_ASK_LINK = 1, KR_ASK_TEXT, KR_ASK_FDS };
 #define FDS_MAX (1u << 20)
 #define TEXT_MAX (64u << 20)
 
-struct name { /* of an abstract socket bound without one: five digits */
+struct name { /* an abstract address by autobind (unix(7)): NUL and five hexadecimal digits */
     u16 family;
     char text[6];
 };
@@ -57,18 +57,20 @@ struct msg {
     u32 flags, pad1;
 };
 
-/* A socket: out of the payload's reach where other threads could get at it. *holder is its number. Number or -errno. */
+/* Makes a socket, at a hidden number while other threads share the descriptor table. *holder is the number.
+ * The number or -errno. */
 long kr_sock_new(struct kr_task *t, int *holder);
-/* accept4(2) of `from`, likewise. */
+/* accept4(2) on `from`; the new socket as above. */
 long kr_sock_accept(struct kr_task *t, int from, int *holder);
 void kr_sock_drop(struct kr_task *t, int *holder);
-/* Who is at the other end, as the kernel says. */
+/* Credentials of the peer (SO_PEERCRED). Whether *c is filled. */
 int kr_sock_peer(int fd, struct cred *c);
-/* The seals of a text or a list that is passed. */
+/* The seals that a text or a list in an answer must have. */
 #define KR_TEXT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-/* What follows `key` at the beginning of a line of text, or NULL. */
+/* A pointer behind `key`, where a line of text begins with key; NULL if no line does. */
 const char *kr_line_after(const char *text, const char *key);
+/* The hexadecimal number (lower case) at s, behind blanks and tabs. */
 u64 kr_hex_of(const char *s);
 /* In the child of a fork: the owner's half of kr_ask_after_fork. */
 void kr_answer_after_fork(void);

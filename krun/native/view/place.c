@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State: the block size of a procfs, found once. No locks. */
+ *
+ * Which entry of a procfs a descriptor is, and the verdict on it (place.h).
+ *
+ * State: the block size of a procfs, found once. No locks.
+ */
 #include "place.h"
 #include "../machine/fdtab.h"
 #include <linux/fcntl.h>
@@ -17,8 +21,8 @@ long kr_stat_fd(int fd, struct statx *sx) {
                    STATX_TYPE | STATX_MODE | STATX_INO | STATX_MNT_ID, sx);
 }
 
-/* Procfs has an anonymous device number and blocks of 1 KiB (asked for
- * once, in case a later kernel changes it). */
+/* A procfs has an anonymous device number (major 0) and blocks of 1 KiB. The block size is read from the
+ * monitor's own procfs, because a later kernel may change it. */
 int kr_maybe_proc(const struct statx *sx) {
     static u32 block;
     if (sx->stx_dev_major != 0)
@@ -90,7 +94,7 @@ static int find_mount(char *text, u64 id, char **root, char **point) {
     return -ENOENT;
 }
 
-/* Strips what d_path adds to the name of an entry that is gone. */
+/* Strips the " (deleted)" that d_path() in the kernel adds to the name of an unlinked entry. */
 static void strip_deleted(char *s, long n) {
     static const char tail[] = " (deleted)";
     long k = (long)sizeof tail - 1;
@@ -98,7 +102,8 @@ static void strip_deleted(char *s, long n) {
         s[n - k] = 0;
 }
 
-/* 0, or -EACCES for a name that gives power over a process but whose place is not the known one. */
+/* -EACCES if base is the name of an entry with power over a process (mem, exe, maps, ...) and the parsed
+ * place w is not that entry; else 0. */
 static int understood(const char *base, const struct kr_proc_name *w) {
     enum kr_proc_entry e = kr_proc_entry_of(base);
     return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_STAT &&
@@ -107,13 +112,11 @@ static int understood(const char *base, const struct kr_proc_name *w) {
                : 0;
 }
 
-/*
- * The descriptor pins its mount, so the mount's id is not given to another one meanwhile. A mount that is
- * moved between the steps makes the directories of the name wrong, never its last component: that of a mount's
- * root comes from mountinfo, any other from the kernel's path. A text is therefore never taken for another
- * kind of text, and a link that is taken for another process's is that one's to answer (walk.c). A name that
- * is suspect and not of the form PID/entry is refused.
- */
+/* The descriptor pins its mount, so no other mount gets the mount's id meanwhile. If another thread moves a
+ * mount between the steps, the directories of the name are wrong, but the last component is right: for the
+ * root of a mount it comes from mountinfo, for all others from the kernel's path. So no text is mistaken for
+ * a text of another kind. A link that is mistaken for a link of another process is asked of that process
+ * (walk.c). A suspect name that does not have the form PID/entry is refused. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out) {
     char link[64];
     int dir = kr_proc_self_fd(link, sizeof link, fd);
@@ -127,8 +130,8 @@ int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path,
     base = base ? base + 1 : path;
     memset(out, 0, sizeof *out);
     if (!is_root && !kr_proc_suspect(base))
-        return 0; /* the name of a dentry that is no mount root is what its path ends in */
-    /* The usual place: a whole procfs on /proc. */
+        return 0; /* not the root of a mount: the path ends in the name of the dentry */
+    /* The common case: a whole procfs is mounted on /proc. */
     if (strncmp(path, "/proc/", 6) == 0 && !is_root) {
         struct statx root;
         if (kr_sys5(__NR_statx, AT_FDCWD, "/proc", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
@@ -185,7 +188,7 @@ enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, stru
         return KR_V_PASS;
     case KR_PE_REFUSED:
     case KR_PE_MAP_FILES_N:
-        return KR_V_DENY; /* of whatever process: another one is a monitor, too */
+        return KR_V_DENY; /* of any process: other processes are monitors as well */
     case KR_PE_FD_N:
         return !kr_place_own(w) ? KR_V_LINK : kr_fd_hidden(w->n) ? KR_V_ABSENT : KR_V_OWN;
     case KR_PE_FDINFO_N:
@@ -198,7 +201,7 @@ enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, stru
         return kr_place_own(w) ? KR_V_EXE : KR_V_LINK;
     case KR_PE_SYSCALL:
         return kr_place_own(w) ? KR_V_VIEW : KR_V_DENY;
-    default: /* auxv and environ, too: the kernel's belong to root, for the monitor is not dumpable */
+    default: /* auxv, environ as well: the kernel gives them to root, because the monitor is not dumpable */
         return kr_place_own(w) ? KR_V_VIEW : KR_V_TEXT;
     }
 }

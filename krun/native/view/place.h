@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which entry of a procfs a descriptor is, and what the payload may have of it. Used by the files that open, walk and read links
- * (procfs.c, walk.c, proclink.c) only.
+ * Which entry of a procfs a descriptor is, and what the payload gets for it (the verdict). Only the files
+ * that open, walk and read links use it: procfs.c, walk.c, proclink.c.
  *
- * A judgement is of a descriptor: for a file whose content is opened afterwards, that descriptor must stand where no other thread
- * can exchange it (kr_slot_put, fdtab.h). A judgement of a link needs no such care: what a link leads to is never followed from
- * where the payload found it (walk.h).
+ * A verdict concerns a descriptor. If the monitor opens the file's content afterwards, the descriptor must
+ * stand at a number where no other thread can exchange it (kr_slot_put, fdtab.h). The verdict on a link needs
+ * no slot, because the monitor never follows a magic link from the place where the payload found it (walk.h).
  */
 #ifndef KR_PLACE_H
 #define KR_PLACE_H
@@ -26,7 +26,7 @@ static inline size_t kr_comp_len(const char *s) {
         n++;
     return n;
 }
-/* What follows the component of n bytes at s, without its slashes. */
+/* The path behind the component of n bytes at s and the slashes after it. */
 static inline const char *kr_comp_next(const char *s, size_t n) {
     s += n;
     while (*s == '/')
@@ -34,9 +34,9 @@ static inline const char *kr_comp_next(const char *s, size_t n) {
     return s;
 }
 
-/* openat2(2) with O_CLOEXEC, not to be interrupted. Descriptor or -errno. */
+/* openat2(2) with O_CLOEXEC, as a plain host call (no kr_call_intr). Descriptor or -errno. */
 long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve);
-/* close(2) of what is not negative. */
+/* close(2), unless fd is negative. */
 static inline void kr_close_fd(long fd) {
     if (fd >= 0)
         kr_sys1(__NR_close, fd);
@@ -44,33 +44,35 @@ static inline void kr_close_fd(long fd) {
 
 /* Type, mode, inode, device, mount of fd. 0 or -errno. */
 long kr_stat_fd(int fd, struct statx *sx);
-/* Cheap, and never wrong when it says no. */
+/* Whether the file may lie on a procfs. No system call except the first time; the answer 0 is certain. */
 int kr_maybe_proc(const struct statx *sx);
-/* Whether fd, which kr_stat_fd has looked at, lies on a procfs. */
+/* Whether fd lies on a procfs. sx: from kr_stat_fd(fd). */
 int kr_on_proc(int fd, const struct statx *sx);
 
-/* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] becomes the text. 0, or -EACCES when the place
- * cannot be found out. */
+/* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
+ * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);
-/* Whether the directory number of w stands for the calling process or one of its threads. */
+/* Whether w->pid is the calling process or one of its threads. */
 int kr_place_own(const struct kr_proc_name *w);
 
 enum kr_verdict {
     KR_V_PASS,
     KR_V_DENY,   /* -EACCES */
     KR_V_ABSENT, /* -ENOENT */
-    KR_V_EXE,    /* a link of the calling process: the program of the payload */
+    KR_V_EXE,    /* exe of the calling process: leads to the payload's program */
     KR_V_OWN,    /* a magic link of the calling process */
-    KR_V_VIEW,   /* our text instead */
-    KR_V_LINK,   /* a magic link of another process, which knows where it leads */
-    KR_V_TEXT,   /* a text of another process, of its own making */
+    KR_V_VIEW,   /* the monitor's text replaces the kernel's */
+    KR_V_LINK,   /* a magic link of another process: its monitor is asked where it leads */
+    KR_V_TEXT,   /* a text of another process: its monitor is asked for it */
 };
-/* Of fd, which lies on a procfs. */
+/* The verdict on fd, which lies on a procfs; *w is its entry. */
 enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, struct kr_proc_name *w);
-/* Of any fd that is to be opened: directories pass. Fills *sx; *what is filled but for KR_V_PASS and KR_V_DENY. */
+/* The verdict on any fd before it is opened: directories pass. Fills *sx. *what is filled unless the verdict
+ * is KR_V_PASS or KR_V_DENY. */
 enum kr_verdict kr_inspect(struct kr_task *t, int fd, struct statx *sx, struct kr_proc_name *what);
 
-/* Parts of procname.c: "fd" -> KR_PE_FD and back; a decimal number as procfs takes it. Both stop at a slash. */
+/* Names of entries (procname.c): "fd" -> KR_PE_FD and back; a decimal number in the form that procfs accepts.
+ * The name ends at a slash. */
 enum kr_proc_entry kr_proc_entry_of(const char *name);
 const char *kr_proc_entry_name(enum kr_proc_entry entry);
 int kr_proc_number(const char *name, u64 *v);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files for the payload (procfs.h says how).
+ * Opening files for the payload (procfs.h explains the rules).
  *
- * State: opens of FIFOs that hold a slot. Locks: none of its own. Called by the handlers of sys/ that take a
- * path, on the calling task's thread.
+ * State: the number of opens of FIFOs that hold a slot. Locks: none of its own. Callers: the handlers of sys/
+ * that take a path, on the calling task's thread.
  *
- * Costs: one thread: openat2 + statx. Several: O_PATH openat2, dup3, close, statx, openat2 through /proc,
- * dup3. Directories, O_PATH, exclusive creation and O_TMPFILE need neither (none of them can yield a file of
- * procfs that has content).
+ * Host calls of one open:
+ *   one thread       openat2, statx
+ *   several threads  openat2 with O_PATH, dup3, close, statx, openat2 through /proc, dup3
+ *   either           openat2 only, for directories, O_PATH, exclusive creation and O_TMPFILE: none of these
+ *                    gives a file of procfs with content
  */
 #include "ask.h"
 #include "walk.h"
@@ -21,7 +23,7 @@
 
 /* ---- Texts ---- */
 
-/* The rest of a name of this process for the monitor's own handle. */
+/* The view of entry w of this process: a descriptor or -errno. */
 static long view(struct kr_task *t, const struct kr_proc_name *w) {
     const char *name = kr_proc_entry_name(w->entry);
     char rel[64];
@@ -31,11 +33,12 @@ static long view(struct kr_task *t, const struct kr_proc_name *w) {
     else if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
         kr_snprintf(rel, sizeof rel, "%lu/%s", w->pid, name);
     else
-        kr_snprintf(rel, sizeof rel, "thread-self/%s", name); /* memory is the same for all threads */
+        kr_snprintf(rel, sizeof rel, "thread-self/%s", name); /* all threads share the memory */
     return kr_procview(t, w->entry, rel);
 }
 
-/* Moves a descriptor that this call's own others pushed up to the lowest free number, as open(2) promises. */
+/* Moves fd to the lowest free number, as open(2) promises: other descriptors of this call may have stood
+ * below fd. */
 static long lowest(long fd, u64 flags) {
     if (fd < 0)
         return fd;
@@ -57,17 +60,17 @@ static long hand_out(long fd, u64 flags) {
     return lowest(fd, flags);
 }
 
-/* Our text for an open of `flags`. */
+/* Opens the monitor's text in place of the entry w, with the payload's flags. */
 static long open_view(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
     return (flags & O_ACCMODE) != O_RDONLY ? -EACCES : hand_out(view(t, w), flags);
 }
 
-/* A text of another process for an open of `flags`. -ESRCH: the process is none of this container's, and what the kernel says of it
- * may be seen; -EACCES also where that is only in part so. */
+/* Opens the text w of another process with the payload's flags. -ESRCH: the process is not a monitor of this
+ * container, and the payload may read the kernel's text. -EACCES if the payload may not. */
 static long other_text(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
     char rel[64];
     long r;
-    if ((flags & O_ACCMODE) != O_RDONLY) /* nothing of another process is written to */
+    if ((flags & O_ACCMODE) != O_RDONLY) /* the payload writes no entry of another process */
         return -EACCES;
     if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT) {
         const char *name = kr_proc_entry_name(w->entry);
@@ -84,15 +87,16 @@ static long other_text(struct kr_task *t, const struct kr_proc_name *w, u64 flag
     return r == -ESRCH && !harmless ? -EACCES : hand_out(r, flags);
 }
 
-/* The same where the kernel's text cannot be had. */
+/* As other_text, where the kernel refuses its own text: -EACCES in place of -ESRCH. */
 static long other_text_only(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
     long r = other_text(t, w, flags);
     return r == -ESRCH ? -EACCES : r;
 }
 
-/* ---- What was found ---- */
+/* ---- Opening the object that was found ---- */
 
-/* Opens again what descriptor fd (O_PATH, where no other thread can exchange it) names. May block (FIFO). */
+/* Opens the object of descriptor fd again. fd: O_PATH, at a number where no other thread can exchange it. May
+ * block (FIFO). */
 static long reopen(int fd, u64 flags) {
     char link[64];
     int dir = kr_proc_self_fd(link, sizeof link, fd);
@@ -100,11 +104,13 @@ static long reopen(int fd, u64 flags) {
     return open_intr(dir, link, &how);
 }
 
-/* The same for what judgement lets pass. A FIFO keeps its slot while it waits for the other end: some slots are left for the rest. */
-static u32 fifos; /* threads that wait so; atomic */
+/* Threads that wait for the other end of a FIFO; atomic. Each keeps its slot while it waits. At most half of
+ * the slots wait so, because other opens need slots as well. */
+static u32 fifos;
 
 void kr_open_after_fork(void) { fifos = 0; }
 
+/* Opens the object of fd with the verdict KR_V_PASS again. mode: its stx_mode. */
 static long open_passed(int fd, u32 mode, u64 flags) {
     if (KR_IS_LINK(mode))
         return -ELOOP;
@@ -120,7 +126,7 @@ static long open_passed(int fd, u32 mode, u64 flags) {
     return r;
 }
 
-/* The result of an open whose target is known as the O_PATH descriptor `at`, which is closed. */
+/* The result of an open whose target is the O_PATH descriptor `at`. Closes `at`. */
 static long finish(struct kr_task *t, long at, u64 flags) {
     struct statx sx = {0};
     struct kr_proc_name what;
@@ -150,14 +156,14 @@ static long finish(struct kr_task *t, long at, u64 flags) {
     return slot == at ? lowest(fd, flags) : fd; /* `at` had the lowest number */
 }
 
-/* The same of a descriptor that is open already, while nobody shares the table. */
+/* The result of an open that has made fd already, while no other thread shares the table. */
 static long finish_open(struct kr_task *t, long fd, u64 flags) {
     struct statx sx;
     struct kr_proc_name what;
     enum kr_verdict v = kr_inspect(t, (int)fd, &sx, &what);
     if (v == KR_V_PASS)
         return fd;
-    if (v == KR_V_TEXT) { /* before the kernel's is closed: lowest() moves it down */
+    if (v == KR_V_TEXT) { /* fd is closed after this: lowest() moves the text down */
         long r = other_text(t, &what, flags);
         if (r == -ESRCH)
             return fd;
@@ -168,7 +174,8 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
     return v == KR_V_ABSENT ? -ENOENT : v == KR_V_VIEW ? open_view(t, &what, flags) : -EACCES;
 }
 
-/* Paths with magic links, and dangling links that O_CREAT is to fill while others share the table. */
+/* Opens a path with magic links; or a path with a dangling link that O_CREAT must fill while other threads
+ * share the table. */
 static long open_walk(struct kr_task *t, int dirfd, const char *path, const struct open_how *how) {
     u64 flags = how->flags;
     int follow = !(flags & O_NOFOLLOW) && !((flags & O_CREAT) && (flags & O_EXCL));
@@ -186,7 +193,7 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
             create.resolve = RESOLVE_NO_MAGICLINKS;
             ret = open_intr(w.at, w.rest, &create);
             if (ret == -EEXIST && !(flags & O_EXCL))
-                ret = -EAGAIN; /* made by another meanwhile: look again */
+                ret = -EAGAIN; /* another process has made it meanwhile: look again */
         } else if (ret < 0) {
             ;
         } else if (flags & O_CREAT && flags & O_EXCL) {
@@ -211,9 +218,9 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
 
 /* ---- Where the kernel refuses ---- */
 
-/* fd or fdinfo of another process, which the kernel lets nobody open but root (they belong to it, for the
- * monitor is not dumpable): `at`, opened O_PATH, stands for it where the process says that it may be listed,
- * and sys/open.c lists it. */
+/* Opens fd or fdinfo of another process. Both belong to root, because the monitor is not dumpable, so the
+ * kernel refuses other users. If the process allows the listing, the payload gets the O_PATH descriptor `at`,
+ * and sys/dirent.c makes the listing. */
 static long other_directory(struct kr_task *t, long at, u64 flags, const struct statx *sx) {
     struct kr_proc_name pn;
     u32 *fds, n;
@@ -231,8 +238,8 @@ static long other_directory(struct kr_task *t, long at, u64 flags, const struct 
     return hand_out(at, flags);
 }
 
-/* The kernel said EACCES. It does so for what only those may read who may trace a process, and no monitor may
- * trace another. */
+/* The kernel has answered EACCES. It does so for entries that only a tracer of the process may read, and no
+ * monitor may trace another. */
 static long refused(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     struct statx sx;
     struct kr_proc_name what;
@@ -251,27 +258,28 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     kr_sys1(__NR_close, at);
     if (v == KR_V_TEXT)
         return other_text_only(t, &what, flags);
-    /* Of our own only what the kernel gave to root, as the monitor is not dumpable: what all may read was
-     * refused by a security module (a landlock domain). */
+    /* A view only for entries that the kernel gives to root because the monitor is not dumpable. For an entry
+     * that all may read, a security module (a landlock domain) has refused. */
     return v == KR_V_VIEW && !(sx.stx_mode & 0004) ? open_view(t, &what, flags) : -EACCES;
 }
 
 /* ---- openat2 ---- */
 
-/* A path with magic links, where the payload's own flags allow them. */
+/* Opens a path with magic links, if the payload's own flags allow them. */
 static long magic(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     return asked->resolve & RESOLVE_NO_XDEV ? -EXDEV : open_walk(t, dirfd, path, asked);
 }
 
-/* While others share the table: what the path leads to is found first, and judged where none of them can exchange it. */
+/* Opens while other threads share the table: the object of the path is found first, and judged at a number
+ * where no thread can exchange it. */
 static long open_shared(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     u64 flags = asked->flags;
     struct open_how create = *asked;
     create.resolve |= RESOLVE_NO_MAGICLINKS;
     long at = kr_open_plain(dirfd, path, O_PATH | (flags & O_NOFOLLOW), create.resolve);
     if (at == -ENOENT && flags & O_CREAT) {
-        /* Exclusively: a new file is no procfs entry. A dangling link in the last place, and a file that
-         * somebody made meanwhile, give EEXIST and are left to the walk. */
+        /* O_EXCL, because a new file is not an entry of a procfs. EEXIST for a dangling link in the last
+         * place, and for a file that another process has made meanwhile: the walk handles both. */
         create.flags |= O_EXCL;
         at = open_intr(dirfd, path, &create);
         if (at != -EEXIST)
@@ -285,7 +293,7 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
     return at < 0 ? at : finish(t, at, flags);
 }
 
-/* fd, opened O_PATH | O_NOFOLLOW, unless it is the link of a number that the payload must not see. */
+/* fd, opened with O_PATH | O_NOFOLLOW. -ENOENT if it is the link of a hidden number; then fd is closed. */
 static long seen_link(struct kr_task *t, long fd, const char *path) {
     struct statx sx;
     struct kr_proc_name what;
@@ -353,7 +361,7 @@ long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *
     while (stop > path && stop[-1] == '/')
         stop--;
     int number = kr_proc_number(last, &pn.n);
-    if (stop > path || (number && path[0] == '/')) { /* components before the last one, or the root matters */
+    if (stop > path || (number && path[0] == '/')) { /* components before the last one, or the root */
         *stop = 0;
         long fd = kr_open_path(t, dirfd, stop > path ? path : "/", O_DIRECTORY);
         if (fd < 0)

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files for the payload, and what /proc shows it.
+ * Opening files for the payload, and the payload's view of /proc.
  *
- * /proc in the container is the kernel's. Entries of the payload's own process that would show (or reach) the
- * monitor are served otherwise: exe, maps, smaps, fd, fdinfo, mem, map_files, status, ... One table in
- * procfs.c: entry -> how.
+ * /proc in the container is a procfs of the kernel. The monitor serves the entries that would show the
+ * monitor, or reach it: exe, maps, smaps, fd, fdinfo, mem, map_files, status, ... procname.c has the table of
+ * these entries, kr_judge (place.c) the verdict on each.
  *
- * How they are recognised: never by the path that the payload gave. Every open forbids magic links
- * (RESOLVE_NO_MAGICLINKS), so what it reaches is either an ordinary file or an entry of a procfs; the latter
- * is told by the inode, and its name and process by the kernel's own path of the descriptor together with the
- * mount it is on. So relative paths, dirfds, symlinks, thread-self, own pid, bind mounts and second procfs
- * mounts come to the same. A path with a magic link (/proc/self/fd/3, /proc/self/exe) is walked here,
- * component by component, and each magic link is judged before it is followed.
+ * The monitor never recognises an entry by the path that the payload gave. Every open forbids magic links
+ * (RESOLVE_NO_MAGICLINKS), so it reaches either an ordinary file or an entry of a procfs. The file system
+ * tells the two apart. The name and the process of an entry come from the kernel's own path of the descriptor
+ * and from the mount below it. So relative paths, dirfds, symlinks, thread-self, the own pid, bind mounts and
+ * second procfs mounts give the same result. A path with a magic link (/proc/self/fd/3, /proc/self/exe) is
+ * walked component by component, and each magic link is judged before it is followed (walk.h).
  *
- * While other threads share the descriptor table, no descriptor of a refused file may exist there even for a
- * moment: the file is first opened O_PATH, inspected, and re-opened through the monitor's own procfs handle.
+ * While other threads share the descriptor table, no descriptor of a refused file may exist in it, not even
+ * for a moment. The monitor opens the file with O_PATH, inspects it, and opens it again through its own
+ * procfs handle.
  *
- * No lock is held over host calls here; mm->lock only while the VMA array is copied.
+ * No lock is held over the host calls of these files, except those of ask.h.
  */
 #ifndef KR_PROCFS_H
 #define KR_PROCFS_H
@@ -26,56 +27,61 @@
 
 struct open_how;
 
-/* The same as openat2 with O_PATH | flags (O_NOFOLLOW, O_DIRECTORY), cloexec: for handlers that act on the
- * file that a path of the payload names and must not follow a magic link to a file of the monitor's. Close it
- * afterwards. */
+/* Opens path with O_PATH | O_CLOEXEC | flags (O_NOFOLLOW, O_DIRECTORY). Handlers that act on the file behind
+ * a path use it, because the walk never follows a magic link to a file of the monitor. The caller closes the
+ * descriptor. Descriptor or -errno. */
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 
-/* The directory that a name lies in: for calls that act on a name and not on what it leads to. `last` is the last component (with
- * the slashes behind it) in path, of which nothing is walked yet; it is the whole path where that has but one. */
+/* The directory of a name, for calls that act on the name itself (mkdir, unlink, ...). `last` points to the
+ * last component in path, with the slashes behind it; it is the whole path if path has one component. Nothing
+ * of `last` is walked yet. */
 struct kr_parent {
     int dir; /* the directory, or the dirfd that was given */
     int owned;
-    int slash; /* a slash stands behind the last component */
+    int slash; /* whether a slash follows the last component */
     const char *last;
 };
-/* path is a private copy, and is cut. 0 or -errno; then kr_parent_close. A number below fd or fdinfo that the payload must not see
- * is -ENOENT. */
+/* path is a private copy; the function cuts it. 0 or -errno; after 0 the caller ends with kr_parent_close.
+ * -ENOENT for a hidden number below fd or fdinfo. */
 long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p);
 void kr_parent_close(struct kr_parent *p);
 
-/* readlinkat(2): own exe, fd/N. path is a private copy, and is cut; buf is monitor memory. Length or -errno. */
+/* readlinkat(2) for the payload. path is a private copy; the function cuts it. buf is monitor memory. Length
+ * or -errno. */
 long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t size);
 
-/* For lstat(2): the object of a descriptor of another process that path names, O_PATH, as kr_ask_link
- * (ask.h); -ESRCH: it names none. *pn: process and number; *mode: how it is open. */
+/* For lstat(2) of /proc/PID/fd/N of another process: the object of that descriptor, opened O_PATH
+ * (kr_ask_link, ask.h). *pn: process and number. *mode: how it is open (F_GETFL). -ESRCH if path names no
+ * such descriptor. */
 struct kr_proc_name;
 long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn, u32 *mode);
 
 /* Whether fd lies on a procfs. */
 int kr_fd_on_proc(int fd);
 
-/* What a getdents on fd must leave out. */
+/* What a listing of fd (getdents64(2)) must leave out. */
 enum kr_dir_kind {
     KR_DIR_PLAIN = 0,
-    KR_DIR_FDS = 1,       /* fd or fdinfo of this process: the hidden numbers */
-    KR_DIR_EMPTY = 2,     /* map_files: everything */
-    KR_DIR_TASKS = 3,     /* task of a process: threads that KVM made */
-    KR_DIR_FDS_OTHER = 4, /* fd or fdinfo of another process: what it says is not open */
+    KR_DIR_FDS = 1,   /* fd or fdinfo of this process: the hidden numbers */
+    KR_DIR_EMPTY = 2, /* map_files: everything */
+    KR_DIR_TASKS = 3, /* task of a process: threads that are not the payload's */
+    KR_DIR_FDS_OTHER =
+        4, /* fd or fdinfo of another process: numbers that are not in its answer (kr_ask_fds) */
 };
-/* *pid: the process that the directory is about. */
+/* *pid: the process of the directory; 0 for the calling process. Unchanged outside of a procfs. */
 int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);
 
-/* Whether a thread of this process (pid 0) or of another is one that the kernel made for KVM (since
- * Linux 6.13 it has a worker in the process). */
+/* Whether thread tid of this process (pid 0), or of process pid, is a worker that the kernel has made for KVM
+ * (Linux 6.13 and later). */
 int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid);
-/* Whether a listing of threads leaves tid out: of this process (pid 0) what is none of the payload's (KVM's, and the monitor's own
- * short-lived ones, which the kernel lists a little longer than they run). */
+/* Whether a listing of threads leaves out tid. In this process (pid 0): every thread that is not the
+ * payload's. These are KVM's workers and the monitor's short-lived threads, which the kernel lists a little
+ * longer than they run. In process pid: KVM's workers. */
 int kr_thread_hidden(struct kr_task *t, u32 pid, u64 tid);
-/* Whether a process with a VM has one (0 or 1); looked for once, in this one. */
+/* Whether a process with a VM has such a worker (0 or 1). The function looks once, in the calling process. */
 int kr_has_kvm_thread(struct kr_task *t);
 
-/* An entry below the root of a procfs, taken apart. Pure; tests/native. */
+/* The parts of the name of an entry below the root of a procfs. Pure functions; tests/native. */
 enum kr_proc_entry {
     KR_PE_OTHER = 0, /* nothing that needs care */
     KR_PE_EXE,
@@ -98,59 +104,62 @@ enum kr_proc_entry {
     KR_PE_ROOT,
     KR_PE_NS_N,    /* ns/NAME */
     KR_PE_TASK,    /* the directory */
-    KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: power over, or a view of, a process's memory */
+    KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: they give power over a process, or show its memory */
 };
 struct kr_proc_name {
     enum kr_proc_entry entry;
-    u64 pid; /* the directory's number; 0: none */
-    u64 tid; /* of task/TID, else 0 */
-    u64 n;   /* of fd/N, fdinfo/N; index of ns/NAME */
+    u64 pid; /* number of the process's directory; 0: none */
+    u64 tid; /* TID of task/TID; 0: none */
+    u64 n;   /* N of fd/N and fdinfo/N; index of NAME in ns/NAME */
 };
 /* rel: "12/maps", "12/task/13/fd/3"; no leading slash. */
 void kr_proc_parse(const char *rel, struct kr_proc_name *out);
-/* Whether a last path component can be one of the entries above (then its place has to be found out). */
+/* Whether name, a last component, can be one of the entries above; then kr_place_name determines its
+ * place. */
 int kr_proc_suspect(const char *name);
 
-/* The name of n in KR_PE_NS_N, or NULL. */
+/* The NAME of ns/NAME with index n, or NULL. */
 const char *kr_proc_ns_name(u64 n);
 
-/* Contents in the payload's view (view/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
- * names the entry below the monitor's procfs handle, e.g. "thread-self/maps". */
+/* The payload's view of an entry (view/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
+ * is the name of the entry below the monitor's procfs handle, for example "thread-self/maps". */
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
 
-/* The same of the calling process for another one that asks (view/ask.h): maps, smaps, smaps_rollup,
- * numa_maps, auxv, environ, fdinfo/N. */
+/* The view of an entry of the calling process for another process that asks (view/ask.h): maps, smaps,
+ * smaps_rollup, numa_maps, auxv, environ, fdinfo/N. -EACCES for other entries. */
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
-/* status or stat of another process of the container, which everybody may read: the kernel's text rel, less
- * what is the monitor's. -ESRCH: not a monitor. */
+/* status or stat of another process of the container: the kernel's text rel with the payload's values in
+ * place of the monitor's. Every process may read these two, so no question is needed: the board has the
+ * values. -ESRCH: pid is not a monitor of this container. */
 long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel);
-/* A sealed memfd with n bytes, open for reading only, or -errno. */
+/* A sealed memfd with the n bytes at data, open for reading only, or -errno. name: for its label. */
 long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name);
 
-/* Reads a whole file below the monitor's procfs handle into a buffer of the heap, NUL-terminated; NULL on
- * failure. *size is for kr_free. */
+/* Reads the whole file rel below the monitor's procfs handle into a buffer of the heap, with a NUL behind it.
+ * *len: bytes read. *size: for kr_free. NULL on failure. */
 char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len);
 
-/* The numbers that a directory below the handle lists (task, fd), in the kernel's order. */
+/* The numbers that a directory below the handle (task, fd) contains, in the kernel's order. */
 #define KR_NUMBERS_MAX (1u << 20)
 struct kr_numbers {
     const char *rel;
     u32 *v, n, room;
-    int dir; /* the number of the descriptor that was open for it: one of the list, where it lists descriptors */
+    int dir; /* the descriptor by which the directory was read; a listing of descriptors contains it */
 };
-/* 0 or -errno; kr_numbers_free in any case. */
+/* 0 or -errno. The caller ends with kr_numbers_free in both cases. */
 long kr_proc_numbers(struct kr_task *t, const char *rel, struct kr_numbers *l);
 void kr_numbers_free(struct kr_numbers *l);
 
-/* In a fork child: no other thread waits for the other end of a FIFO. */
+/* In the child of a fork: no other thread waits for the other end of a FIFO. */
 void kr_open_after_fork(void);
 
-/* Path of descriptor fd below the monitor's procfs handle. Returns the handle (for *at calls). */
+/* Writes the path of descriptor fd, or of rel, below the monitor's procfs handle into buf. The handle (for
+ * *at calls); AT_FDCWD with an absolute path if the monitor has no handle. */
 int kr_proc_self_fd(char *buf, size_t size, int fd);
 int kr_proc_handle(char *buf, size_t size, const char *rel);
 
-/* Views of /proc files are memfds with this in their names: readlink of their descriptors shows the file they
- * stand for. */
+/* The name of a memfd with a view begins with this label. readlink(2) of its descriptor shows the payload the
+ * entry of /proc instead (proclink.c). */
 #define KR_VIEW_LABEL "proc:"
 
 #endif

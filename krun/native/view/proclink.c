@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What links of /proc say, and what its directories list. No state, no locks.
+ * readlink(2) of links of /proc, and the kinds of directories of /proc for getdents64(2). No state, no locks.
  */
 #include "ask.h"
 #include "../process/board.h"
 #include "walk.h"
 #include <linux/fcntl.h>
 
-/* The link of a descriptor that holds a view of ours: "/memfd:proc:maps (deleted)" is /proc/PID/maps to the
- * payload. */
+/* The link of a descriptor with a view: the payload sees "/memfd:proc:maps (deleted)" as /proc/PID/maps. n:
+ * length of the link in buf. The new length. */
 static long view_link(char *buf, long n, size_t size) {
     static const char head[] = "/memfd:" KR_VIEW_LABEL, tail[] = " (deleted)";
     long h = sizeof head - 1, e = sizeof tail - 1;
@@ -22,15 +22,15 @@ static long view_link(char *buf, long n, size_t size) {
     return n;
 }
 
-/* readlink(2) of descriptor fd, whatever it is. */
+/* readlink(2) of /proc/self/fd/FD. Length or -errno. */
 static long link_of_fd(int fd, char *buf, size_t size) {
     char self[64];
     int dir = kr_proc_self_fd(self, sizeof self, fd);
     return kr_sys4(__NR_readlinkat, dir, self, buf, size);
 }
 
-/* A link of another process, `n` being what the kernel said. Of one that is no monitor of this container only the identities of its
- * namespaces are told. */
+/* The text of link w of another process. n: the kernel's answer. Of a process that is not a monitor of this
+ * container, the payload sees only the namespaces' identities. Length or -errno. */
 static long other_link(struct kr_task *t, const struct kr_proc_name *w, long n, char *buf, size_t size) {
     u32 mode;
     long fd = kr_ask_link(t, w, &mode);
@@ -43,7 +43,7 @@ static long other_link(struct kr_task *t, const struct kr_proc_name *w, long n, 
     return n;
 }
 
-/* What the payload sees of the link `fd` of a procfs, of which the kernel said n. */
+/* The payload's view of the link `fd` of a procfs. n: the kernel's answer. Length or -errno. */
 static long judged_link(struct kr_task *t, int fd, const struct statx *sx, long n, char *buf, size_t size) {
     struct kr_proc_name pn;
     switch (kr_judge(t, fd, sx, &pn)) {
@@ -60,7 +60,7 @@ static long judged_link(struct kr_task *t, int fd, const struct statx *sx, long 
     }
 }
 
-/* readlinkat(2) of one name in a directory; no other component is walked. */
+/* readlinkat(2) of one name in a directory, without a walk of further components. */
 static long link_in(struct kr_task *t, int dir, const char *name, char *buf, size_t size) {
     struct statx sx;
     struct kr_proc_name pn;
@@ -73,7 +73,8 @@ static long link_in(struct kr_task *t, int dir, const char *name, char *buf, siz
     if (kr_sys5(__NR_statx, (s64)dir, name, how, STATX_TYPE | STATX_INO | STATX_MNT_ID, &sx) < 0 ||
         !kr_maybe_proc(&sx))
         return view_link(buf, n, size);
-    /* Between this look and the call above the name may have changed: what leaks then is a text. */
+    /* Another thread may exchange the name between this call and readlinkat: then the text of a link leaks,
+     * and nothing else. */
     int mine = *name != 0;
     long fd = mine ? kr_open_plain(dir, name, O_PATH | O_NOFOLLOW, 0) : dir;
     if (fd < 0)
@@ -94,7 +95,7 @@ long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t siz
     long r = kr_parent_open(t, dirfd, path, &p);
     if (r < 0)
         return r;
-    if (p.slash) { /* a link is followed, what it leads to is none */
+    if (p.slash) { /* the slash makes the kernel follow a link; the object behind it is no link */
         r = kr_open_path(t, p.dir, p.last, O_DIRECTORY);
         kr_close_fd(r);
         r = r < 0 ? r : -EINVAL;

@@ -38,7 +38,7 @@ static u32 first_above(const struct vmas *m, u64 addr) {
     return lo;
 }
 
-/* A line of maps, taken apart. */
+/* The parts of a line of maps. */
 struct line {
     u64 start, end, off, ino;
     char perms[4];
@@ -72,7 +72,7 @@ static int parse_line(const char *s, const char *end, struct line *l) {
     return 1;
 }
 
-/* One line for the overlap of a kernel mapping and one of the payload's, as the kernel writes it. */
+/* One line in the kernel's format for the overlap of a host mapping l and a mapping v of the payload. */
 static void put_mapping(struct kr_text *o, const struct line *l, const struct kr_vma *v) {
     u64 start = KR_MAX(l->start, v->start), end = KR_MIN(l->end, v->end);
     const char *name = l->name;
@@ -84,7 +84,7 @@ static void put_mapping(struct kr_text *o, const struct line *l, const struct kr
                                          : "[vvar]";
         n = strlen(name);
     } else if ((n == 6 && memcmp(name, "[heap]", 6) == 0) || (n == 7 && memcmp(name, "[stack]", 7) == 0)) {
-        n = 0; /* what the kernel goes by are single addresses */
+        n = 0; /* the kernel names them by the monitor's addresses */
     }
     size_t at = o->len;
     kr_text_addf(o, "%08lx-%08lx %c%c%c%c %08lx %.*s %lu ", (unsigned long)start, (unsigned long)end,
@@ -113,9 +113,9 @@ static void make_maps(struct kr_text *o, const char *text, const struct vmas *m)
     }
 }
 
-/* smaps: the header of each entry is a line of maps; the figures below it are kept for mappings of the
- * payload's. Where one host mapping holds several of the payload's (the host knows no PROT_EXEC), all the
- * figures are told of the first. */
+/* smaps: the header of each entry is a line of maps. The figures below it are kept if the mapping is the
+ * payload's. One host mapping may contain several mappings of the payload, because host mappings have no
+ * PROT_EXEC: then the first one has all the figures. */
 static void make_smaps(struct kr_text *o, const char *text, const struct vmas *m) {
     int keep = 0;
     for (const char *s = text; *s;) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names of procfs: proc(5)'s entries of a process, taken apart. Pure: no state, no calls (tests/native).
+ * Names of entries of a procfs (proc(5)): the table of the entries that need care, and the parser. Pure: no
+ * state, no system calls (tests/native).
  */
 #include "place.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the monitor itself reads of its procfs, which shows the monitor: always where no thread of the payload
- * can reach the descriptor (kr_private, fdtab.h).
+ * Reading the monitor's own procfs. Its texts show the monitor, so the monitor reads them only where no
+ * thread of the payload can reach the descriptor (kr_private, fdtab.h).
  *
- * State: whether KVM makes threads here, found once. Locks: mm->lock while the list of tasks is walked.
+ * State: whether KVM makes threads in the process, found once. Locks: mm->lock while the list of tasks is
+ * walked.
  */
 #include "place.h"
 #include "../machine/fdtab.h"
@@ -19,7 +20,7 @@ int kr_proc_handle(char *buf, size_t size, const char *rel) {
     return AT_FDCWD;
 }
 
-/* thread-self, not self: the first thread of the process may be gone. */
+/* thread-self, not self: the first thread of the process may have ended. */
 int kr_proc_self_fd(char *buf, size_t size, int fd) {
     char rel[48];
     kr_snprintf(rel, sizeof rel, "thread-self/fd/%d", fd);
@@ -32,7 +33,7 @@ struct slurp {
     size_t room, have;
 };
 
-/* In private. 0 or -errno. */
+/* Reads the file; for kr_private. 0 or -errno. */
 static long slurp(void *arg) {
     struct slurp *s = arg;
     char path[64];
@@ -75,7 +76,7 @@ char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *le
 
 /* ---- Numbers in a directory ---- */
 
-/* In private: all numbers that a directory of procfs lists. */
+/* Reads all numbers in a directory of procfs; for kr_private. 0 or -errno. */
 static long numbers(void *arg) {
     struct kr_numbers *l = arg;
     char path[64], dents[4096];
@@ -121,9 +122,10 @@ void kr_numbers_free(struct kr_numbers *l) {
 
 /* ---- Threads that KVM made ---- */
 
-#define PF_USER_WORKER 0x4000 /* made by the kernel in a process: field 9 of stat (Linux 6.4) */
+#define PF_USER_WORKER                                                                                       \
+    0x4000 /* a thread that the kernel has made in a process: field 9 of stat (Linux 6.4) */
 
-/* Whether tid is a thread of the payload's in this process. */
+/* Whether tid is a thread of the payload in this process. */
 static int is_task(struct kr_task *t, u64 tid) {
     int known = (long)tid == kr_sys0(__NR_getpid);
     kr_lock(&t->mm->lock);
@@ -160,7 +162,7 @@ int kr_is_kvm_thread(struct kr_task *t, u32 pid, u64 tid) {
 }
 
 int kr_has_kvm_thread(struct kr_task *t) {
-    static int known; /* 1: no, 2: yes; the same whoever finds it */
+    static int known; /* 1: no, 2: yes; every thread finds the same answer */
     struct kr_numbers tids;
     int seen = __atomic_load_n(&known, __ATOMIC_RELAXED), is = 0;
     if (seen)

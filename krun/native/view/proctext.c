@@ -58,11 +58,12 @@ u64 kr_text_hex(const char *s, const char **end) {
 
 /* ---- Descriptors ---- */
 
-/* Where RLIMIT_FSIZE, which holds for a memfd, too, and kills by SIGXFSZ, is smaller than the text: a pipe
- * with the text in it. */
+/* A pipe with the text, for a text longer than RLIMIT_FSIZE: the limit applies to a memfd as well, and a
+ * write beyond it raises SIGXFSZ. */
 static long publish_pipe(const struct kr_text *o) {
     s32 fds[2];
-    long r = kr_sys2(__NR_pipe2, fds, O_CLOEXEC | O_NONBLOCK); /* what does not fit fails: nobody reads yet */
+    long r = kr_sys2(__NR_pipe2, fds,
+                     O_CLOEXEC | O_NONBLOCK); /* a text that does not fit fails: nobody reads yet */
     if (r < 0)
         return r;
     if (o->len > 4096)
@@ -75,7 +76,7 @@ static long publish_pipe(const struct kr_text *o) {
     return r < 0 ? r : -ENOMEM;
 }
 
-/* Writes the text into the memfd fd, which is in nobody's reach, and seals it. 0 or -errno. */
+/* Writes the text into the memfd fd, which no other thread can reach, and seals it. 0 or -errno. */
 static long fill(int fd, const struct kr_text *o) {
     for (size_t at = 0; at < o->len;) {
         long n = kr_sys3(__NR_write, fd, o->buf + at, o->len - at);
@@ -88,8 +89,8 @@ static long fill(int fd, const struct kr_text *o) {
     return kr_sys3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 }
 
-/* A sealed memfd with the text, opened anew for reading only. Another thread that puts something else in the place of the new
- * descriptor has that refused by F_ADD_SEALS: only a memfd of its own would be opened again. */
+/* The memfd is opened again, for reading only. The first descriptor stands in a slot, so no other thread
+ * reaches the writable one. */
 long kr_text_publish(struct kr_task *t, const struct kr_text *o, const char *name) {
     u64 limit[2];
     if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's own entries of /proc whose kernel text would show the monitor: made from the kernel's text
- * and the mm's VMA array.
+ * The payload's view of the entries of /proc whose kernel text would show the monitor: status, stat, environ,
+ * auxv, fdinfo/N, syscall; maps and its relatives by procmaps.c.
  *
- * Each is a snapshot, taken at the open, in a sealed memfd opened for reading: reads at any offset are
- * consistent with each other. (The kernel makes its text anew at each read from 0; a program that keeps such
- * a file open for that sees old values.)
+ * A view is a snapshot, made at the open, in a sealed memfd that is open for reading: reads at all offsets
+ * are consistent with each other. The kernel makes its text anew at each read from offset 0. A program that
+ * keeps an entry open and reads it again sees old values.
  *
  * State: none. Locks: mm->lock while the list of tasks is walked, sig_lock for the signal lines of status.
  */
@@ -21,14 +21,14 @@
 
 static int begins(const char *s, const char *key) { return strncmp(s, key, strlen(key)) == 0; }
 
-/* What the monitor keeps of a thread for its status. */
+/* Values of a thread that the monitor knows and status shows. */
 struct thread_view {
     int mode, nnp;
     u32 filters;
 };
 
-/* Of the thread that `rel` names by its last number ("12/status", "self/task/13/status"). One that is ending
- * gets the caller's: it has none any more. */
+/* The values of the thread whose number comes last in rel ("12/status", "self/task/13/status"). A thread that
+ * has ended has no values any more: those of the caller. */
 static struct thread_view thread_view(struct kr_task *t, const char *rel) {
     const char *base = strrchr(rel, '/');
     while (base && base > rel && base[-1] != '/')
@@ -77,8 +77,8 @@ static void make_status(struct kr_text *o, const char *text, struct kr_proc *pro
     }
 }
 
-/* Of stat only the number of threads (field 20) is not the payload's. The name in field 2 may hold anything.
- */
+/* stat: only the number of threads (field 20) differs from the kernel's. The name in field 2 may contain any
+ * character. */
 static void make_stat(struct kr_text *o, const char *text, u32 threads) {
     const char *p = strrchr(text, ')'), *after;
     for (int field = 2; p && field < 20; field++) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * No state, no locks. */
+ *
+ * The walk of walk.h. No state; mm->lock while the list of tasks is walked.
+ */
 #include "walk.h"
 #include "ask.h"
 #include "../machine/fdtab.h"
@@ -29,7 +31,7 @@ static long walk_root(struct kr_walk *w) {
     return 0;
 }
 
-/* Puts a link's target in front of the rest. */
+/* Puts the target of a link (n bytes) in front of the rest of the path. 0 or -errno. */
 static long walk_splice(struct kr_walk *w, const char *target, size_t n) {
     size_t rest = strlen(w->rest);
     if (n == 0)
@@ -45,8 +47,8 @@ static long walk_splice(struct kr_walk *w, const char *target, size_t n) {
 
 /* ---- Magic links ---- */
 
-/* Whether tid is a thread of the payload's. The monitor has others, for a moment (private.c): their directory is its procfs, their
- * descriptors are its own. */
+/* Whether tid is a thread of the payload. The monitor has short-lived threads of its own (private.c): their
+ * working directory is the monitor's procfs, and their descriptors are the monitor's. */
 static int is_payload_thread(struct kr_task *t, u64 tid) {
     kr_lock(&t->mm->lock);
     struct kr_task *o = t->mm->tasks;
@@ -56,8 +58,9 @@ static int is_payload_thread(struct kr_task *t, u64 tid) {
     return o != NULL;
 }
 
-/* A link of the calling process, below the monitor's own procfs. Numbers of threads are those of the payload's pid namespace: in one
- * that it has made itself they mean nothing to that procfs, and the link of the calling thread answers. */
+/* The object of a link of the calling process, opened below the monitor's own procfs. pn has thread numbers
+ * of the payload's pid namespace. If the payload has made that namespace itself, the monitor's procfs has
+ * other numbers, and the link of the calling thread is used. */
 static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
     char name[48], rel[64], path[64];
     u64 me = (u64)kr_sys0(__NR_getpid), tid = pn->tid ? pn->tid : pn->pid == me ? 0 : pn->pid;
@@ -79,7 +82,7 @@ static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
     return kr_open_plain(dir, path, O_PATH, 0);
 }
 
-/* What the magic link `link` leads to, O_PATH, or -errno. */
+/* The object behind the magic link `link`, opened O_PATH, or -errno. */
 static long follow_magic(struct kr_task *t, int link, enum kr_verdict v, const struct kr_proc_name *pn) {
     char text[1];
     u32 mode;
@@ -98,7 +101,8 @@ static long follow_magic(struct kr_task *t, int link, enum kr_verdict v, const s
         fd = kr_ask_link(t, pn, &mode);
         if (fd != -ESRCH)
             return fd;
-        /* Of a process that is no monitor of this container; where the kernel refuses, in its words (a process that ended). */
+        /* The process is not a monitor of this container: the kernel's errno (it may have ended), else
+         * EACCES. */
         n = kr_sys4(__NR_readlinkat, link, "", text, sizeof text);
         return n < 0 ? n : -EACCES;
     default:
@@ -106,8 +110,8 @@ static long follow_magic(struct kr_task *t, int link, enum kr_verdict v, const s
     }
 }
 
-/* Whether the link `fd` of a procfs is a magic one; *v and *pn are its judgement. Those that are not (self, mounts, net) are texts,
- * and as a text a link is walked with judgement, too. */
+/* Whether the link `fd` is a magic link of a procfs; then *v and *pn are its verdict. Other links of a procfs
+ * (self, mounts, net) have a text as their target, and the walk judges each component of that text. */
 static int is_magic(struct kr_task *t, int fd, const struct statx *sx, enum kr_verdict *v,
                     struct kr_proc_name *pn) {
     if (!kr_on_proc(fd, sx))
@@ -116,7 +120,7 @@ static int is_magic(struct kr_task *t, int fd, const struct statx *sx, enum kr_v
     return *v != KR_V_PASS;
 }
 
-/* ---- fd/N where the kernel lets nobody look ---- */
+/* ---- fd/N of other processes, which the kernel refuses ---- */
 
 int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_name *pn) {
     struct statx sx;
@@ -159,7 +163,8 @@ int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_p
 
 /* ---- The walk ---- */
 
-/* The kernel refuses to look at `name` in w->at: a descriptor of another process answers itself. Its object, or -errno. */
+/* The kernel refuses `name` in w->at. If it is fd/N of another process, that process is asked. The object, or
+ * -errno. */
 static long refused_fd(struct kr_task *t, const struct kr_walk *w, const char *name) {
     struct kr_proc_name pn;
     u32 mode;
@@ -169,15 +174,15 @@ static long refused_fd(struct kr_task *t, const struct kr_walk *w, const char *n
     return to == -ESRCH ? -EACCES : to;
 }
 
-/* Replaces the link fd, found in w->at, by what it leads to. `after`: the path behind it; slash: one stood there and nothing more.
- * fd is closed. 0 or -errno. */
+/* Goes from the link fd, found in w->at, to its target. after: the path behind the link. slash: only a slash
+ * follows the link. Closes fd. 0 or -errno. */
 static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struct statx *sx, char *after,
                       int slash) {
     struct kr_proc_name pn;
     enum kr_verdict v;
     char *target = w->buf + KR_PATH_ROOM;
     w->rest = after;
-    if (slash) { /* keep the demand for a directory */
+    if (slash) { /* "." keeps the demand for a directory */
         w->rest = w->buf + KR_PATH_ROOM - 2;
         w->rest[0] = '.';
         w->rest[1] = 0;
@@ -194,7 +199,7 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
     return len < 0 ? len : walk_splice(w, target, (size_t)len);
 }
 
-/* One component. 0, 1 (the end is reached), or -errno. */
+/* Walks one component. 0, 1 (end of the path), or -errno. */
 static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
     char name[256];
     struct statx sx;

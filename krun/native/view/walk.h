@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking a path of the payload component by component, with judgement of its magic links (proc(5): fd/N, cwd, root, exe, ns/NAME).
- *
- * No magic link is ever followed from where the payload found it: what it says of the calling process is opened below the monitor's
- * own procfs handle, by a name made here; what it says of another process that process is asked for (ask.h); all others are EACCES.
- * So nothing that changes meanwhile (a mount, a number, a link of the image) leads to a descriptor of the monitor's or to a process
- * that is no monitor of this container. The directories on the way stand at ordinary numbers, O_PATH: another thread that exchanges
- * one puts a directory of its own there, which it could have given as dirfd.
+ * Walking a path of the payload component by component, with judgement of its magic links (proc(5): fd/N,
+ * cwd, root, exe, ns/NAME).
+ * The walk never follows a magic link from the place where the payload found it:
+ *   - for a link of the calling process, it opens a name of its own making below the monitor's procfs handle;
+ *   - for a link of another process, it asks that process (ask.h);
+ *   - for all other links, the answer is EACCES.
+ * So no change during the walk (of a mount, a number, a link of the image) leads to a descriptor of the
+ * monitor, or to a process that is not a monitor of this container. The directories of the walk stand at
+ * ordinary numbers, opened O_PATH. Another thread can exchange one for a directory of its own, which it could
+ * have passed as dirfd.
  */
 #ifndef KR_WALK_H
 #define KR_WALK_H
@@ -14,20 +17,22 @@
 #include "place.h"
 
 struct kr_walk {
-    int at;      /* what was reached: the object, or a directory */
-    int owned;   /* `at` is ours to close */
-    char *rest;  /* what remains of the path; in buf */
-    char *buf;   /* 2 * KR_PATH_ROOM, the caller's */
+    int at;      /* where the walk stands: a directory; at the end the object */
+    int owned;   /* whether kr_walk_end closes `at` */
+    char *rest;  /* the path still to be walked; in buf */
+    char *buf;   /* 2 * KR_PATH_ROOM bytes of the caller */
     int missing; /* -ENOENT of the last component: `at` is its directory, `rest` its name */
 };
 
-/* Opens path O_PATH. follow: also a link in the last place. 0 with the object in w->at (owned), or -errno. kr_walk_end in any case. */
+/* Opens path with O_PATH. follow: whether a link in the last place is followed. 0 with the object in w->at
+ * (owned), or -errno. The caller ends with kr_walk_end in both cases. */
 long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, int follow);
 void kr_walk_end(struct kr_walk *w);
 
-/* Whether `name` is a number and the directory dirfd is fd or fdinfo of some process: then *pn is the entry. */
+/* Whether `name` is a number and the directory dirfd is fd or fdinfo of a process; then *pn is the entry. */
 int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_name *pn);
-/* The same of another process, for a path: its last component below what the rest of it leads to without magic links. */
+/* Whether path names fd/N or fdinfo/N of another process; then *pn is the entry. The path before the last
+ * component is walked without magic links. */
 int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn);
 
 #endif
