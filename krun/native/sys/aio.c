@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux AIO (io_setup(2) and relatives): the kernel's own, behind a wall. Requests are the kernel's to serve,
- * with its limits, order of checks, eventfds, polls and cancellations; what the payload never touches is the
- * kernel's ring, and what the kernel never touches is a control block in the payload's memory:
+ * Linux AIO (io_setup(2) and relatives). The kernel serves the requests, with its limits, order of checks,
+ * eventfds, polls and cancellations. The payload never touches the kernel's ring, and the kernel never reads
+ * a control block from the payload's memory:
  *
- *   context    the kernel's lies in monitor memory. The payload's id for it is the address of a page of zeros
- * that is its own: libraries read the id as a pointer to a ring, look for the ring's magic number, do not
- *              find it and make the call.
- *   iocb       copied in once, checked, submitted from a slot of the monitor's. The kernel's event names the
- * slot, the payload's event its own iocb.
+ *   context    The kernel's context lies in monitor memory. The payload's id of it is the address of a page
+ *   of
+ *              zeros in the payload's memory. Libraries take the id for a pointer to a ring, do not find the
+ *              ring's magic number there, and make the system call.
+ *   iocb       The monitor copies it in once, checks it, and submits it from a slot in monitor memory. The
+ *              kernel's event names the slot; the payload's event names the payload's iocb.
  *
  * Buffers are the payload's pages at the payload's addresses, as with read(2).
  *
- * State: mm->aio, the contexts of the address space (the kernel's belong to it, too: threads and CLONE_VM
- * relatives share them, fork copies none, execve and exit end them). Locks: mm->lock for the list, ctx->lock
- * for its slots; none is held over a host call.
+ * State: mm->aio, the contexts of the address space. The kernel's contexts belong to the address space as
+ * well: threads and CLONE_VM relatives share them, fork copies none, execve and exit end them. Locks:
+ * mm->lock for the list, ctx->lock for the slots of a context. No lock is held over a host call.
  */
 #include "aio.h"
 #include "nested.h"
@@ -73,8 +74,8 @@ static struct kr_aio *find(struct kr_mm *mm, u64 id) {
     return c;
 }
 
-/* Puts c on the list; 0 if its id is taken (the payload unmapped the page of another context, and got it
- * again). */
+/* Puts c on the list. 0 if another context has the same id: the payload has unmapped that context's page, and
+ * mmap gave the address again. */
 static int publish(struct kr_mm *mm, struct kr_aio *c) {
     kr_lock(&mm->lock);
     struct kr_aio *o = mm->aio;
@@ -109,8 +110,7 @@ static long open_context(u32 nr, struct kr_aio *c) {
     memcpy(&h, (const void *)c->host, sizeof h);
     c->ring_size = KR_PAGE_UP(sizeof h + (u64)h.nr * sizeof(struct io_event));
     c->nslots = h.nr;
-    /* The kernel puts mappings of its own choice on top, far from the window; if not, nothing is as we know
-     * it. */
+    /* The kernel chooses an address far above the window; a ring inside the window would be the payload's. */
     c->slots = c->host >= KR_WINDOW_END ? kr_alloc(slots_size(c->nslots)) : NULL;
     if (c->slots)
         return 0;
@@ -151,9 +151,9 @@ long sys_io_destroy(struct kr_task *t, const u64 a[6]) {
     struct kr_aio *c = find(t->mm, a[0]);
     if (!c)
         return -EINVAL;
-    long r = -EINVAL; /* another thread was faster */
+    long r = -EINVAL; /* another thread has destroyed it first */
     if (withdraw(t->mm, c)) {
-        r = kr_sys1(__NR_io_destroy, c->host); /* waits for what is under way */
+        r = kr_sys1(__NR_io_destroy, c->host); /* waits for the requests under way */
         kr_mm_munmap(t->mm, c->id, KR_PAGE);
         put(c);
     }
@@ -188,7 +188,7 @@ static struct slot *take(struct kr_aio *c, u64 guest) {
     return s;
 }
 
-/* The iocb of the payload that slot address `obj` stood for; the slot is free again. 0: not a slot in use. */
+/* Frees the slot at address obj. The payload's iocb of that slot; 0 if obj is not a slot in use. */
 static u64 give_back(struct kr_aio *c, u64 obj) {
     u64 at = obj - (u64)c->slots, guest = 0;
     if (obj < (u64)c->slots || at % sizeof(struct slot) || at / sizeof(struct slot) >= c->nslots)
@@ -213,8 +213,8 @@ struct batch {
     u32 n;
 };
 
-/* Makes io, the payload's iocb, one that the kernel may have: nothing in it reaches beyond the window, or a
- * descriptor of ours. What is wrong is replaced by what the kernel refuses by itself. 0 or -ENOMEM. */
+/* Makes io, a copy of the payload's iocb, safe for the kernel: no pointer leaves the window, no descriptor is
+ * hidden. A wrong value becomes one that the kernel refuses itself. 0 or -ENOMEM. */
 static long check(struct iocb *io, struct kr_iovs **iov) {
     io->aio_fildes = (u32)kr_guest_fd(io->aio_fildes);
     if (io->aio_flags & IOCB_FLAG_RESFD)
@@ -239,13 +239,13 @@ static long check(struct iocb *io, struct kr_iovs **iov) {
     case IOCB_CMD_FDSYNC:
     case 5: /* IOCB_CMD_POLL: the buffer is a mask */
         return 0;
-    default: /* a later kernel's, of which nobody knows what it points to */
+    default: /* an opcode of a later kernel: its pointers are unknown */
         io->aio_lio_opcode = CMD_NONE;
         return 0;
     }
 }
 
-/* Takes one more request into the batch. 0, or -errno: it cannot be submitted. */
+/* Adds one request to the batch. 0, or -errno if it cannot be submitted. */
 static long add(struct kr_aio *c, struct batch *b, u64 ptr) {
     static const u32 key = KEY;
     u64 guest;
@@ -276,7 +276,7 @@ static long add(struct kr_aio *c, struct batch *b, u64 ptr) {
     return r;
 }
 
-/* Hands the batch to the kernel. How many it took, or -errno. */
+/* Submits the batch. The number of requests that the kernel took, or -errno. */
 static long submit(struct kr_aio *c, struct batch *b) {
     long r = b->n ? kr_call_intr(__NR_io_submit, c->host, b->n, (u64)b->host, 0, 0, 0) : 0;
     for (u32 i = 0; i < b->n; i++) {
@@ -284,7 +284,7 @@ static long submit(struct kr_aio *c, struct batch *b) {
             kr_iovs_drop(b->iov[i]);
             kr_free(b->iov[i], sizeof **b->iov);
         }
-        if ((long)i >= r) /* the others are the kernel's until their events are read */
+        if ((long)i >= r) /* the slots below r are in use until their events are read */
             give_back(c, b->host[i]);
     }
     return r;
@@ -309,7 +309,7 @@ long sys_io_submit(struct kr_task *t, const u64 a[6]) {
         if (r < 0)
             stop = r;
         else if (r < (long)b.n)
-            stop = -EAGAIN; /* the kernel's own reason counts only when nothing was taken at all */
+            stop = -EAGAIN; /* the payload sees the errno only if the kernel took no request */
         done += KR_MAX(r, 0L);
     }
     put(c);

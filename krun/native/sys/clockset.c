@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls that set a clock: forwarded; then the vDSO's promise about the time is void. No state. Called from
- * dispatch. */
+ *
+ * Calls that set a clock: forwarded. Afterwards the guest's vDSO must read the clock again (machine/vdso.h).
+ * No state. Called from dispatch. */
 #include "sys.h"
 #include "../machine/vdso.h"
 

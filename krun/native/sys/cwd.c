@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where relative paths start: chdir, chroot. The monitor's procfs handle is a directory without the masks and read-only mounts of the
- * container's /proc: a path must not lead there, so the directory is found with judgement (path.h). No state, no locks.
+ * chdir, chroot: the start of relative and absolute paths. The monitor's procfs has none of the masks and
+ * read-only mounts of the container's /proc. No path of the payload may lead there, so the directory is found
+ * with judgement (path.h). No state, no locks.
  */
 #include "path.h"
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 
-/* The directory that a path leads to, O_PATH, or -errno. */
+/* The directory at the end of the path, opened O_PATH, or -errno. */
 static long directory(struct kr_task *t, u64 ptr) {
     char *path;
     long n = kr_path_copy(ptr, &path);
@@ -31,7 +32,7 @@ long sys_chroot(struct kr_task *t, const u64 a[6]) {
     long fd = directory(t, a[0]);
     if (fd < 0)
         return fd;
-    /* There is no fchroot: through the working directory, which comes back afterwards. */
+    /* Linux has no fchroot(2): chroot(".") in that directory, then back to the old working directory. */
     long back = kr_sys3(__NR_open, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     long n = back < 0 ? back : kr_sys1(__NR_fchdir, fd);
     if (n == 0) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * getdents: directories of /proc are listed without what is the monitor's (view/procfs.h).
+ * getdents(2), getdents64(2): listings of /proc leave out the monitor's descriptors and threads
+ * (view/procfs.h).
  *
- * State: where listings of descriptors of other processes stand, under cursor_lock.
+ * State: the positions of listings of other processes' descriptors, under cursor_lock.
  */
 #include "sys.h"
 #include "../view/ask.h"
@@ -16,8 +17,7 @@ struct dirent_head { /* common to linux_dirent and linux_dirent64 */
     u16 reclen;
 } __attribute__((packed));
 
-/* Drops entries from buf[n]; what is left. names start at name_at of an entry. */
-struct open_fds { /* of another process */
+struct open_fds { /* the open descriptors of another process, ascending */
     u32 *fds, n;
     size_t size;
 };
@@ -34,6 +34,8 @@ static int is_open(const struct open_fds *o, u64 fd) {
     return lo < o->n && o->fds[lo] == fd;
 }
 
+/* Drops the entries of buf[n] that a listing of this kind leaves out. name_at: offset of the name in an
+ * entry. The number of bytes left. */
 static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, int kind, u32 pid,
                            const struct open_fds *other) {
     long kept = 0;
@@ -56,11 +58,12 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
     return kept;
 }
 
-/* Where a listing of a directory that the kernel does not let us list stands: fd or fdinfo of another
- * process, opened O_PATH (view/procfs.c). A few at a time; the oldest is forgotten and begins anew. */
+/* Positions of the listings that the monitor makes itself: of fd or fdinfo of another process, opened O_PATH
+ * (view/procfs.c), because the kernel refuses getdents64(2) for the directory. When all are in use, the
+ * oldest is dropped and its listing begins again. */
 static struct {
     int fd;
-    u32 pid, next; /* least number still to be shown */
+    u32 pid, next; /* the least number not listed yet */
     u64 used;
 } cursors[8];
 static struct kr_lock cursor_lock;
@@ -96,7 +99,7 @@ static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf,
         cursors[c].next = o->fds[i] + 1;
     }
     if (!n)
-        cursors[c].used = 0; /* the end: the next listing is another */
+        cursors[c].used = 0; /* the end of the directory: the next call begins a new listing */
     kr_unlock(&cursor_lock);
     return n;
 }
@@ -115,7 +118,7 @@ static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
     u32 room = KR_MIN((u32)a[2], DIRENT_ROOM);
     u8 *buf = kr_alloc(DIRENT_ROOM);
     long n = -ENOMEM;
-    while (buf) { /* until something is left to show, or the end */
+    while (buf) { /* until an entry is left, or the end */
         n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
         if (n == -EBADF && kind == KR_DIR_FDS_OTHER) {
             n = emulate(nr, (int)a[0], pid, &other, buf, room);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * signalfd and mq_notify; timerfd, eventfd, epoll descriptors are forwards. No state, no locks.
+ * signalfd, mq_notify. (timerfd, eventfd and epoll are forwarded by their rows.) No state, no locks.
  */
 #include "table.h"
 #include "../process/signal.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptor numbers: close, close_range, dup. The monitor's own are in machine/fdtab.c. No state, no locks.
+ * Descriptor numbers: close, close_range, dup. machine/fdtab.c has the monitor's hidden numbers. No state, no
+ * locks.
  */
 #include "sys.h"
 #include "../machine/fdtab.h"
@@ -17,8 +18,9 @@ long sys_close(struct kr_task *t, const u64 a[6]) {
 long sys_close_range(struct kr_task *t, const u64 a[6]) {
     u64 flags = (u32)a[2];
     if (flags & CLOSE_RANGE_UNSHARE) {
-        /* A thread with a descriptor table of its own would keep the monitor's files under numbers that are
-         * forgotten here. Alone, nothing has to be unshared. */
+        /* The table of hidden numbers describes one descriptor table. A thread with a table of its own would
+         * keep the monitor's files at numbers that are no longer hidden. A process with one thread has
+         * nothing to unshare. */
         if (kr_files_shared(t))
             return -EINVAL;
         flags &= ~(u64)CLOSE_RANGE_UNSHARE;
@@ -31,8 +33,8 @@ long sys_dup(struct kr_task *t, const u64 a[6]) {
     return kr_fd_dup(a[0], F_DUPFD, 0);
 }
 
-/* While others share the table, check and call are one step: a number that is not hidden may become a vCPU's
- * in between. */
+/* While other threads share the table, kr_fd_dup_onto makes check and call one step: between the two, a
+ * number that is not hidden may become a vCPU's. */
 static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
     if (kr_fd_hidden(a[0]) || kr_fd_hidden(a[1]))
         return -EBADF;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * File calls that are more than a forward: fcntl by command, the xattr calls with a nested value. No state,
+ * fcntl by a table of commands; setxattrat and getxattrat, whose value is behind a nested pointer. No state,
  * no locks.
  */
 #include "path.h"
@@ -9,13 +9,13 @@
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 
-/* What the third argument of a command is. Commands that are not listed: EINVAL. (F_DUPFD and
- * F_DUPFD_CLOEXEC: kr_fd_dup.) */
+/* The kind of the third argument of a command. A command that is not listed gets EINVAL. F_DUPFD and
+ * F_DUPFD_CLOEXEC are served by kr_fd_dup. */
 enum arg {
     VALUE = 1,
     FDNUM,
     POINTER,
-    NUMBER /* a value; what changes is the number's, not the file's: kr_fd_call */
+    NUMBER /* a value; the command changes the number, not the file: kr_fd_call */
 };
 
 struct command {
@@ -65,8 +65,8 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         const struct command *c = &commands[i];
         if (c->cmd != (u32)a[1])
             continue;
-        /* The kernel uses values as 32-bit numbers; so no junk of the payload stands where an address could.
-         */
+        /* The kernel uses values as 32-bit numbers. Cut to 32 bits, no value of the payload can be an
+         * address. */
         u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
                   : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
                                     : (u64)(s64)(s32)a[2];
@@ -75,7 +75,7 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
         u32 pid;
         if (c->cmd == F_GETFL && n >= 0 && n & O_PATH && kr_dir_kind(t, (int)a[0], &pid) == KR_DIR_FDS_OTHER)
-            n &= ~(long)O_PATH; /* a stand-in (view/procfs.c) */
+            n &= ~(long)O_PATH; /* stands for a directory that the kernel refuses (view/procfs.c) */
         return n;
     }
     return kr_call_intr(__NR_fcntl, a[0], 0xffff, 0, 0, 0, 0); /* EBADF or EINVAL */
@@ -92,7 +92,7 @@ static long xattr_args_in(struct xattr_args_k *x, u64 ptr, u64 size) {
     u8 more[256];
     if (kr_copy_in(x, ptr, sizeof *x) < 0)
         return -EFAULT;
-    if (size > sizeof *x + sizeof more) /* a version that nobody knows yet */
+    if (size > sizeof *x + sizeof more) /* a later kernel's version */
         return -E2BIG;
     u64 rest = size - sizeof *x;
     if (kr_copy_in(more, ptr + sizeof *x, rest) < 0)

@@ -2,19 +2,21 @@
  *
  * Futexes and robust lists. No state of its own, no locks.
  *
- * A guest word is a host word at the same address, so all operations are the kernel's. What is dangerous is
- * the robust list: when a thread ends, the kernel walks a list that the payload can change at any moment, and
- * marks any word of the process that holds the thread's tid, the monitor's words included. So the kernel's
- * walk is allowed only where the whole address space dies with the thread (death by signal, exit of the
- * group):
+ * A guest word is a host word at the same address, so the kernel performs all operations. The robust list
+ * (get_robust_list(2)) is the dangerous part. When a thread ends, the kernel walks a list that the payload
+ * can change at any moment. It marks every word of the process that contains the thread's tid, the monitor's
+ * words included. So the kernel may walk a list only if the whole address space ends with the thread (death
+ * by a signal, exit_group(2)):
  *
- *   a thread that merely exits       unregisters its list and lets kr_robust_exit walk it, with checks;
- *   a process made with CLONE_VM     never registers: its death must not touch its relatives;
- *   while such a process lives       no list of the address space is there for the kernel. A thread can only
- * take back its own, so what a thread of several registers is a head in monitor memory (task->robust.shadow)
- * whose first entry is the payload's own head; any thread can make it empty by a store. Such a head has no
- * list_op_pending: the few instructions between a lock's word and its entry in the list are not covered. A
- * thread that is alone registers its own head, which is exact.
+ *   a thread that exits alone        unregisters its list; kr_robust_exit walks it, with checks
+ *   a process made with CLONE_VM     registers no list, because its death must not touch its relatives
+ *   while such a process lives       the kernel finds every list of the address space empty
+ *
+ * The kernel lets a thread change only its own registration. Therefore a thread that is not alone registers a
+ * head in monitor memory (task->robust.shadow) whose first entry is the payload's head: every thread can make
+ * that head empty with one store. Such a head has no list_op_pending, so the instructions between the change
+ * of a lock's word and of the list are not covered. A thread that is alone registers the payload's own head,
+ * which is exact.
  */
 #include "../process/robust.h"
 #include "table.h"
@@ -32,7 +34,7 @@ long sys_futex(struct kr_task *t, const u64 a[6]) {
     case 13: /* FUTEX_LOCK_PI2 */
     case FUTEX_WAIT_REQUEUE_PI:
         if (arg)
-            arg = kr_guest_ptr(arg, 16); /* a timeout; elsewhere a count */
+            arg = kr_guest_ptr(arg, 16); /* a timeout; for other operations a count */
         break;
     default:
         arg = (u32)arg;
@@ -89,14 +91,15 @@ struct head {
 
 static int alone(struct kr_task *t) { return t->mm->tasks == t && !t->next && !t->mm->relatives; }
 
-/* Tells the kernel about t's list: its own head if it is alone on the mm, else the shadow of it. Locked. */
+/* Registers t's list with the kernel: the payload's head if t is alone on the mm, else the shadow. mm->lock
+ * is held. 0 or -errno. */
 static long tell_kernel(struct kr_task *t) {
     struct kr_robust *r = &t->robust;
     struct head h = {0, 0, 0};
     r->shadowed = 0;
     if (alone(t))
         return kr_sys2(__NR_set_robust_list, kr_guest_ptr(r->guest, sizeof h), sizeof h);
-    if (!r->guest || kr_copy_in(&h, r->guest, sizeof h) < 0) /* the kernel would fail at it, too */
+    if (!r->guest || kr_copy_in(&h, r->guest, sizeof h) < 0) /* the kernel could not read it either */
         return kr_sys2(__NR_set_robust_list, 0, sizeof h);
     r->shadowed = 1;
     r->shadow.offset = h.offset;
@@ -127,7 +130,7 @@ long sys_get_robust_list(struct kr_task *t, const u64 a[6]) {
     if (o)
         list = o->robust.guest;
     kr_unlock(&t->mm->lock);
-    if (!o) { /* another process: its monitor knows; the kernel's answer may be an address of that one's */
+    if (!o) { /* another process: the kernel's answer may be an address in that monitor */
         long r = kr_sys3(__NR_get_robust_list, tid, &list, &size);
         return r < 0 ? r : -EPERM;
     }
@@ -135,7 +138,8 @@ long sys_get_robust_list(struct kr_task *t, const u64 a[6]) {
                                                                                                   : 0;
 }
 
-/* Every list of the mm becomes empty, or is there again. Locked. */
+/* Makes every shadow of the mm empty (shown 0), or lets it lead to the payload's head again. mm->lock is
+ * held. */
 static void show_lists(struct kr_mm *mm, int shown) {
     for (struct kr_task *o = mm->tasks; o; o = o->next)
         if (o->robust.shadowed)
@@ -156,7 +160,7 @@ void kr_robust_unshare(struct kr_task *t, int process) {
     kr_lock(&t->mm->lock);
     if (process && !--t->mm->relatives)
         show_lists(t->mm, 1);
-    if (t->robust.shadowed && alone(t)) /* exact again */
+    if (t->robust.shadowed && alone(t)) /* the payload's own head again */
         tell_kernel(t);
     kr_unlock(&t->mm->lock);
 }
@@ -166,8 +170,8 @@ void kr_robust_after_fork(struct kr_task *t) {
     t->mm->relatives = 0;
 }
 
-/* Marks one word as its owner's death leaves it, and wakes a waiter (handle_futex_death() in the kernel). 0,
- * or -EFAULT: stop. */
+/* Marks one word FUTEX_OWNER_DIED and wakes a waiter, as handle_futex_death() in the kernel does. 0, or
+ * -EFAULT: the walk ends. */
 static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending) {
     u64 addr = entry + (u64)offset;
     if ((addr & 3) || !kr_span_ok(addr, 4))
@@ -175,7 +179,7 @@ static long owner_died(u32 tid, u64 entry, s64 offset, int pi, int pending) {
     u32 seen = 0;
     if (kr_copy_in(&seen, addr, 4) < 0)
         return -EFAULT;
-    if (pending && !pi && !seen) { /* unlocked, died before the wake */
+    if (pending && !pi && !seen) { /* the thread has unlocked the word, but not woken a waiter */
         kr_sys3(__NR_futex, addr, FUTEX_WAKE, 1);
         return 0;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectored reads and writes, and the copying of arrays with pointers that other families use, too. No state,
- * no locks.
+ * Vectored reads and writes; copies of arrays with pointers, also for other families (nested.h). No state, no
+ * locks.
  */
 #include "nested.h"
 
@@ -50,7 +50,7 @@ long kr_fprog_in(struct kr_fprog *f, u64 ptr) {
     return 0;
 }
 
-/* All of them: (fd, iovec array, count, ...). */
+/* The calls of this family: (fd, iovec array, count, ...). */
 static long vectored(long nr, const u64 a[6]) {
     struct kr_iovs io;
     u64 v;

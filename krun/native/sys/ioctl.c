@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ioctl by a list of known requests. No state, no locks.
+ * ioctl by a table of known requests. No state, no locks.
  *
- * A pointer argument is safe once its start lies in the window: structures are small, and behind the window
- * comes a gap of terabytes (machine/layout.h). What is not safe is a structure with pointers inside, and a
- * request that nobody has looked at may have one: KVM, vhost, VFIO, DRM, SG_IO, btrfs and many others let the
- * kernel read or write any address of the monitor. So what is not listed is ENOTTY, as for a device that does
- * not know the request.
+ * A pointer argument is safe if its start lies in the window: structures are small, and a gap of terabytes
+ * follows the window (machine/layout.h). A structure with pointers inside is not safe. An unknown request may
+ * have one: KVM, vhost, VFIO, DRM, SG_IO, btrfs and many others let the kernel read or write any address of
+ * the monitor. Therefore a request that is not listed gets ENOTTY, as from a device that does not know it.
  */
 #include "../filter/above.h"
 #include "nested.h"
@@ -16,8 +15,12 @@ enum how {
     PTR = 1, /* pointer to a structure without pointers, or nothing */
     VAL,     /* a number of 32 bits */
     FDNUM,   /* a descriptor */
+<<<<<<< HEAD
     NUMBER,  /* no argument; what changes is the number's, not the file's: kr_fd_call */
     OWN,
+=======
+    OWN,     /* a structure with pointers or descriptors: a function below */
+>>>>>>> 2849eca (sys: heads and comments in plain technical English, first half; aligned lists are lists again)
 };
 enum form { ANY, RAW, ENC }; /* RAW: upper 16 bits zero. ENC: direction and size are encoded there. */
 

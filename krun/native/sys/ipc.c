@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * System V IPC: shared memory, which must appear in the address space's books, and semctl with its union
- * argument. Message queues and the rest are forwards.
+ * System V IPC: shmat and shmdt, because the VMA array must contain attached segments; semctl, because its
+ * last argument is a union. All other calls of the family are forwarded by their rows.
  *
- * State: the attached segments of this address space (a list, under mm->lock; the monitor's memory lives and
- * forks with the mm).
+ * State: the list of attached segments of this address space, under mm->lock. The list lies in monitor
+ * memory, which fork copies with the mm.
  */
 #include "table.h"
 #include "../machine/mm.h"
@@ -61,7 +61,8 @@ long sys_shmat(struct kr_task *t, const u64 a[6]) {
     }
     s->addr = (u64)at;
     s->len = len;
-    struct attached *stale = take(t->mm, (u64)at); /* its segment was unmapped by other means */
+    struct attached *stale =
+        take(t->mm, (u64)at); /* the payload has unmapped that segment without shmdt(2) */
     if (stale)
         kr_free(stale, sizeof *stale);
     remember(t->mm, s);

@@ -8,8 +8,8 @@
 #define KEYCTL_DH_COMPUTE 23
 #define KEYCTL_WATCH_KEY 32
 
-/* Which of the arguments 1..4 are pointers, a bit each. Their lengths are the kernel's to check: it copies
- * them whole before use. */
+/* The arguments 1 to 4 that are pointers, one bit each. The kernel checks the lengths: it copies each buffer
+ * whole before use. */
 static const u8 pointers[] = {
     [1] = 1 << 1,                             /* JOIN_SESSION_KEYRING: name */
     [2] = 1 << 2,                             /* UPDATE: payload */

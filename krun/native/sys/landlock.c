@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * landlock(7): rulesets and domains are the host kernel's. A guest thread is a host thread, its opens,
- * renames, binds and signals are host calls that it makes itself, so the domain that it enters binds them as
- * it would bind the program's own. Three things are not as natively, and are mended here:
+ * landlock(7): the host kernel has the rulesets and domains. A guest thread is a host thread, and it makes
+ * the host calls for its opens, renames, binds and signals itself. So the domain that it enters restricts
+ * these calls as on Linux. Three points differ, and this file handles them:
  *
- * - execve: the payload's program is only read by its monitor, so the right to execute would never be asked
- * for. kr_may_execute() (process/exec.c) asks the kernel by AT_EXECVE_CHECK, which Linux has since 6.14; where
- * it has not, a domain's promise would be untrue and landlock is refused as by a kernel without it.
- *
- * - Our files: the monitor reads its own procfs and executes its own file later on, inside the domain. Each
- * domain gets a rule for exactly these two. Neither is in the payload's reach by a path; a procfs that is
- * (the container has no instance of its own) gets none: there the payload's own rules say what may be read.
- *
- * - Who may: no_new_privs is what the payload has of it, not the monitor's.
+ *   execve          The monitor only reads the payload's program, so the kernel would never check the right
+ *   to
+ *                   execute. The monitor asks the kernel with AT_EXECVE_CHECK (process/exec.c), which Linux
+ *                   has since 6.14. Without it a domain would not restrict execve: the answer is EOPNOTSUPP,
+ *                   as from a kernel with landlock disabled.
+ *   monitor's files The monitor reads its own procfs, and executes its own file, inside the domain. Each
+ *   domain
+ *                   gets a rule for exactly these two. No path of the payload leads to either. A procfs that
+ *                   the payload can reach (the container has no instance of its own) gets no rule: the
+ *                   payload's rules decide what may be read there.
+ *   no_new_privs    The payload's no_new_privs counts, not the monitor's (process/nnp.h).
  *
  * State: whether the kernel has AT_EXECVE_CHECK, found once. No locks.
  */
@@ -45,7 +47,7 @@ long sys_landlock_add_rule(struct kr_task *t, const u64 a[6]) {
         struct path_rule path;
         struct port_rule port;
     } rule;
-    u64 arg = KR_BAD_PTR; /* of a type that nobody knows yet: the kernel does not get as far as reading it */
+    u64 arg = KR_BAD_PTR; /* an unknown type: the kernel refuses it before it reads the argument */
     if (!kr_execve_checks())
         return -EOPNOTSUPP;
     if ((u32)a[1] == LANDLOCK_RULE_PATH_BENEATH && kr_copy_in(&rule.path, a[2], sizeof rule.path) == 0) {
@@ -57,15 +59,15 @@ long sys_landlock_add_rule(struct kr_task *t, const u64 a[6]) {
     return kr_call_intr(445, a[0], a[1], arg, a[3], 0, 0);
 }
 
-/* Lets the domain made from `ruleset` have `right` (one bit) on what fd names. A ruleset that does not handle
- * the right needs no rule (EINVAL), files of the kernel's own mounts (a memfd) neither (EBADFD); what else is
- * wrong with the ruleset the kernel says itself in a moment. 0 or -ENOMEM. */
+/* Adds a rule to `ruleset`: `right` (one bit) on the object of fd. A ruleset that does not handle the right
+ * needs no rule (EINVAL), nor does a file of a kernel-internal mount such as a memfd (EBADFD). For other
+ * errors of the ruleset, landlock_restrict_self(2) gives the errno. 0 or -ENOMEM. */
 static long permit(u64 ruleset, int fd, u64 right) {
     struct path_rule rule = {.allowed = right, .parent = fd};
     return kr_sys4(445, (u32)ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == -ENOMEM ? -ENOMEM : 0;
 }
 
-/* Whether the monitor's procfs is an instance that the payload cannot name. */
+/* Whether the monitor's procfs is another instance than the container's /proc. */
 static int own_procfs(void) {
     struct statx ours, theirs;
     if (kr_boot.fd_proc < 0 || kr_sys5(__NR_statx, kr_boot.fd_proc, "", AT_EMPTY_PATH, STATX_INO, &ours) < 0)

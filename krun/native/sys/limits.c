@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * getrlimit(2), setrlimit(2), prlimit(2) of RLIMIT_NOFILE for the calling process: machine/fdlimit.c keeps room for the monitor's own
- * numbers above the payload's hard limit. RLIMIT_CORE decides whether signals that end in a core are caught. Other limits, and
- * those of other processes, are the kernel's. No state, no locks.
+ * getrlimit(2), setrlimit(2), prlimit(2). RLIMIT_NOFILE of the calling process: machine/fdtab.c keeps room
+ * for the monitor's numbers above the payload's hard limit. RLIMIT_CORE of the calling process: it decides
+ * whether the monitor catches signals that end in a core. All other limits, and those of other processes, are
+ * forwarded. No state, no locks.
  */
 #include "sys.h"
 #include "../machine/fdtab.h"
@@ -26,7 +27,7 @@ long sys_getrlimit(struct kr_task *t, const u64 a[6]) {
     return a[1] ? nofile(t, 0, a[1]) : -EFAULT;
 }
 
-/* Passes on a call about another limit; one of the process's own core limit is followed (process/signal.h). */
+/* Forwards the call. After a change of RLIMIT_CORE, the actions of core signals follow (process/signal.h). */
 static long forward(struct kr_task *t, long nr, const u64 a[6], u32 resource) {
     long r = kr_forward(nr, a);
     if (r == 0 && resource == RLIMIT_CORE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls that need a look at their arguments: personality, sysfs, fanotify_init, unshare, setns,
- * move_pages, pkey_mprotect. No state.
+ * Single calls whose arguments need a check: personality, sysfs, fanotify_init, unshare, setns, move_pages,
+ * pkey_mprotect. No state.
  */
 #include "nested.h"
 #include "../machine/mm.h"
@@ -14,9 +14,9 @@
 
 long sys_personality(struct kr_task *t, const u64 a[6]) {
     u32 p = (u32)a[0], own = t->persona;
-    /* READ_IMPLIES_EXEC would have to change every mapping; of the base personalities, PER_LINUX32 only
-     * changes the machine that uname names, the others the kernel's answers in ways the loader does not
-     * follow. */
+    /* READ_IMPLIES_EXEC is refused: it would have to change every mapping. Of the base personalities,
+     * PER_LINUX32 changes only the machine name of uname(2). The others change the kernel's answers in ways
+     * that the loader does not follow. */
     u32 base = p & PER_MASK;
     if (p != 0xffffffff && ((base != PER_LINUX && base != PER_LINUX32) || (p & READ_IMPLIES_EXEC)))
         return -EINVAL;
@@ -26,7 +26,7 @@ long sys_personality(struct kr_task *t, const u64 a[6]) {
     return r < 0 ? r : r | own;
 }
 
-/* The other two arguments are numbers or pointers, depending on the first. */
+/* The first argument decides whether the other two are numbers or pointers (sysfs(2)). */
 long sys_sysfs(struct kr_task *t, const u64 a[6]) {
     (void)t;
     switch ((u32)a[0]) {
@@ -38,7 +38,7 @@ long sys_sysfs(struct kr_task *t, const u64 a[6]) {
     return kr_call_intr(__NR_sysfs, (u32)a[0], 0, 0, 0, 0, 0);
 }
 
-/* Flags of a group that reports what happened to which file, without descriptors and without asking. */
+/* Flags of a group that reports events by file handles: no descriptors in events, no permission events. */
 #define FAN_NOTIFY_FLAGS (FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORTS)
 #define FAN_REPORTS (0x200 /* FID */ | 0x400 /* DIR_FID */ | 0x800 /* NAME */ | 0x1000 /* TARGET_FID */)
 
@@ -49,7 +49,8 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
     return kr_forward(__NR_fanotify_init, a);
 }
 
-/* Notes what unshare or setns with these flags has changed; `any`: they may be of any kind. */
+/* Notes the namespaces that unshare or setns has changed. r: the result of the call, returned. any: the flags
+ * do not tell the kind. */
 static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
     if (r == 0 && (any || flags & CLONE_NEWUSER))
         __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED), kr_board_update(t);
@@ -59,8 +60,8 @@ static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
 }
 
 long sys_unshare(struct kr_task *t, const u64 a[6]) {
-    /* vCPUs and the other hidden descriptors serve all threads: one table. With a single thread there is
-     * nothing to unshare. */
+    /* All threads need vCPUs and the other hidden descriptors, so they share one table. A process with one
+     * thread has nothing to unshare. */
     if ((a[0] & CLONE_FILES) && kr_files_shared(t))
         return -EINVAL;
     long r = kr_forward(__NR_unshare, a);

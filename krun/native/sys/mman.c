@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mmap(2) and relatives: the face of machine/mm.c. Calls that only concern memory that exists (msync, mincore,
- * mlock, mbind) go to the host by kr_host_forward(), which looks whether the range lies in the window.
+ * mmap(2) and relatives: the arguments are checked here, machine/mm.c does the work. Calls on existing memory
+ * (msync, mincore, mlock, mbind) go to the host by kr_host_forward(), which checks that the range lies in the
+ * window.
  */
 #include "sys.h"
 #include "../machine/fdtab.h"
@@ -15,8 +16,9 @@ kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, 
     sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
 
-/* A file without a type is an anonymous inode: nothing that Linux lets a container map, but KVM's are, and a vCPU's is the structure
- * by which KVM and the monitor speak. However one of them might have got to a number of the payload's, it is not mapped. */
+/* Whether fd is an anonymous inode (a file without a type). A payload needs no mapping of one. KVM's
+ * descriptors are such files, and the mapping of a vCPU is struct kvm_run, by which KVM and the monitor
+ * communicate. If a KVM descriptor ever stood at a number of the payload, it still could not be mapped. */
 static int is_anonymous_inode(int fd) {
     struct statx st;
     static const char empty[1] = "";
@@ -24,7 +26,8 @@ static int is_anonymous_inode(int fd) {
            !(st.stx_mode & 0170000);
 }
 
-/* A file is judged (here, and kr_mm_mmap: noexec) and mapped by a number that no other thread can reach. */
+/* The checks of a file (here; noexec in kr_mm_mmap) and its mapping use a number that no other thread can
+ * exchange. */
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
     if (a[3] & MAP_ANONYMOUS)
         return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], (int)a[4], a[5]);
@@ -90,8 +93,8 @@ long sys_munlock(struct kr_task *t, const u64 a[6]) {
     return kr_host_forward(__NR_munlock, a);
 }
 
-/* Locks or unlocks the payload's mappings one by one: the host's mlockall would also bring in the monitor's
- * large reservations. */
+/* Locks or unlocks the payload's mappings one by one. The host's mlockall(2) would also populate the
+ * monitor's large reservations. */
 static long for_all(struct kr_task *t, int lock, u64 flags) {
     long r = 0;
     kr_lock(&t->mm->lock);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mounts. What the container's capabilities allow goes to the kernel. But some of the monitor's descriptors
- * are mounts of their own (detached copies of the host's /dev/kvm and of the monitor's file, a procfs without
- * masks), which a payload with CAP_SYS_ADMIN could attach, copy, reconfigure or make writable through
- * /proc/self/fd/N. So what a path leads to is found with judgement (sys/path.c) and the kernel gets what was
- * found. Targets, umount2 and pivot_root: those mounts are of no mount namespace, and the kernel mounts or
- * unmounts nothing there.
+ * Mounts. The kernel decides what the container's capabilities allow. Some of the monitor's descriptors are
+ * mounts of their own: detached copies of the host's /dev/kvm and of the monitor's file, and a procfs without
+ * masks. A payload with CAP_SYS_ADMIN could attach, copy or reconfigure these, or make them writable, through
+ * /proc/self/fd/N. Therefore the object of a path is found with judgement (sys/path.c), and the kernel gets
+ * that object. The targets of mount, umount2 and pivot_root need less: the monitor's mounts are in no mount
+ * namespace, and the kernel mounts and unmounts nothing there.
  *
  * No state, no locks.
  */
@@ -30,7 +30,7 @@ static long data_in(u8 *page, u64 ptr) {
     return 0;
 }
 
-/* A bind or a move: source and target are found here, and the kernel gets their descriptors' paths. */
+/* A bind or a move: source and target are found here, and the kernel gets the paths of their descriptors. */
 static long mount_path(struct kr_task *t, const u64 a[6]) {
     char source[64], target[64];
     long to = kr_path_find(t, (u64)AT_FDCWD, a[1], 0);
@@ -52,7 +52,7 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
     return r;
 }
 
-/* The other kinds, on a private copy of the target: it leads where the payload may go. */
+/* The other kinds of mount(2). target: a private copy that leads where the payload may go. */
 static long mount_on(const u64 a[6], const char *target) {
     char type[TYPE_MAX];
     if (!a[2] || !a[4])
@@ -97,9 +97,9 @@ long sys_mount(struct kr_task *t, const u64 a[6]) {
     return n;
 }
 
-/* A call whose paths are arguments 0 and, where two is set, 1: they lead where the payload may go, and what they lead to is not held
- * (an open directory of a mount keeps it busy). The kernel acts on mounts of the caller's own mount namespace only: neither the
- * monitor's nor another process's are of it. */
+/* A call whose paths are arguments 0 and, where two is set, 1: they lead where the payload may go, and what
+ * they lead to is not held (an open directory of a mount keeps it busy). The kernel acts on mounts of the
+ * caller's own mount namespace only: neither the monitor's nor another process's are of it. */
 static long on_mounts(struct kr_task *t, long nr, const u64 a[6], int two, u32 flags) {
     u64 b[6];
     char *path[2] = {NULL, NULL};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls on a name: mkdir, mknod, unlink, rmdir, rename, link, symlink. The directory is found with judgement; the kernel gets it and
- * the last component, which these calls do not follow (path.h). A path of one component costs no further call.
+ * Calls on a name: mkdir, mknod, unlink, rmdir, rename, link, symlink. The directory is found with judgement.
+ * The kernel gets the directory and the last component, which these calls do not follow (path.h). A path with
+ * one component costs no further host call.
  *
  * No state, no locks.
  */
@@ -16,7 +17,7 @@
 struct names {
     long nr;
     u64 b[6];
-    int at[2]; /* where (directory, path) stand; -1: no second pair */
+    int at[2]; /* index of each pair (directory, path) in b; -1: no second pair */
     char *path[2];
 };
 
@@ -26,7 +27,8 @@ static void put_paths(struct names *n) {
             kr_path_put(n->path[i]);
 }
 
-/* On a thread with a copy of a table in which no number is free: standard descriptors make room. */
+/* Runs on a thread with a copy of a descriptor table that has no free number: it closes standard descriptors
+ * of the copy to make room. */
 static long with_room(void *arg) {
     struct names *n = arg;
     int room = 0;
@@ -38,7 +40,7 @@ static long with_room(void *arg) {
     for (int i = 0; i < 2 && n->at[i] >= 0; i++) {
         char *slash = strrchr(n->path[i], '/');
         if (!slash || !slash[1] || slash == n->path[i])
-            continue; /* one component, or a form that is refused below */
+            continue; /* one component, or a form that the next loop refuses */
         *slash = 0;
         struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
         long fd = kr_sys4(__NR_openat2, (s64)(int)n->b[n->at[i]], n->path[i], &how, sizeof how);
@@ -67,7 +69,7 @@ long kr_names(struct kr_task *t, long nr, const u64 a[6], int i, int j) {
         if (r >= 0)
             r = kr_parent_open(t, (int)pair[0], n.path[k], &p[k]);
         if (r >= 0 && nr == __NR_linkat && n.at[k] == 0 && p[k].slash)
-            r = -EPERM; /* would be followed; link_any has looked, but the payload can have changed it */
+            r = -EPERM; /* linkat would follow it; the payload may have added the slash after link_any's check */
         if (r < 0) {
             r = kr_path_error(nr, n.b, n.at[k] + 1, r);
         } else {
@@ -134,7 +136,7 @@ long sys_renameat(struct kr_task *t, const u64 a[6]) {
 
 long sys_renameat2(struct kr_task *t, const u64 a[6]) { return kr_names(t, NR_RENAMEAT2, a, 0, 2); }
 
-/* ---- link: the old path is looked up, so a slash behind a link follows it ---- */
+/* ---- link: linkat looks up the old path, so a slash behind a symbolic link follows it ---- */
 
 static int ends_in_slash(u64 ptr) {
     char *path;
@@ -146,14 +148,14 @@ static int ends_in_slash(u64 ptr) {
     return is;
 }
 
-/* The object of the old path is found, and linked through the monitor's procfs. */
+/* Finds the object of the old path and links it through the monitor's procfs. */
 static long link_object(struct kr_task *t, const u64 a[6], u32 flags) {
     char rel[64];
     long fd = kr_path_find(t, a[0], a[1], flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW);
     if (fd < 0)
         return kr_path_error(__NR_linkat, a, 1, fd);
     int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
-    /* kr_names must not walk the monitor's own path: only the second pair is the payload's. */
+    /* Only the second pair is a path of the payload: kr_names must not walk the monitor's path. */
     long n =
         kr_names(t, __NR_linkat, (u64[6]){(u64)(s64)dir, (u64)rel, a[2], a[3], AT_SYMLINK_FOLLOW}, 2, -1);
     kr_sys1(__NR_close, fd);

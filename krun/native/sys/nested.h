@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays of the payload that hold pointers: copied in once, checked, handed to the kernel from monitor
- * memory. */
+ *
+ * Arrays of the payload with pointers inside: the monitor copies them in once, checks the copy, and passes
+ * the copy to the kernel. */
 #ifndef KR_SYS_NESTED_H
 #define KR_SYS_NESTED_H
 
@@ -20,11 +21,12 @@ struct kr_iovs {
     size_t n; /* room of v when it is on the heap, else 0 */
 };
 
-/* Copies in and checks n iovecs. *arg is what the host call gets: the copy, or KR_BAD_PTR where the kernel
- * has an error to report (too many, not readable). 0 or -ENOMEM; call kr_iovs_drop after 0. */
+/* Copies in and checks n iovecs. *arg: the argument of the host call, which is the copy, or KR_BAD_PTR if the
+ * kernel must report an error (too many, not readable). 0 or -ENOMEM; after 0 the caller ends with
+ * kr_iovs_drop. */
 long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg);
 void kr_iovs_drop(struct kr_iovs *io);
-/* Checks n elements that are in monitor memory already. */
+/* Checks n iovecs in monitor memory: a bad pointer becomes KR_BAD_PTR. */
 void kr_iovs_check(struct kr_iovec *v, u64 n);
 
 /* A buffer of `size` bytes: `small` if it fits, else from the heap; NULL: no memory. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files by name, and reading links. The judging is in view/procfs.c. No state, no locks.
+ * open, openat, openat2, creat, readlink: arguments and flags. view/procfs.c judges and opens. No state, no
+ * locks.
  */
 #include "path.h"
 #include "../view/procfs.h"
@@ -30,7 +31,8 @@ static long open_with(struct kr_task *t, int dirfd, u64 ptr, const struct open_h
     return n;
 }
 
-/* open(2) ignores what openat2(2) refuses: unknown flags, a mode without creation, flags beside O_PATH. */
+/* open(2) ignores three things that openat2(2) refuses: unknown flags, a mode without creation, flags beside
+ * O_PATH. */
 static long open_old(struct kr_task *t, int dirfd, u64 ptr, u32 flags, u32 mode) {
     struct open_how how = {.flags = (flags & OPEN_FLAGS) | O_LARGEFILE};
     if (flags & O_PATH)
@@ -59,7 +61,7 @@ long sys_openat2(struct kr_task *t, const u64 a[6]) {
         return -E2BIG;
     if (kr_copy_in(&how, a[2], sizeof how) < 0)
         return -EFAULT;
-    for (u64 i = sizeof how; i < size; i++) { /* a later kernel's fields must be zero */
+    for (u64 i = sizeof how; i < size; i++) { /* fields of a later kernel must be zero */
         u8 b;
         if (kr_copy_in(&b, a[2] + i, 1) < 0)
             return -EFAULT;

@@ -214,8 +214,9 @@ long sys_utimensat(struct kr_task *t, const u64 a[6]) {
 
 /* ---- length ---- */
 
-/* Opened for writing only when it is a regular file of no procfs, looked at where no other thread can exchange it: what the kernel
- * opens of procfs is the monitor's. Those files have no length that could be set; the payload's right to write decides. */
+/* Opened for writing only when it is a regular file of no procfs, looked at where no other thread can
+ * exchange it: what the kernel opens of procfs is the monitor's. Those files have no length that could be
+ * set; the payload's right to write decides. */
 static long truncate_fd(int fd, u64 length) {
     struct statx st;
     char rel[64];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file is, and whether it may be used: stat, statx, statfs, access and their relatives. The object of a path is found with
- * judgement, a name's directory is (path.h), so a magic link never shows a descriptor of the monitor's. No state, no locks.
+ * What a file is, and whether it may be used: stat, statx, statfs, access and their relatives. The object of
+ * a path is found with judgement, a name's directory is (path.h), so a magic link never shows a descriptor of
+ * the monitor's. No state, no locks.
  */
 #include "path.h"
 #include "../view/procfs.h"
@@ -74,8 +75,8 @@ static int is_simple(const char *path) {
     return *name && !strchr(name, '/') && (*name < '0' || *name > '9');
 }
 
-/* Where the last link is not followed: the kernel's own call on a simple name, else fn with f as in stat_path. name: flags, mask (0:
- * struct stat), buffer. */
+/* Where the last link is not followed: the kernel's own call on a simple name, else fn with f as in
+ * stat_path. name: flags, mask (0: struct stat), buffer. */
 static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
                       const u64 *name) {
     char *path;

@@ -2,9 +2,9 @@
  *
  * Serving the payload's system calls.
  *
- * THE table is table/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer checks,
- * names, the trace and docs/syscalls.md. sys/table.c includes it and does, for each call: look up the row;
- * evaluate the seccomp filters (if any); check the argument kinds (a descriptor of the monitor's own is
+ * THE table is table/syscalls.def: one line per call of Linux x86-64. From it follow dispatch, pointer
+ * checks, names, the trace and docs/syscalls.md. sys/table.c includes it and does, for each call: look up the
+ * row; evaluate the seccomp filters (if any); check the argument kinds (a descriptor of the monitor's own is
  * EBADF, a pointer outside the window EFAULT); then forward it unchanged through kr_call_intr, call the row's
  * handler, or refuse it with the row's errno.
  *

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect, bind, sendto: the address is copied in; one of AF_UNIX with a path is found with judgement, and the kernel gets a path that
- * leads to what was found: the descriptor's in the container's /proc where that shows it, else in the monitor's procfs, by a thread
- * that stands there (a signal does not interrupt it). Without that /proc/PID/root of a process of the host led to its sockets.
+ * connect, bind, sendto: the address is copied in; one of AF_UNIX with a path is found with judgement, and
+ * the kernel gets a path that leads to what was found: the descriptor's in the container's /proc where that
+ * shows it, else in the monitor's procfs, by a thread that stands there (a signal does not interrupt it).
+ * Without that /proc/PID/root of a process of the host led to its sockets.
  *
- * bind(2) makes a name, and the kernel tells its text to every peer: it gets the payload's own text, copied, once its directory has
- * been found with judgement.
+ * bind(2) makes a name, and the kernel tells its text to every peer: it gets the payload's own text, copied,
+ * once its directory has been found with judgement.
  *
  * No state, no locks.
  */

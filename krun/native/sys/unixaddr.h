@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Addresses of sockets. One of AF_UNIX is a path (unix(7)), so it is found with judgement as any other (path.h). */
+ * Addresses of sockets. One of AF_UNIX is a path (unix(7)), so it is found with judgement as any other
+ * (path.h). */
 #ifndef KR_SYS_UNIXADDR_H
 #define KR_SYS_UNIXADDR_H
 
@@ -15,7 +16,8 @@ struct kr_addr {
     char name[KR_ADDR_MAX];
 };
 
-/* The address of len bytes at ptr, for connect(2) and messages: a path is replaced by one to the object that it names. */
+/* The address of len bytes at ptr, for connect(2) and messages: a path is replaced by one to the object that
+ * it names. */
 void kr_addr_in(struct kr_task *t, u64 ptr, u64 len, struct kr_addr *x);
 void kr_addr_drop(struct kr_addr *x);
 /* The call nr with arguments a, in which x's address stands already, on socket a[0]. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What inotify and fanotify watch: the object of a path, found with judgement (path.h). The kernel gets a link to it that it follows,
- * so a flag not to follow is our business. No state, no locks.
+ * What inotify and fanotify watch: the object of a path, found with judgement (path.h). The kernel gets a
+ * link to it that it follows, so a flag not to follow is our business. No state, no locks.
  */
 #include "path.h"
 #include "../view/procfs.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Extended attributes (xattr(7)): found with judgement (path.h), then by the calls that take a directory (Linux 6.13). Before them
- * there are only calls with a path, which a thread makes that stands in the monitor's procfs.
+ * Extended attributes (xattr(7)): found with judgement (path.h), then by the calls that take a directory
+ * (Linux 6.13). Before them there are only calls with a path, which a thread makes that stands in the
+ * monitor's procfs.
  *
  * No state, no locks.
  */
@@ -29,7 +30,8 @@ static long new_call(int fd, const u64 *b) {
     return kr_sys6((long)b[0], (u64)(s64)dir, (u64)rel, 0, b[1], b[2], b[3]);
 }
 
-/* Links of procfs have no attributes, also where the kernel lets nobody look (descriptors of other processes): ls(1) asks. */
+/* Links of procfs have no attributes, also where the kernel lets nobody look (descriptors of other
+ * processes): ls(1) asks. */
 static long found(struct kr_task *t, u64 ptr, u32 flags) {
     struct kr_proc_name pn;
     char *path;
