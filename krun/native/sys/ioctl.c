@@ -15,12 +15,8 @@ enum how {
     PTR = 1, /* pointer to a structure without pointers, or nothing */
     VAL,     /* a number of 32 bits */
     FDNUM,   /* a descriptor */
-<<<<<<< HEAD
     NUMBER,  /* no argument; what changes is the number's, not the file's: kr_fd_call */
-    OWN,
-=======
     OWN,     /* a structure with pointers or descriptors: a function below */
->>>>>>> 2849eca (sys: heads and comments in plain technical English, first half; aligned lists are lists again)
 };
 enum form { ANY, RAW, ENC }; /* RAW: upper 16 bits zero. ENC: direction and size are encoded there. */
 
