@@ -105,6 +105,14 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
 /* Whether the jail is in force. Once it is it stays, over fork and execve. */
 static int jailed(void) { return kr_sys5(__NR_prctl, PR_SET_SECCOMP, ~0ULL, 0, 0, 0) != -EINVAL; }
 
+/* A limit of the payload's (RLIMIT_DATA, RLIMIT_AS) leaves no room to begin: after an execve that is death by SIGKILL, as on Linux
+ * past the point of no return. */
+__noreturn static void no_memory(void) {
+    kr_sys2(__NR_kill, kr_sys0(__NR_getpid), 9);
+    for (;;) /* pid 1 of a pid namespace does not hear it */
+        kr_sys1(__NR_exit_group, 128 + 9);
+}
+
 /* The number of the memfd that krun passed; -1: it is not krun that started this monitor, or not such a memfd. */
 static int boot_fd(char **envp, u32 envc) {
     const int seals = F_SEAL_SEAL_ | F_SEAL_SHRINK_ | F_SEAL_GROW_ | F_SEAL_WRITE_;
@@ -252,7 +260,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
 
     struct kr_task *t = kr_task_new(&first_proc);
     if (!t)
-        kr_sys1(__NR_exit_group, 127);
+        no_memory();
     first_proc.mm = t->mm = &first_mm;
     first_proc.refs = 1;
     first_proc.exe_fd = -1;
@@ -265,8 +273,11 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     u8 *block = kr_boot_decode(envp, envc, &size, &room); /* from a monitor */
     int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
     if ((block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0) ||
-        (block == NULL) != ((kr_boot.flags & KR_BOOTF_FIRST) != 0)) /* only krun starts a first program */
+        (block == NULL) != ((kr_boot.flags & KR_BOOTF_FIRST) != 0)) { /* only krun starts a first program */
+        if (jailed())
+            no_memory();
         kr_die("started without a boot block: this program is run by krun, not by hand");
+    }
     first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_PROCF_USERNS);
     first_proc.t0 = kr_boot.t0;
     first_proc.nofile_hard = kr_boot.nofile_hard;
