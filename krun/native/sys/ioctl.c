@@ -15,7 +15,7 @@ enum how {
     PTR = 1, /* pointer to a structure without pointers, or nothing */
     VAL,     /* a number of 32 bits */
     FDNUM,   /* a descriptor */
-    NUMBER,  /* no argument; what changes is the number's, not the file's: kr_fd_call */
+    NUMBER,  /* no argument; the request changes the number, not the file: kr_fd_call */
     OWN,     /* a structure with pointers or descriptors: a function below */
 };
 enum form { ANY, RAW, ENC }; /* RAW: upper 16 bits zero. ENC: direction and size are encoded there. */

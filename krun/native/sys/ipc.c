@@ -61,8 +61,8 @@ long sys_shmat(struct kr_task *t, const u64 a[6]) {
     }
     s->addr = (u64)at;
     s->len = len;
-    struct attached *stale =
-        take(t->mm, (u64)at); /* the payload has unmapped that segment without shmdt(2) */
+    /* A segment that the payload has unmapped without shmdt(2). */
+    struct attached *stale = take(t->mm, (u64)at);
     if (stale)
         kr_free(stale, sizeof *stale);
     remember(t->mm, s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding what a path names, and the calls that change it: mode, owner, times, length; handles; what the
- * kernel is to use (acct, swapon, quota files). path.h says how.
+ * Finding the object of a path, and calls on objects: mode, owner, times, length, handles, files for the
+ * kernel's use (acct, swapon, quota files). path.h explains the rules.
  *
  * No state, no locks.
  */
@@ -37,7 +37,7 @@ long kr_path_copy(u64 ptr, char **path) {
 
 void kr_path_put(char *path) { kr_free(path, PATH_ROOM); }
 
-/* O_PATH of a private copy. */
+/* Opens a private copy of a path with O_PATH. Descriptor or -errno. */
 static long find(struct kr_task *t, int dirfd, const char *path, u32 flags) {
     return *path ? kr_open_path(t, dirfd, path, flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0) : -ENOENT;
 }
@@ -60,7 +60,8 @@ struct use {
     const u64 *b;
 };
 
-/* On a thread with a copy of a table in which no number is free: a standard descriptor makes room. */
+/* Runs on a thread with a copy of a descriptor table that has no free number: it closes a standard descriptor
+ * of the copy to make room. */
 static long use_with_room(void *arg) {
     const struct use *u = arg;
     kr_sys1(__NR_close, u->dirfd == 0);
@@ -89,8 +90,8 @@ long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn
     return n;
 }
 
-/* Calls of which the kernel reads the path before anything else, so that nothing is to be asked. For none of
- * them the monitor makes the host's call of that number, and the jail does not allow it (filter/jail.c). */
+/* Whether the kernel reads the path of this call before all other arguments: then no other error can come
+ * first. The monitor makes none of these host calls, and the jail does not allow them (filter/jail.c). */
 static int path_comes_first(long nr) {
     switch (nr) {
     case __NR_chdir:
@@ -110,7 +111,7 @@ long kr_path_error(long nr, const u64 a[6], int i, long err) {
     if (path_comes_first(nr))
         return err;
     memcpy(b, a, sizeof b);
-    b[i] = KR_BAD_PTR; /* so the kernel gets no further than to the path */
+    b[i] = KR_BAD_PTR; /* the kernel gets no further than the path */
     long r = kr_sys6(nr, b[0], b[1], b[2], b[3], b[4], b[5]);
     return r == -EFAULT || r >= 0 ? err : r;
 }
@@ -129,19 +130,20 @@ long kr_path_itself(long nr, const u64 a[6]) {
 
 static int is_own_fd(u64 ptr, u32 flags) { return (flags & AT_EMPTY_PATH) && kr_path_empty(ptr); }
 
-/* b[0](handle, path of fd, b[1], b[2]): calls that take a directory and follow links. */
+/* Makes the call b[0](handle, path of fd, b[1], b[2]), for calls that take a directory and follow links. */
 static long through(int fd, const u64 *b) {
     char rel[64];
     int dir = kr_proc_self_fd(rel, sizeof rel, fd);
     return kr_call_intr((long)b[0], (u64)(s64)dir, (u64)rel, b[1], b[2], 0, 0);
 }
 
-/* Flags that are neither, or no path but a descriptor of the payload's own: the kernel's business. */
+/* Whether the call has a path to walk and known flags. Otherwise the kernel answers (not_plain). */
 static int is_plain(u64 ptr, u32 flags) {
     return !(flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) && !is_own_fd(ptr, flags);
 }
 
-/* The kernel's answer where is_plain() says no: it gets no path to walk. flags: argument number at. */
+/* The kernel's answer where is_plain() is 0; the kernel gets no path to walk. The flags are argument number
+ * `at`. */
 static long not_plain(long nr, const u64 a[6], int at) {
     return is_own_fd(a[1], (u32)a[at]) ? kr_path_itself(nr, a) : kr_path_error(nr, a, 1, -EINVAL);
 }
@@ -214,9 +216,9 @@ long sys_utimensat(struct kr_task *t, const u64 a[6]) {
 
 /* ---- length ---- */
 
-/* Opened for writing only when it is a regular file of no procfs, looked at where no other thread can
- * exchange it: what the kernel opens of procfs is the monitor's. Those files have no length that could be
- * set; the payload's right to write decides. */
+/* Sets the length of fd, which stands where no other thread can exchange it. Only a regular file outside of a
+ * procfs is opened for writing, because an entry of a procfs would show the monitor. An entry of a procfs has
+ * no length to set: the payload's permission to write it decides. 0 or -errno. */
 static long truncate_fd(int fd, u64 length) {
     struct statx st;
     char rel[64];
@@ -297,9 +299,9 @@ long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
     return n;
 }
 
-/* ---- for the kernel to use ---- */
+/* ---- files for the kernel's use ---- */
 
-/* A call of privileged users whose only path is argument 0. */
+/* A privileged call whose only path is argument 0. */
 static long use(struct kr_task *t, long nr, const u64 a[6]) {
     long fd = kr_path_find(t, CWD, a[0], 0);
     return fd < 0 ? kr_path_error(nr, a, 0, fd) : kr_path_from(t, fd, nr, a, 0);
@@ -312,7 +314,7 @@ long sys_acct(struct kr_task *t, const u64 a[6]) {
 long sys_swapon(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapon, a); }
 long sys_swapoff(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapoff, a); }
 
-/* Besides the device, Q_QUOTAON's last argument is a path. */
+/* The device is a path; for Q_QUOTAON the last argument is a path as well. */
 long sys_quotactl(struct kr_task *t, const u64 a[6]) {
     const u32 quotaon = 0x800002;
     char file[64];

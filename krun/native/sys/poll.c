@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * poll, select, epoll waits. The sets are copied: a hidden descriptor is replaced in the copy, so no other
- * thread of the payload can slip one in after the check. No state, no locks.
+ * poll, select, epoll waits. The monitor checks and passes a copy of each set, so no other thread of the
+ * payload can add a hidden descriptor after the check. No state, no locks.
  */
 #include "nested.h"
 #include "../process/signal.h"
@@ -12,11 +12,11 @@ struct pollfd_k {
     u16 events, revents;
 };
 
-/* More than fs.nr_open can be; the kernel's own answer is EINVAL from RLIMIT_NOFILE on. */
+/* A bound for the copy. The kernel answers EINVAL above RLIMIT_NOFILE. */
 #define POLL_MAX (1u << 21)
 #define FEW 64
 
-/* nr, timeout and mask arguments as the host call wants them. */
+/* poll or ppoll. nr, timeout, mask, mask_size: of the host call. */
 static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 mask_size) {
     struct pollfd_k few[FEW], *p;
     u32 n = (u32)count;
@@ -68,7 +68,7 @@ long sys_ppoll(struct kr_task *t, const u64 a[6]) {
 
 #define SELECT_MAX POLL_MAX
 
-/* One set: copied in to s (bytes long); EBADF if it names a descriptor of ours. */
+/* Copies one set in to s (bytes long). 0, -EFAULT, or -EBADF if it contains a hidden descriptor. */
 static long set_in(u64 *s, u64 ptr, size_t bytes, u32 nfds) {
     if (kr_copy_in(s, ptr, bytes) < 0)
         return -EFAULT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prctl option by option: true or refused, never silently successful. Owns one bit of proc->flags
- * (KR_PROCF_UNDUMPABLE). No locks.
+ * prctl by a table of options. An option takes effect or is refused; none succeeds without effect. Owns one
+ * bit of proc->flags (KR_PROCF_UNDUMPABLE). No locks.
  */
 #include "table.h"
 #include "../process/process.h"
@@ -21,8 +21,8 @@
 
 kr_sys_fn sys_seccomp;
 
-/* How an option is served: forwarded with what in the second argument; by a function below that makes the
- * host's call (ASK) or does without (OWN); refused. */
+/* How an option is served. PLAIN to OUT_4TH: forwarded, and the kind of the second (or fifth) argument. ASK:
+ * own(), which makes the host call. OWN: own(), without the host call. NO: refused with err. */
 enum how { PLAIN = 1, OUT_INT, OUT_LONG, IN_NAME, OUT_NAME, OUT_4TH, ASK, OWN, NO };
 
 struct option {
@@ -31,8 +31,8 @@ struct option {
     u8 err;
 };
 
-/* Options that are not listed: EINVAL, as on a kernel that does not know them (and all that are for other
- * CPUs). */
+/* An option that is not listed gets EINVAL, as on a kernel that does not know it. Options of other CPUs are
+ * among these. */
 static const struct option options[] = {
     {1, PLAIN, 0},     /* SET_PDEATHSIG */
     {2, OUT_INT, 0},   /* GET_PDEATHSIG */
@@ -125,7 +125,7 @@ static long name_vma(const u64 a[6]) {
     return kr_call_intr(__NR_prctl, a[0], a[1], a[2], a[3], a[4] ? kr_guest_ptr(a[4], 1) : 0, 0);
 }
 
-/* The auxiliary vector as it stands on the payload's stack; the kernel's own copy may be the monitor's. */
+/* PR_GET_AUXV: the auxiliary vector on the payload's stack. The kernel's copy may be the monitor's. */
 static long get_auxv(struct kr_task *t, const u64 a[6]) {
     u8 buf[512];
     if (a[3] || a[4])
@@ -161,11 +161,11 @@ static long own(struct kr_task *t, const u64 a[6]) {
     case PR_GET_TSC:
         v = PR_TSC_ENABLE;
         return kr_copy_out(a[1], &v, sizeof v);
-    case PR_SET_TSC: /* RDTSC always works in the VM: saying so is true, the contrary is not offered */
+    case PR_SET_TSC: /* RDTSC always works in the VM, so only PR_TSC_ENABLE is accepted */
         return (u32)a[1] == PR_TSC_ENABLE ? 0 : -EINVAL;
     case PR_GET_SPECULATION_CTRL:
         r = kr_forward(__NR_prctl, a);
-        return r > 0 ? r & ~(long)PR_SPEC_PRCTL : r; /* not to be changed from here */
+        return r > 0 ? r & ~(long)PR_SPEC_PRCTL : r; /* the payload cannot change it */
     case 0x53564d41:
         return name_vma(a);
     case 0x41555856:
@@ -183,7 +183,7 @@ long sys_prctl(struct kr_task *t, const u64 args[6]) {
             continue;
         if (o->how == NO)
             return -(long)o->err;
-        for (int k = 1; k < 5; k++) /* numbers stay as they are; nothing looks like an address of ours */
+        for (int k = 1; k < 5; k++) /* numbers stay as they are; no argument is an address of the monitor */
             a[k] = kr_guest_ptr(a[k], 1);
         switch (o->how) {
         case ASK:

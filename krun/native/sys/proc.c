@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Processes and threads: the face of process/clone.c, process/exec.c, process/task.c. */
+ *
+ * Processes and threads: the arguments are checked here; process/clone.c, process/exec.c and process/task.c
+ * do the work. */
 #include "sys.h"
 #include "../machine/mm.h"
 #include "../process/process.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * seccomp(2): face of filter/seccomp.c. No state. Called from dispatch. */
+ *
+ * seccomp(2), served by filter/seccomp.c. No state. Called from dispatch. */
 #include "sys.h"
 #include "../filter/seccomp.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that Linux makes for debuggers, of one process on another: process_vm_readv, process_vm_writev,
- * process_madvise, pidfd_getfd, kcmp. Here they reach the calling process only; another one's memory and
- * descriptors are a monitor's, so the answer is EPERM, as for a process without the right to trace. No state,
- * no locks.
+ * Calls by which one process reaches another: process_vm_readv, process_vm_writev, process_madvise,
+ * pidfd_getfd, kcmp. Here they reach the calling process only. Memory and descriptors of another process
+ * belong to a monitor, so the answer is EPERM, as for a process that may not trace the other. No state, no
+ * locks.
  */
 #include "nested.h"
 #include "../process/process.h"
@@ -35,7 +35,7 @@ static long pid_line(char *text, size_t len) {
 /* 0 when fd is a pidfd of the calling process, else -EBADF or -EPERM. */
 static long own_pidfd(struct kr_task *t, u64 arg) {
     s32 fd = (s32)arg;
-    if (fd < 0) /* PIDFD_SELF and its like, where the kernel knows them */
+    if (fd < 0) /* PIDFD_SELF and similar values, if the kernel knows them */
         return kr_sys4(__NR_pidfd_send_signal, fd, 0, 0, 0) == 0 ? 0 : -EBADF;
     char rel[48];
     size_t size, len;
@@ -47,7 +47,8 @@ static long own_pidfd(struct kr_task *t, u64 arg) {
     kr_free(text, size);
     if (pid < 0)
         return -EBADF;
-    /* The number as the same procfs has it: a pid namespace of the payload's own has other numbers. */
+    /* The own pid in the numbers of the same procfs: a pid namespace that the payload has made has other
+     * numbers. */
     text = kr_proc_slurp(t, "thread-self/status", &size, &len);
     if (!text)
         return -EPERM;
@@ -81,7 +82,7 @@ static u64 rest(struct cursor *c) {
 
 static u64 to_page_end(u64 addr, u64 n) { return KR_MIN(n, KR_PAGE - (addr & (KR_PAGE - 1))); }
 
-/* Copies page by page: what lies before a page that cannot be read or written is done, as on Linux. */
+/* Copies page by page: the bytes before an inaccessible page are copied, as on Linux. */
 static long copy_vectors(struct cursor from, struct cursor to) {
     u64 total = 0, n;
     while ((n = rest(&from)) && rest(&to)) {
@@ -119,7 +120,7 @@ static long process_vm(const u64 a[6], int write) {
         return -ENOMEM;
     long r = vectors_in(v, a[1], a[2], 1);
     struct cursor local = {v, a[2], 0}, other = {remote, a[4], 0};
-    if (!r && rest(&local)) { /* nothing to do: the rest is not looked at */
+    if (!r && rest(&local)) { /* without local bytes, Linux does not check the other arguments */
         r = vectors_in(remote, a[3], a[4], 0);
         if (!r)
             r = rest(&other) ? kr_own_thread(a[0]) : 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signal calls: the face of process/signal.c. Sending is the kernel's business. */
+ *
+ * Signal calls: the arguments are checked here, process/signal.c does the work. The kernel sends signals:
+ * kill(2) and relatives are forwarded. */
 #include "sys.h"
 #include "../process/hostsig.h"
 #include "../process/sigframe.h"
@@ -69,7 +71,7 @@ long sys_rt_sigtimedwait(struct kr_task *t, const u64 a[6]) {
     if (kr_copy_in(&set, a[0], 8) < 0)
         return -EFAULT;
     kr_sigset here = t->held & set;
-    if (here) { /* SIGSEGV or SIGBUS from outside, which never stays pending on the host */
+    if (here) { /* SIGSEGV or SIGBUS of another process: never pending on the host */
         int sig = here & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
         if (a[1] && kr_copy_out(a[1], &t->held_info[sig == SIGBUS], sizeof(siginfo_t)) < 0)
             return -EFAULT;
@@ -87,7 +89,7 @@ long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6]) {
     long r = kr_wait_mask_begin(t, a[0], a[1], &host);
     if (r < 0)
         return r;
-    if (t->held & ~t->wait_mask.mask) { /* one that waits is let in */
+    if (t->held & ~t->wait_mask.mask) { /* a held signal that the new mask lets in */
         t->sig_caught = 0;
         kr_sigset ready = t->held & ~t->wait_mask.mask;
         int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets: what has nested pointers (messages, control data, some options). Everything else of the family is
- * forwarded by its row. No state, no locks.
+ * Sockets: the calls with nested pointers (messages, control data, some options). All other calls of the
+ * family are forwarded by their rows. No state, no locks.
  */
 #include "nested.h"
 #include "unixaddr.h"
@@ -17,7 +17,8 @@
 
 long sys_socket(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    /* Their requests carry addresses that the kernel follows much later (XDP_UMEM_REG, RDMA arguments). */
+    /* Requests of these families carry addresses that the kernel uses later (XDP_UMEM_REG, RDMA
+     * arguments). */
     if ((s32)a[0] == AF_RDS || (s32)a[0] == AF_XDP)
         return -EAFNOSUPPORT;
     return kr_forward(__NR_socket, a);
@@ -50,9 +51,9 @@ struct cmsghdr_k {
 #define MSG_BATCH_IOVS                                                                                       \
     16384u /* of one sendmmsg or recvmmsg: a longer one is cut short, which callers must expect anyway */
 
-/* Control data of a send, in monitor memory. Descriptors of ours become ones that are not open. While others
- * share the table, copies are sent (kr_fd_pass says why), which release_control closes: it walks c the same
- * way. */
+/* What walk_control does with each descriptor in the control data of a send, which lies in monitor memory.
+ * CHECK: a hidden number becomes one that is not open. COPY, while other threads share the table: the
+ * descriptor is replaced by a copy (kr_fd_pass). RELEASE: the copy is closed after the send. */
 enum { CHECK, COPY, RELEASE };
 
 static s32 sent_fd(s32 fd, int how) {
@@ -73,7 +74,7 @@ static long walk_control(u8 *c, u64 len, int how) {
     for (u64 off = 0; len - off >= sizeof h && off <= len;) {
         memcpy(&h, c + off, sizeof h);
         if (h.len < sizeof h || h.len > len - off)
-            return 0; /* the kernel stops here, too: EINVAL */
+            return 0; /* the kernel stops here as well: EINVAL */
         if (h.level == SOL_RDS)
             return -EINVAL;
         if (h.level == SOL_SOCKET && h.type == SCM_RIGHTS) {
@@ -92,13 +93,13 @@ static long walk_control(u8 *c, u64 len, int how) {
     return 0;
 }
 
-/* Takes back what control_in did for a message that is sent, or not. */
+/* Closes the copies that control_in has made, whether the message was sent or not. */
 static void release_control(u8 *c, u64 len, int copied) {
     if (c && copied)
         walk_control(c, len, RELEASE);
 }
 
-/* Replaces h's control pointer by a checked copy. *copy is NULL where there is nothing to free. */
+/* Replaces h's control pointer by a checked copy. *copy is NULL if there is nothing to free. 0 or -errno. */
 static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size, int copied) {
     *copy = NULL;
     if (!h->controllen)
@@ -118,7 +119,7 @@ static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_si
     return walk_control(c, h->controllen, copied ? COPY : CHECK);
 }
 
-/* Of a message that is received. */
+/* Checks the pointers of a header for a receive. */
 static void check_header(struct msghdr_k *h) {
     if (h->name)
         h->name = kr_guest_ptr(h->name, 1);
@@ -126,7 +127,8 @@ static void check_header(struct msghdr_k *h) {
         h->control = kr_guest_ptr(h->control, h->controllen);
 }
 
-/* Where a message goes. The kernel cuts a long name (copy_msghdr_from_user()). */
+/* Copies in the destination address of a message. A long name is cut, as copy_msghdr_from_user() in the
+ * kernel does. */
 static void name_in(struct kr_task *t, struct msghdr_k *h, struct kr_addr *x) {
     u64 len = !h->name ? 0 : h->namelen > KR_ADDR_MAX ? KR_ADDR_MAX : (u64)(u32)h->namelen;
     kr_addr_in(t, h->name, len, x);
@@ -157,7 +159,7 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
     return r;
 }
 
-/* What recvmsg writes back into the header. */
+/* Copies out the fields that recvmsg(2) writes into the header. 0 or -EFAULT. */
 static long header_out(u64 ptr, const struct msghdr_k *h) {
     if (kr_copy_out(ptr + offsetof(struct msghdr_k, controllen), &h->controllen, 8) < 0 ||
         kr_copy_out(ptr + offsetof(struct msghdr_k, flags), &h->flags, 4) < 0)
@@ -182,8 +184,8 @@ long sys_recvmsg(struct kr_task *t, const u64 a[6]) {
     return r;
 }
 
-/* sendmmsg and recvmmsg: the headers and all their vectors in one block; the kernel does the loop, so partial
- * results, errors after the first message and the timeout are its own. */
+/* sendmmsg and recvmmsg: all headers in one block, all vectors in another. The kernel makes the loop, so
+ * partial results, errors after the first message and the timeout are the kernel's. */
 struct batch {
     struct mmsghdr_k *m;
     u32 n;
@@ -192,7 +194,7 @@ struct batch {
     size_t v_size;
     u8 **control;              /* per message; send only */
     struct kr_addr *to;        /* per message; send only, and where one has a name */
-    const struct kr_addr *odd; /* one of them whose path only a thread can use */
+    const struct kr_addr *odd; /* an address in `to` that needs kr_call_from; or NULL */
     u64 *controllen;
     int copied; /* as walk_control's COPY */
 };
@@ -217,7 +219,7 @@ static void batch_drop(struct batch *b) {
         kr_free(b->m, b->m_size);
 }
 
-/* The name of message i. 0 or -errno. */
+/* Copies in the address of message i. 0 or -errno. */
 static long batch_name(struct kr_task *t, struct batch *b, u32 i) {
     struct msghdr_k *h = &b->m[i].hdr;
     if (!h->name)
@@ -234,7 +236,7 @@ static long batch_name(struct kr_task *t, struct batch *b, u32 i) {
     return b->to[i].error;
 }
 
-/* Reads as many headers as there are readable ones (at least one, or EFAULT). 0 or -errno. */
+/* Copies in at most n headers: those before the first unreadable one. The number of messages, or -errno. */
 static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int receive) {
     memset(b, 0, sizeof *b);
     b->n = n;
@@ -274,7 +276,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
             check_header(h);
         long r = receive ? 0 : batch_name(t, b, i);
         if (h->iovlen > KR_IOV_MAX || kr_copy_in(v, h->iov, h->iovlen * sizeof *v) < 0) {
-            h->iov = KR_BAD_PTR; /* EMSGSIZE or EFAULT when its turn comes */
+            h->iov = KR_BAD_PTR; /* the kernel answers EMSGSIZE or EFAULT for this message */
         } else {
             kr_iovs_check(v, h->iovlen);
             h->iov = (u64)v;
@@ -329,7 +331,7 @@ long sys_recvmmsg(struct kr_task *t, const u64 a[6]) { return batch_call(t, __NR
 
 /* ---- options ---- */
 
-/* Options whose value holds a pointer (or makes the kernel follow one later). */
+/* Options whose value contains a pointer, or makes the kernel use a pointer later. */
 enum opt_how { OPT_FPROG = 1, OPT_REFUSE };
 enum { GET = 1, SET = 2 };
 
@@ -345,12 +347,13 @@ static const struct opt special[] = {
     {0, 96, 96, SET, OPT_REFUSE, ENOPROTOOPT},         /* ARPT_SO_SET_REPLACE: counters */
     {0, 128, 131, GET | SET, OPT_REFUSE, ENOPROTOOPT}, /* EBT_SO_*: entries, counters */
     {41, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},        /* IP6T_SO_SET_REPLACE: counters */
-    {6, 35, 35, GET, OPT_REFUSE, EOPNOTSUPP},          /* TCP_ZEROCOPY_RECEIVE: maps pages behind our back */
-    {284, 4, 4, GET, OPT_REFUSE, EOPNOTSUPP},          /* MPTCP_FULL_INFO: two arrays */
-    {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP},      /* SCTP_SOCKOPT_CONNECTX3: addresses */
+    {6, 35, 35, GET, OPT_REFUSE, EOPNOTSUPP},     /* TCP_ZEROCOPY_RECEIVE: maps pages past the VMA array */
+    {284, 4, 4, GET, OPT_REFUSE, EOPNOTSUPP},     /* MPTCP_FULL_INFO: two arrays */
+    {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP}, /* SCTP_SOCKOPT_CONNECTX3: addresses */
 };
 
-/* Levels whose other options are plain values. The rest (RDS, XDP, ...) has none here. */
+/* Levels whose other options are plain values. All options of other levels (RDS, XDP, ...) get
+ * ENOPROTOOPT. */
 static const u16 levels[] = {
     0,        /* IP */
     1,        /* SOCKET */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What a file is, and whether it may be used: stat, statx, statfs, access and their relatives. The object of
- * a path is found with judgement, a name's directory is (path.h), so a magic link never shows a descriptor of
- * the monitor's. No state, no locks.
+ * stat, statx, statfs, access and their relatives. The object of a path, or the directory of a name, is found
+ * with judgement (path.h), so a magic link never shows a descriptor of the monitor. No state, no locks.
  */
 #include "path.h"
 #include "../view/procfs.h"
@@ -20,8 +18,8 @@ struct stat_head {
     u64 rdev;
 };
 
-/* lstat of a descriptor of another process where the kernel lets nobody look: what procfs makes of it. mask:
- * of statx, 0: struct stat. -ESRCH if it is none. */
+/* lstat of /proc/PID/fd/N of another process, which the kernel refuses: the values that a procfs would give.
+ * mask: of statx, or 0 for struct stat. -ESRCH if name is no such descriptor. */
 static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf, u32 mask) {
     struct kr_proc_name pn;
     union {
@@ -69,13 +67,13 @@ static long statx_of(int fd, const u64 *b) {
     return kr_sys5(__NR_statx, fd, "", (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW, b[1], b[2]);
 }
 
-/* A single name of a directory that is no number (/proc/PID/fd): the kernel's walk follows nothing. */
+/* Whether path is one component and not a number (as in /proc/PID/fd): the kernel's walk follows nothing. */
 static int is_simple(const char *path) {
     const char *name = path + (path[0] == '/');
     return *name && !strchr(name, '/') && (*name < '0' || *name > '9');
 }
 
-/* Where the last link is not followed: the kernel's own call on a simple name, else fn with f as in
+/* For calls that do not follow the last link: the kernel's own call on a simple name, else fn with f as in
  * stat_path. name: flags, mask (0: struct stat), buffer. */
 static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
                       const u64 *name) {
@@ -97,7 +95,7 @@ static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_f
     return n;
 }
 
-/* fn, which is fstat_of or statx_of, with f; name: what stat_link needs besides. */
+/* Calls fn (fstat_of or statx_of) with f on the object of the path. name: as in stat_link. */
 static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
                       const u64 *name) {
     return flags & AT_SYMLINK_NOFOLLOW ? stat_link(t, dirfd, ptr, flags, fn, f, name)
@@ -128,7 +126,7 @@ long sys_statx(struct kr_task *t, const u64 a[6]) {
     if (flags & ~(u32)(STAT_FLAGS) || (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE ||
         b[1] & STATX__RESERVED)
         return kr_path_error(__NR_statx, a, 1, -EINVAL);
-    if ((flags & AT_SYMLINK_NOFOLLOW) && !b[1]) /* a mask of nothing is no struct stat */
+    if ((flags & AT_SYMLINK_NOFOLLOW) && !b[1]) /* a mask of 0 would mean struct stat in stat_link */
         return kr_path_use(t, a[0], a[1], flags, statx_of, b);
     return stat_path(t, a[0], a[1], flags, statx_of, b, b);
 }
@@ -147,7 +145,7 @@ static long access_of(int fd, const u64 *b) {
 }
 
 static long access_path(struct kr_task *t, u64 dirfd, u64 ptr, u64 mode, u32 flags) {
-    if ((u32)mode & ~7u) /* looked at before the path; an int */
+    if ((u32)mode & ~7u) /* Linux checks it before the path; an int */
         return -EINVAL;
     return kr_path_use(t, dirfd, ptr, flags, access_of, (u64[]){mode & 7, flags});
 }

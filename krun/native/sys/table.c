@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch: from a number and six arguments to a result. Owns no state but constant tables made from
- * syscalls.def; takes no locks. Any thread that serves a task may call.
+ * Dispatch: from a number and six arguments to a result. State: none; the constant tables come from
+ * syscalls.def. Locks: none. Callers: any thread that serves a task.
  */
 #include "table.h"
 #include "../lib/kr_guard.h"
@@ -29,7 +29,7 @@
 #include "../table/syscalls.def"
 #undef SYS
 
-/* A switch and not a table of pointers: its jump table needs no relocation. */
+/* A switch instead of a table of pointers: its jump table needs no relocation. */
 static long call_handler(u64 nr, struct kr_task *t, const u64 a[6]) {
 #define CASE(nr, name)                                                                                       \
     case nr:                                                                                                 \
@@ -47,7 +47,7 @@ static long call_handler(u64 nr, struct kr_task *t, const u64 a[6]) {
 
 int kr_guest_fd(u64 fd) { return kr_fd_hidden((u32)fd) ? KR_BAD_FD : (int)fd; }
 
-/* Bytes that the argument i covers. */
+/* The bytes of memory at a pointer argument of kind x; ~0 if the product overflows. */
 static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x) {
     int len = KR_ARG_LEN(x);
     if (len < 0)
@@ -84,7 +84,7 @@ void kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
 
 int kr_admit(struct kr_task *t, struct kr_call *c) {
     c->t = t;
-    c->nr = (u32)t->nr; /* the kernel's entry code looks at eax only */
+    c->nr = (u32)t->nr; /* the kernel's entry code reads eax only */
     c->row = NULL;
     c->ret = -ENOSYS;
     c->verdict = t->seccomp_mode ? kr_seccomp_check(t) : (u32)SECCOMP_RET_ALLOW;
@@ -104,13 +104,14 @@ int kr_admit(struct kr_task *t, struct kr_call *c) {
     return 1;
 }
 
-/* What the verdict of the profile's or the payload's filters does instead of the call; its result. */
+/* Carries out the verdict of the profile's or the payload's filters in place of the call. The result of the
+ * call. */
 static long filtered(struct kr_task *t, u32 verdict) {
     u32 data = verdict & SECCOMP_RET_DATA;
     switch (verdict & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ERRNO: {
         long ret = -(long)KR_MIN(data, 4095);
-        /* the kernel's own number for the same thing, which no program can mean */
+        /* ERESTARTSYS of the kernel, which no program expects */
         return ret == -KR_ERESTART ? -EINTR : ret;
     }
     case SECCOMP_RET_TRAP:
@@ -130,7 +131,8 @@ static long filtered(struct kr_task *t, u32 verdict) {
     }
 }
 
-/* A call all of whose pointers are the payload's: the kernel has nothing to write in the monitor's memory. */
+/* Makes a call whose pointers all lead to the payload's memory: the kernel writes nothing in the
+ * monitor's. */
 static long forward(u64 nr, const u64 a[6]) {
     kr_guard_shut();
     long r = kr_forward((long)nr, a);
@@ -138,8 +140,8 @@ static long forward(u64 nr, const u64 a[6]) {
     return r;
 }
 
-/* The rest of a write that another monitor's question cut short (view/ask.h); a signal of the payload's ends
- * it. */
+/* Continues a write that another monitor's question has cut short (view/ask.h), until it is complete or a
+ * signal for the payload arrives. done: bytes written so far. The bytes written in all. */
 static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
     u64 buf = a[1], size = a[2];
     if (nr ==
@@ -164,7 +166,7 @@ long kr_perform(struct kr_call *c) {
     struct kr_task *t = c->t;
     t->was_asked = 0;
     t->began = c->row->attr & KR_CALL_TIMED ? kr_ticks() : 0;
-    if (t->resumed && t->waited && c->nr != __NR_futex) /* which checks its arguments itself */
+    if (t->resumed && t->waited && c->nr != __NR_futex) /* sys_futex checks its arguments itself */
         kr_ask_adjust(t, c->nr, c->a);
     long ret = c->row->service == KR_SVC_FORWARD ? forward(c->nr, c->a) : call_handler(c->nr, t, c->a);
     if (t->was_asked && ret > 0 && (c->nr == __NR_write || c->nr == __NR_sendto))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch: a call is admitted (filters, arguments), then performed. What the rows say: table/rows.h.
+ * Dispatch: a call is admitted (filters, arguments), then performed. table/rows.h describes the rows.
  */
 #ifndef KR_SYS_TABLE_H
 #define KR_SYS_TABLE_H
@@ -8,22 +8,22 @@
 #include "sys.h"
 #include "../table/rows.h"
 
-/* What a bad pointer and a hidden descriptor become, so that the kernel refuses them itself, in its own order
- * of checks: an address in the kernel half (EFAULT even for zero bytes), and a number that no descriptor can
- * have (above any sysctl fs.nr_open). */
+/* The values in place of a bad pointer and of a hidden descriptor. The kernel refuses both itself, in its own
+ * order of checks. KR_BAD_PTR is an address in the kernel's half (EFAULT even for zero bytes); KR_BAD_FD is
+ * above every possible fs.nr_open. */
 #define KR_BAD_PTR 0xfffffffffffff000ULL
 #define KR_BAD_FD 0x7fffffff
 
-/* ptr if all its len bytes may be the payload's, else KR_BAD_PTR. */
+/* ptr if the len bytes at ptr lie in the window, else KR_BAD_PTR. */
 static inline u64 kr_guest_ptr(u64 ptr, u64 len) { return kr_span_ok(ptr, len) ? ptr : KR_BAD_PTR; }
 
-/* A payload's descriptor number, or one that is never open when it is the monitor's. */
+/* fd, or KR_BAD_FD if fd is hidden. */
 int kr_guest_fd(u64 fd);
 
-/* Checks the arguments of a row and replaces bad ones (as above) in a[]. */
+/* Checks the arguments of a row and replaces the bad ones in a[] by KR_BAD_PTR and KR_BAD_FD. */
 void kr_check_args(const struct kr_sys_row *row, u64 a[6]);
 
-/* One call of the payload's, as it was admitted. */
+/* An admitted call of the payload. */
 struct kr_call {
     struct kr_task *t; /* whose call it is: its memory, descriptors, registers. Who performs it may be another
                           thread where the row does not say KR_CALL_THREAD */
@@ -34,10 +34,10 @@ struct kr_call {
     long ret;    /* the result of a call that is not made */
 };
 
-/* Whether t->nr with t->args is to be made: then *c says how. Changes nothing: a filter's verdict is for the
- * caller to carry out. 0: verdict, or ret and row (NULL: no such call), say why not. */
+/* Whether the call t->nr with t->args is to be made; then *c is filled for kr_perform. The function changes
+ * nothing else. 0: the caller carries out c->verdict, or returns c->ret (row NULL: no such call). */
 int kr_admit(struct kr_task *t, struct kr_call *c);
-/* Makes it. The value, -errno or -KR_ERESTART. */
+/* Makes an admitted call. The value, -errno or -KR_ERESTART. */
 long kr_perform(struct kr_call *c);
 
 #endif

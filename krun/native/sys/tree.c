@@ -7,8 +7,8 @@
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 
-/* An O_PATH open (anybody may), or a copy of a mount tree: what the path leads to is found and judged here,
- * and the call gets the descriptor. */
+/* Opens the path O_PATH, which every user may do, or copies a mount tree. The object of the path is found
+ * with judgement, and the call gets its descriptor. */
 static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
     u32 flags = (u32)a[2];
     char *path;
@@ -25,7 +25,7 @@ static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
         return kr_path_error(nr, a, 1, fd);
     n = kr_call_intr(nr, (u64)fd, (u64) "", flags | AT_EMPTY_PATH, a[3], a[4], 0);
     kr_sys1(__NR_close, fd);
-    if (n > fd) { /* as if the other had not been there */
+    if (n > fd) { /* the lowest free number now: fd stood below n */
         long low = kr_fd_dup((u64)n, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
         if (low >= 0) {
             kr_sys1(__NR_close, n);

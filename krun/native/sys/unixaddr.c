@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
+ * connect, bind, sendto: the address is copied in. The object of an AF_UNIX path is found with judgement,
+ * because /proc/PID/root of a process of the host would lead to the host's sockets. The kernel gets the path
+ * of the object's descriptor in the container's /proc, if that leads to the object. Otherwise it gets the
+ * path in the monitor's procfs, in a call by a thread whose working directory is that procfs (a signal does
+ * not interrupt that call).
  *
- * connect, bind, sendto: the address is copied in; one of AF_UNIX with a path is found with judgement, and
- * the kernel gets a path that leads to what was found: the descriptor's in the container's /proc where that
- * shows it, else in the monitor's procfs, by a thread that stands there (a signal does not interrupt it).
- * Without that /proc/PID/root of a process of the host led to its sockets.
- *
- * bind(2) makes a name, and the kernel tells its text to every peer: it gets the payload's own text, copied,
- * once its directory has been found with judgement.
+ * bind(2) makes a name, and the kernel shows the text of the name to every peer. So the kernel gets a copy of
+ * the payload's own text, after the directory has been found with judgement.
  *
  * No state, no locks.
  */
@@ -24,7 +24,8 @@
 #define SOL_SOCKET_K 1
 #define SO_DOMAIN_K 39
 
-/* Copies in. Whether it is an address of AF_UNIX with a path; then path[PATH_MOST + 1] is that. */
+/* Copies the address in. Whether it is an AF_UNIX address with a path; then path[PATH_MOST + 1] has the
+ * path. */
 static int path_in(u64 ptr, u64 len, struct kr_addr *x, char *path) {
     u16 family;
     *x = (struct kr_addr){.ptr = ptr, .len = len, .fd = -1};
@@ -44,7 +45,7 @@ static int path_in(u64 ptr, u64 len, struct kr_addr *x, char *path) {
     return len - HEAD <= PATH_MOST; /* a longer one is EINVAL */
 }
 
-/* The length stays where it can: sockets of other families look at it first. */
+/* Keeps the length if it suffices: sockets of other families check the length first. */
 static void set_path(struct kr_addr *x, const char *path) {
     u64 len = HEAD + (u64)kr_snprintf(x->name + HEAD, PATH_MOST, "%s", path) + 1;
     x->len = KR_MAX(x->len, len);
@@ -82,7 +83,7 @@ void kr_addr_drop(struct kr_addr *x) {
     x->fd = -1;
 }
 
-/* err where the socket is one of AF_UNIX; else the kernel's answer, which knows no such address. */
+/* err if the socket is of AF_UNIX; else the kernel's answer to an address of the wrong family. */
 static long refused(long nr, const u64 a[6], long err) {
     s32 domain = 0;
     u32 size = sizeof domain;

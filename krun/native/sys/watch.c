@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What inotify and fanotify watch: the object of a path, found with judgement (path.h). The kernel gets a
- * link to it that it follows, so a flag not to follow is our business. No state, no locks.
+ * inotify_add_watch, fanotify_mark: the object of the path is found with judgement (path.h). The kernel gets
+ * a magic link to the object and follows it, so the flag not to follow is evaluated here. No state, no locks.
  */
 #include "path.h"
 #include "../view/procfs.h"
@@ -20,7 +19,7 @@ long sys_fanotify_mark(struct kr_task *t, const u64 a[6]) {
     char rel[64];
     u32 flags = (u32)a[1];
     u64 b[6] = {a[0], flags & ~(u32)FAN_MARK_DONT_FOLLOW, a[2], a[3], 0, 0};
-    if (!a[4] || flags & FAN_MARK_FLUSH) /* the descriptor itself; no path is looked at */
+    if (!a[4] || flags & FAN_MARK_FLUSH) /* the descriptor itself; the kernel reads no path */
         return kr_forward(__NR_fanotify_mark, b);
     long fd = kr_path_find(t, a[3], a[4], flags & FAN_MARK_DONT_FOLLOW ? AT_SYMLINK_NOFOLLOW : 0);
     if (fd < 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Extended attributes (xattr(7)): found with judgement (path.h), then by the calls that take a directory
- * (Linux 6.13). Before them there are only calls with a path, which a thread makes that stands in the
- * monitor's procfs.
+ * Extended attributes (xattr(7)). The object is found with judgement (path.h). Linux 6.13 has calls that take
+ * a directory. Older kernels have only calls with a path: a thread whose working directory is the monitor's
+ * procfs makes these.
  *
  * No state, no locks.
  */
@@ -30,8 +29,8 @@ static long new_call(int fd, const u64 *b) {
     return kr_sys6((long)b[0], (u64)(s64)dir, (u64)rel, 0, b[1], b[2], b[3]);
 }
 
-/* Links of procfs have no attributes, also where the kernel lets nobody look (descriptors of other
- * processes): ls(1) asks. */
+/* As kr_path_find. -EOPNOTSUPP for /proc/PID/fd/N of another process, which the kernel refuses: links of a
+ * procfs have no attributes, and ls(1) asks for them. */
 static long found(struct kr_task *t, u64 ptr, u32 flags) {
     struct kr_proc_name pn;
     char *path;
@@ -47,7 +46,8 @@ static long found(struct kr_task *t, u64 ptr, u32 flags) {
     return -EOPNOTSUPP;
 }
 
-/* The new call as b says, on what a[0] names; or old, whose arguments behind the path are in a[1] and on. */
+/* Makes the new call with the arguments b on the object of the path a[0]; without it the call old with the
+ * arguments a. */
 static long make(struct kr_task *t, const u64 a[6], u32 flags, const u64 b[4], long old) {
     long fd = found(t, a[0], flags);
     if (fd == -EMFILE) /* no number is free */

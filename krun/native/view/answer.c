@@ -149,9 +149,9 @@ static void reply(int to, s32 status, u32 mode, int fd) {
     kr_sys3(__NR_sendmsg, to, &m, MSG_QUIET);
 }
 
-/* Whether the listener c is a monitor of this container and in the container's own user namespace. A monitor in
- * another user namespace has capabilities that do not count here. Another process may have taken the socket's
- * name since the question. */
+/* Whether the listener c is a monitor of this container and in the container's own user namespace. A monitor
+ * in another user namespace has capabilities that do not count here. Another process may have taken the
+ * socket's name since the question. */
 static int may_ask(struct kr_task *t, const struct cred *c) {
     struct kr_board_entry e;
     return c->pid && kr_ask_board(t, c->pid, &e) == 0 && !(e.flags & KR_BOARDF_USERNS);

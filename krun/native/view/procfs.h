@@ -62,11 +62,10 @@ int kr_fd_on_proc(int fd);
 /* What a listing of fd (getdents64(2)) must leave out. */
 enum kr_dir_kind {
     KR_DIR_PLAIN = 0,
-    KR_DIR_FDS = 1,   /* fd or fdinfo of this process: the hidden numbers */
-    KR_DIR_EMPTY = 2, /* map_files: everything */
-    KR_DIR_TASKS = 3, /* task of a process: threads that are not the payload's */
-    KR_DIR_FDS_OTHER =
-        4, /* fd or fdinfo of another process: numbers that are not in its answer (kr_ask_fds) */
+    KR_DIR_FDS = 1,       /* fd or fdinfo of this process: the hidden numbers */
+    KR_DIR_EMPTY = 2,     /* map_files: everything */
+    KR_DIR_TASKS = 3,     /* task of a process: threads that are not the payload's */
+    KR_DIR_FDS_OTHER = 4, /* fd or fdinfo of another process: all numbers except those of kr_ask_fds */
 };
 /* *pid: the process of the directory; 0 for the calling process. Unchanged outside of a procfs. */
 int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);

@@ -122,8 +122,7 @@ void kr_numbers_free(struct kr_numbers *l) {
 
 /* ---- Threads that KVM made ---- */
 
-#define PF_USER_WORKER                                                                                       \
-    0x4000 /* a thread that the kernel has made in a process: field 9 of stat (Linux 6.4) */
+#define PF_USER_WORKER 0x4000 /* a thread made by the kernel in a process: field 9 of stat (Linux 6.4) */
 
 /* Whether tid is a thread of the payload in this process. */
 static int is_task(struct kr_task *t, u64 tid) {

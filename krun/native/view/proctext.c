@@ -62,8 +62,8 @@ u64 kr_text_hex(const char *s, const char **end) {
  * write beyond it raises SIGXFSZ. */
 static long publish_pipe(const struct kr_text *o) {
     s32 fds[2];
-    long r = kr_sys2(__NR_pipe2, fds,
-                     O_CLOEXEC | O_NONBLOCK); /* a text that does not fit fails: nobody reads yet */
+    /* O_NONBLOCK: a text that does not fit fails, because nobody reads yet. */
+    long r = kr_sys2(__NR_pipe2, fds, O_CLOEXEC | O_NONBLOCK);
     if (r < 0)
         return r;
     if (o->len > 4096)
