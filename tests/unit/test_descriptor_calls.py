@@ -36,7 +36,7 @@ ALLOWED = {
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),
-    "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2}),
+    "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2, "open_tree": 1}),
     "view/answer.c": ("what another monitor is shown: kr_fd_dup, then a slot", {"F_DUPFD": 1, "openat2": 1}),
     "view/procfs.c": ("the payload's result; the one open of the walk", {"F_DUPFD": 2, "openat2": 1}),
     "process/exec.c": ("the monitor's file by KR_EMPTY_PATH", {"execveat": 1}),

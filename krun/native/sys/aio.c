@@ -23,7 +23,6 @@
 #include <linux/aio_abi.h>
 #include <linux/mman.h>
 
-#define NR_IO_PGETEVENTS 333
 #define BATCH 32u /* requests that go to the kernel in one call */
 #define CMD_NONE 0xffffu
 #define RW_MAX 0x7ffff000ULL /* MAX_RW_COUNT: the kernel looks at no byte behind it */
@@ -357,7 +356,7 @@ long sys_io_pgetevents(struct kr_task *t, const u64 a[6]) {
     int masked = r == 0;
     if (masked)
         host.mask = (u64)&mask;
-    r = get_events(t, NR_IO_PGETEVENTS, a, &host);
+    r = get_events(t, __NR_io_pgetevents, a, &host);
     if (masked)
         kr_wait_mask_end(t);
     return r;

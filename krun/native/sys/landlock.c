@@ -38,7 +38,7 @@ struct port_rule { /* struct landlock_net_port_attr */
 
 long sys_landlock_create_ruleset(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    return kr_execve_checks() ? kr_forward(444, a) : -EOPNOTSUPP;
+    return kr_execve_checks() ? kr_forward(__NR_landlock_create_ruleset, a) : -EOPNOTSUPP;
 }
 
 long sys_landlock_add_rule(struct kr_task *t, const u64 a[6]) {
@@ -56,7 +56,7 @@ long sys_landlock_add_rule(struct kr_task *t, const u64 a[6]) {
     } else if ((u32)a[1] == RULE_NET_PORT && kr_copy_in(&rule.port, a[2], sizeof rule.port) == 0) {
         arg = (u64)&rule;
     }
-    return kr_call_intr(445, a[0], a[1], arg, a[3], 0, 0);
+    return kr_call_intr(__NR_landlock_add_rule, a[0], a[1], arg, a[3], 0, 0);
 }
 
 /* Adds a rule to `ruleset`: `right` (one bit) on the object of fd. A ruleset that does not handle the right
@@ -64,7 +64,9 @@ long sys_landlock_add_rule(struct kr_task *t, const u64 a[6]) {
  * errors of the ruleset, landlock_restrict_self(2) gives the errno. 0 or -ENOMEM. */
 static long permit(u64 ruleset, int fd, u64 right) {
     struct path_rule rule = {.allowed = right, .parent = fd};
-    return kr_sys4(445, (u32)ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == -ENOMEM ? -ENOMEM : 0;
+    return kr_sys4(__NR_landlock_add_rule, (u32)ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == -ENOMEM
+               ? -ENOMEM
+               : 0;
 }
 
 /* Whether the monitor's procfs is another instance than the container's /proc. */
@@ -86,5 +88,5 @@ long sys_landlock_restrict_self(struct kr_task *t, const u64 a[6]) {
         r = permit(a[0], kr_boot.fd_exe, LANDLOCK_ACCESS_FS_READ_FILE);
     if (r == 0)
         r = permit(a[0], kr_boot.fd_exe, LANDLOCK_ACCESS_FS_EXECUTE);
-    return r < 0 ? r : kr_forward(446, a);
+    return r < 0 ? r : kr_forward(__NR_landlock_restrict_self, a);
 }

@@ -174,21 +174,21 @@ long sys_move_mount(struct kr_task *t, const u64 a[6]) {
     } else {
         to = kr_path_find(t, a[2], a[3], flags & MOVE_MOUNT_T_SYMLINKS ? 0 : AT_SYMLINK_NOFOLLOW);
         if (to < 0)
-            return kr_path_error(429, a, 3, to);
+            return kr_path_error(__NR_move_mount, a, 3, to);
         b[2] = (u64)to;
         b[3] = (u64) "";
         b[4] |= MOVE_MOUNT_T_EMPTY_PATH;
     }
-    long n = on_path(t, 429, b, 4, MOVE_MOUNT_F_EMPTY_PATH, (flags & MOVE_MOUNT_F_SYMLINKS) != 0);
+    long n = on_path(t, __NR_move_mount, b, 4, MOVE_MOUNT_F_EMPTY_PATH, (flags & MOVE_MOUNT_F_SYMLINKS) != 0);
     if (to >= 0)
         kr_sys1(__NR_close, to);
     return n;
 }
 
 long sys_fspick(struct kr_task *t, const u64 a[6]) {
-    return on_path(t, 433, a, 2, FSPICK_EMPTY_PATH, !((u32)a[2] & FSPICK_SYMLINK_NOFOLLOW));
+    return on_path(t, __NR_fspick, a, 2, FSPICK_EMPTY_PATH, !((u32)a[2] & FSPICK_SYMLINK_NOFOLLOW));
 }
 
 long sys_mount_setattr(struct kr_task *t, const u64 a[6]) {
-    return on_path(t, 442, a, 2, AT_EMPTY_PATH, !((u32)a[2] & AT_SYMLINK_NOFOLLOW));
+    return on_path(t, __NR_mount_setattr, a, 2, AT_EMPTY_PATH, !((u32)a[2] & AT_SYMLINK_NOFOLLOW));
 }

@@ -12,8 +12,6 @@
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
 
-#define NR_RENAMEAT2 316
-
 struct names {
     long nr;
     u64 b[6];
@@ -127,14 +125,14 @@ long sys_symlink(struct kr_task *t, const u64 a[6]) {
 long sys_symlinkat(struct kr_task *t, const u64 a[6]) { return kr_names(t, __NR_symlinkat, a, 1, -1); }
 
 long sys_rename(struct kr_task *t, const u64 a[6]) {
-    return kr_names(t, NR_RENAMEAT2, (u64[6]){CWD, a[0], CWD, a[1], 0}, 0, 2);
+    return kr_names(t, __NR_renameat2, (u64[6]){CWD, a[0], CWD, a[1], 0}, 0, 2);
 }
 
 long sys_renameat(struct kr_task *t, const u64 a[6]) {
-    return kr_names(t, NR_RENAMEAT2, (u64[6]){a[0], a[1], a[2], a[3], 0}, 0, 2);
+    return kr_names(t, __NR_renameat2, (u64[6]){a[0], a[1], a[2], a[3], 0}, 0, 2);
 }
 
-long sys_renameat2(struct kr_task *t, const u64 a[6]) { return kr_names(t, NR_RENAMEAT2, a, 0, 2); }
+long sys_renameat2(struct kr_task *t, const u64 a[6]) { return kr_names(t, __NR_renameat2, a, 0, 2); }
 
 /* ---- link: linkat looks up the old path, so a slash behind a symbolic link follows it ---- */
 

@@ -14,7 +14,6 @@
 #include <linux/stat.h>
 
 #define PATH_ROOM 4096u
-#define NR_FACCESSAT2 439
 #define NR_FCHMODAT2 452
 #define NR_FILE_GETATTR 468
 #define NR_FILE_SETATTR 469
@@ -229,7 +228,7 @@ static long truncate_fd(int fd, u64 length) {
     if (type != 0100000)
         return type == 0040000 ? -EISDIR : -EINVAL;
     if (kr_fd_on_proc(fd))
-        return kr_sys4(NR_FACCESSAT2, fd, "", 2 /* W_OK */, AT_EMPTY_PATH | AT_EACCESS);
+        return kr_sys4(__NR_faccessat2, fd, "", 2 /* W_OK */, AT_EMPTY_PATH | AT_EACCESS);
     int dir = kr_proc_self_fd(rel, sizeof rel, fd);
     n = kr_call_intr(__NR_openat, (u64)(s64)dir, (u64)rel, O_WRONLY | O_CLOEXEC, 0, 0, 0);
     if (n < 0)

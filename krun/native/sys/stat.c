@@ -7,7 +7,6 @@
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 
-#define NR_FACCESSAT2 439
 #define STAT_FLAGS (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_SYNC_TYPE)
 #define CWD ((u64)(s64)AT_FDCWD)
 
@@ -141,7 +140,7 @@ long sys_statfs(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, 
 
 /* b: mode, flags */
 static long access_of(int fd, const u64 *b) {
-    return kr_sys4(NR_FACCESSAT2, fd, "", b[0], AT_EMPTY_PATH | (b[1] & AT_EACCESS));
+    return kr_sys4(__NR_faccessat2, fd, "", b[0], AT_EMPTY_PATH | (b[1] & AT_EACCESS));
 }
 
 static long access_path(struct kr_task *t, u64 dirfd, u64 ptr, u64 mode, u32 flags) {
@@ -156,7 +155,7 @@ long sys_faccessat(struct kr_task *t, const u64 a[6]) { return access_path(t, a[
 long sys_faccessat2(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[3];
     if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
-        return kr_path_itself(NR_FACCESSAT2, a);
+        return kr_path_itself(__NR_faccessat2, a);
     if (flags & ~(u32)(AT_SYMLINK_NOFOLLOW | AT_EACCESS | AT_EMPTY_PATH))
         return -EINVAL;
     return access_path(t, a[0], a[1], a[2], flags);

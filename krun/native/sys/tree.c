@@ -35,5 +35,5 @@ static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
     return n;
 }
 
-long sys_open_tree(struct kr_task *t, const u64 a[6]) { return tree_of(t, 428, a); }
+long sys_open_tree(struct kr_task *t, const u64 a[6]) { return tree_of(t, __NR_open_tree, a); }
 long sys_open_tree_attr(struct kr_task *t, const u64 a[6]) { return tree_of(t, 467, a); }
