@@ -65,7 +65,7 @@ OTHERS = {
             " ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr), PROT_READ)"
         ],
     },
-    "machine/remap.c": {"mseal": ["kr_sys3(462 /* mseal */, 0, 0, 0)"]},  # asks for the call's existence
+    "machine/remap.c": {"mseal": ["kr_sys3(__NR_mseal, 0, 0, 0)"]},  # asks for the call's existence
     "process/private.c": {"munmap": ["kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD)"]},
     "process/task.c": {  # stacks of threads that are gone; a thread's own stack, from registers
         "munmap": ["kr_sys2(__NR_munmap, o->stack, o->stack_size)", "__NR_munmap;"]

@@ -12,6 +12,7 @@
 #include <asm/signal.h>
 #include <asm/statfs.h>
 #include <linux/fcntl.h>
+#include <linux/ipc.h>
 #include <linux/kvm.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
@@ -54,6 +55,10 @@
 #ifndef CLONE_DETACHED
 #define CLONE_DETACHED 0x00400000 /* no effect since Linux 2.6.2; clone(2) */
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -62,6 +67,22 @@
 #endif
 #ifndef KVM_EXIT_MEMORY_FAULT
 #define KVM_EXIT_MEMORY_FAULT 39
+#endif
+#ifndef S_IFMT /* linux/stat.h has the types of files, but not for a hosted build */
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define S_IFLNK 0120000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
+#define S_IFDIR 0040000
+#define S_IFCHR 0020000
+#define S_IFIFO 0010000
+#endif
+#ifndef SHM_RDONLY /* linux/shm.h has it, and includes libc's unistd.h */
+#define SHM_RDONLY 010000
+#endif
+#ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
+#define ST_NOEXEC 8
 #endif
 #ifndef SEEK_CUR /* linux/fs.h has it, and much else */
 #define SEEK_SET 0

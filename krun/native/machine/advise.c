@@ -2,23 +2,20 @@
  *
  * madvise(2), for advice that is known. State: struct kr_mm, under mm->lock, which the call takes.
  */
+#include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
-#include <linux/mman.h>
-
-#define MADV_GUARD_INSTALL_K 102
-#define MADV_GUARD_REMOVE_K 103
 
 /* Whether the advice loses what is in the memory. */
 static int discards(int advice) {
     switch (advice) {
     case MADV_DONTNEED:
-    case 24: /* MADV_DONTNEED_LOCKED */
+    case MADV_DONTNEED_LOCKED:
     case MADV_FREE:
     case MADV_REMOVE:
     case MADV_DONTFORK:
     case MADV_WIPEONFORK:
-    case MADV_GUARD_INSTALL_K:
+    case MADV_GUARD_INSTALL:
         return 1;
     }
     return 0;
@@ -60,10 +57,10 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     case MADV_PAGEOUT:
     case MADV_POPULATE_READ:
     case MADV_POPULATE_WRITE:
-    case MADV_GUARD_INSTALL_K: /* the host faults at a touch, too: host_fault() in run.c */
-    case MADV_GUARD_REMOVE_K:
-    case 24: /* MADV_DONTNEED_LOCKED */
-    case 25: /* MADV_COLLAPSE */
+    case MADV_GUARD_INSTALL: /* the host faults at a touch, too: host_fault() in run.c */
+    case MADV_GUARD_REMOVE:
+    case MADV_DONTNEED_LOCKED:
+    case MADV_COLLAPSE:
         break;
     case MADV_DONTFORK:
     case MADV_DOFORK:

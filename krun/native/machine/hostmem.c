@@ -4,18 +4,8 @@
  */
 #include "hostmem.h"
 #include "../lib/kr_guard.h"
+#include "../lib/kr_linux.h"
 #include "usercopy.h"
-#include <linux/mman.h>
-
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#define NR_MSEAL 462
-#define SHM_RDONLY 010000
-#define IPC_STAT 2
 
 /* The kernel rounds the length of a mapping of huge pages up to their size, and such a mapping begins at a
  * multiple of that size. So a mapping that begins in the window also ends in it. */
@@ -160,7 +150,7 @@ long kr_host_take_window(int *counted) {
 
 void kr_host_seal(u64 addr, u64 len) {
     if (addr >= KR_WINDOW_END) /* kr_mm_seal seals the payload's own mappings, in the array only */
-        kr_sys3(NR_MSEAL, addr, len, 0);
+        kr_sys3(__NR_mseal, addr, len, 0);
 }
 
 int kr_host_empty_path(void) {

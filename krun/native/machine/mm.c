@@ -17,18 +17,13 @@
  * then costs one fault instead of 512. A first block without such a neighbour (a thread's stack, a sparse
  * table) never gets one.
  */
+#include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
 #include "usercopy.h"
 #include "warm.h"
-#include <linux/mman.h>
 #include <linux/personality.h>
 #include <asm/siginfo.h>
-
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#define SHM_RDONLY 010000
 
 long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     if (kr_vma_reserve(mm, 2) < 0)
@@ -76,15 +71,11 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
 
 /* PROT_EXEC of a file on a noexec mount is EPERM (mmap(2)); the host call does not see PROT_EXEC. */
 static long check_exec(int fd) {
-    struct {
-        s64 type, bsize, blocks, bfree, bavail, files, ffree;
-        s32 fsid[2];
-        s64 namelen, frsize, flags, spare[4];
-    } st;
+    struct statfs st;
     long r = kr_sys2(__NR_fstatfs, fd, &st);
     if (r < 0)
         return r;
-    return st.flags & 8 /* ST_NOEXEC */ ? -EPERM : 0;
+    return st.f_flags & ST_NOEXEC ? -EPERM : 0;
 }
 
 /* The size of the huge pages that flags ask for. If flags name none, *flags gets the 2 MiB size: the kernel

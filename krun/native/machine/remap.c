@@ -3,13 +3,9 @@
  * Changes of mappings that exist: mprotect(2), mremap(2), mseal(2), remap_file_pages(2). State: struct kr_mm,
  * under mm->lock, which each call takes. The order of a change: head of mm.c.
  */
+#include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
-#include <linux/mman.h>
-
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
 
 long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     u32 grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
@@ -207,7 +203,7 @@ long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags
 }
 
 long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len) {
-    long r = kr_sys3(462 /* mseal */, 0, 0, 0); /* does the host's kernel have it? */
+    long r = kr_sys3(__NR_mseal, 0, 0, 0); /* does the host's kernel have it? */
     if (r < 0)
         return r;
     u64 n = KR_PAGE_UP(len);

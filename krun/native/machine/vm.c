@@ -9,9 +9,9 @@
 #include "x86.h"
 #include "fdtab.h"
 #include "../lib/kr_guard.h"
+#include "../lib/kr_linux.h"
 #include "hostmem.h"
 #include <linux/futex.h>
-#include <linux/mman.h>
 #include <linux/resource.h>
 
 #define MAX_CPUID 160
@@ -39,7 +39,7 @@ static long new_fd(int fd, u64 req, u64 arg) {
 
 static int is_anonymous(int fd) {
     u64 st[18]; /* struct stat; its st_mode is the low half of the fourth word */
-    return kr_sys2(__NR_fstat, fd, st) == 0 && !(st[3] & 0170000);
+    return kr_sys2(__NR_fstat, fd, st) == 0 && !(st[3] & S_IFMT);
 }
 
 static void *reserve(u64 size) {

@@ -15,16 +15,10 @@
  * Never populated: a stack as a whole, a reservation, a small anonymous mapping (programs ask mincore(2) about
  * such). The constants below bound what is populated at one mapping and at one fork.
  */
+#include "../lib/kr_linux.h"
 #include "warm.h"
 #include "hostmem.h"
-#include <linux/mman.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MAP_DENYWRITE
-#define MAP_DENYWRITE 0x800
-#endif
 #define DATA_MAX (2ULL << 20) /* a program's or library's data, its bss, one growth of the heap */
 #define ANON_MIN (64ULL << 10)
 #define ANON_MAX (1ULL << 20)     /* kr_mm_fault serves a larger one in blocks of 2 MiB */
