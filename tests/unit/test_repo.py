@@ -102,6 +102,7 @@ def papers(text):
 PAPERS_LEFT = {"run.c"}
 
 
+
 def test_comments_and_pages_name_no_paper_outside_of_the_repository():
     """The source of a rule is a section of a specification, a manual page, the processor's manual or a page of docs/."""
     found = {n: lines for n in tracked() if n not in OWN_WORDS and (lines := papers(read(n)))}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the layers above give to this one: the lists from which the jail's rules are made.
+ * The functions of higher layers that filter/ calls: the lists from which the rules of the jail are made.
  */
 #ifndef KR_FILTER_ABOVE_H
 #define KR_FILTER_ABOVE_H
@@ -11,9 +11,9 @@
 
 #define KR_IOCTL_RANGES 128 /* room for all rows of the list */
 
-/* The requests that are served, as ranges of their lower 16 bits (type and number): those with direction and
- * size in the upper 16 bits (encoded), or those without. Writes at most max ranges, ascending and apart from
- * each other; returns how many. */
+/* The ioctl(2) requests that are served, as ranges of their lower 16 bits (type and number). encoded: the
+ * requests with direction and size in the upper 16 bits; else the requests without. Writes at most max
+ * ranges, ascending and disjoint. Returns their number. */
 u32 kr_ioctl_ranges(struct kr_range *out, u32 max, int encoded);
 
 /* ---- sys/prctl.c ---- */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The assembler of filter/bpf.h. Pure. */
+ *
+ * The assembler of classic BPF programs: see bpf.h. Pure.
+ */
 #include "bpf.h"
 
 void kr_bpf_put(struct kr_bpf *p, u16 code, u32 k, u8 jt, u8 jf) {
@@ -23,7 +25,7 @@ void kr_bpf_end(struct kr_bpf *p, u32 at) {
         p->f[at - 1].k = p->n - at;
         return;
     }
-    /* A short body: the conditional jump reaches its end, and the other one closes up. */
+    /* A short body: the conditional jump reaches the end of the body, so the BPF_JA is removed. */
     memmove(&p->f[at - 1], &p->f[at], (p->n - at) * sizeof *p->f);
     p->n--;
     p->f[at - 2].jt = 0;
@@ -31,7 +33,7 @@ void kr_bpf_end(struct kr_bpf *p, u32 at) {
 }
 
 u32 kr_ranges_join(struct kr_range *r, u32 n) {
-    for (u32 i = 1; i < n; i++) { /* by insertion: what comes is nearly in order */
+    for (u32 i = 1; i < n; i++) { /* insertion sort: the input is nearly in order */
         struct kr_range v = r[i];
         u32 at = i;
         for (; at && r[at - 1].first > v.first; at--)
@@ -47,13 +49,14 @@ u32 kr_ranges_join(struct kr_range *r, u32 n) {
     return kept;
 }
 
-/* Where the ranges' tree jumps to its end: the instructions' BPF_JA, chained by their k until it is known. */
+/* The tree of ranges. Its jumps to the end are BPF_JA instructions, chained by their k until the end is
+ * known. */
 struct tree {
     const struct kr_range *r;
     u32 in, out, chain;
 };
 
-/* The verdict of segment s: odd segments are the ranges, even ones what lies between. */
+/* The verdict of segment s. Odd segments are the ranges, even segments lie between them. */
 static void leaf(struct kr_bpf *p, struct tree *t, u32 s) {
     u32 verdict = s & 1 ? t->in : t->out;
     if (verdict != KR_BPF_ON) {
@@ -64,7 +67,7 @@ static void leaf(struct kr_bpf *p, struct tree *t, u32 s) {
     t->chain = p->n;
 }
 
-/* Segments lo..hi. Recursion: as deep as the tree, log2(2 * n + 1). */
+/* The tree of segments lo to hi. The recursion is as deep as the tree: log2(2 * n + 1). */
 static void grow(struct kr_bpf *p, struct tree *t, u32 lo, u32 hi) {
     if (lo == hi) {
         leaf(p, t, lo);
@@ -93,7 +96,7 @@ void kr_bpf_ranges(struct kr_bpf *p, const struct kr_range *r, u32 n, u32 in, u3
 
 void kr_bpf_below(struct kr_bpf *p, u32 i, u32 j, u32 to_high, u32 refuse) {
     enum { LOW };                   /* scratch memory */
-    kr_bpf_load(p, KR_BPF_HIGH(j)); /* neither above to_high: the sum of the upper halves cannot wrap */
+    kr_bpf_load(p, KR_BPF_HIGH(j)); /* neither upper half is above to_high, so their sum does not wrap */
     kr_bpf_return_if(p, BPF_JGT, to_high, refuse);
     kr_bpf_load(p, KR_BPF_HIGH(i));
     kr_bpf_return_if(p, BPF_JGE, to_high, refuse);
@@ -102,7 +105,7 @@ void kr_bpf_below(struct kr_bpf *p, u32 i, u32 j, u32 to_high, u32 refuse) {
     kr_bpf_load(p, KR_BPF_LOW(j));
     kr_bpf_put(p, BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
     kr_bpf_put(p, BPF_ST, LOW, 0, 0);
-    kr_bpf_put(p, BPF_JMP | BPF_JGE | BPF_X, 0, 2, 0); /* not below what was added: no carry */
+    kr_bpf_put(p, BPF_JMP | BPF_JGE | BPF_X, 0, 2, 0); /* the sum is not below the addend: no carry */
     kr_bpf_put(p, BPF_LD | BPF_IMM, 1, 0, 0);
     kr_bpf_put(p, BPF_JMP | BPF_JA, 1, 0, 0);
     kr_bpf_put(p, BPF_LD | BPF_IMM, 0, 0, 0);
@@ -113,7 +116,7 @@ void kr_bpf_below(struct kr_bpf *p, u32 i, u32 j, u32 to_high, u32 refuse) {
     kr_bpf_load(p, KR_BPF_HIGH(j));
     kr_bpf_put(p, BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
     kr_bpf_return_if(p, BPF_JGT, to_high, refuse);
-    u32 at = kr_bpf_begin(p, BPF_JEQ, to_high); /* ends just there, or beyond */
+    u32 at = kr_bpf_begin(p, BPF_JEQ, to_high); /* the range ends exactly at the limit, or beyond it */
     kr_bpf_put(p, BPF_LD | BPF_MEM, LOW, 0, 0);
     kr_bpf_return_unless(p, BPF_JEQ, 0, refuse);
     kr_bpf_end(p, at);

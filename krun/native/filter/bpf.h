@@ -3,8 +3,8 @@
  * An assembler for classic BPF programs over struct seccomp_data (seccomp(2); opcodes: linux/bpf_common.h).
  * The filters that the monitor gives to the kernel are made with it (filter/jail.c, filter/profile.c). Pure.
  *
- * Conditional jumps of BPF reach 255 instructions; what reaches farther is made with BPF_JA. A program that
- * does not fit, or a jump that is too far, sets `failed`, and the program must not be used.
+ * A conditional jump of BPF reaches 255 instructions; longer jumps are made with BPF_JA. If a program does
+ * not fit into its room, or a jump is too long, `failed` is set, and the program must not be used.
  */
 #ifndef KR_BPF_H
 #define KR_BPF_H
@@ -24,7 +24,7 @@ struct kr_range {
     u32 first, last;
 };
 
-/* Appends an instruction. k: constant; jt, jf: instructions skipped when the condition holds, or not. */
+/* Appends an instruction. k: the constant; jt, jf: instructions skipped if the condition is true or false. */
 void kr_bpf_put(struct kr_bpf *p, u16 code, u32 k, u8 jt, u8 jf);
 
 /* Offsets in struct seccomp_data, little endian. */
@@ -51,21 +51,22 @@ static inline void kr_bpf_return_unless(struct kr_bpf *p, u16 op, u32 k, u32 ver
     kr_bpf_return(p, verdict);
 }
 
-/* `if (A op k) { body }`: begin returns what end needs. A body that does not end in a return goes on behind
- * itself. */
+/* `if (A op k) { body }`. kr_bpf_begin returns the value for kr_bpf_end. A body without a return at its end
+ * continues behind kr_bpf_end. */
 u32 kr_bpf_begin(struct kr_bpf *p, u16 op, u32 k);
 void kr_bpf_end(struct kr_bpf *p, u32 at);
 
-/* Sorts n ranges and joins those that meet; their number then. */
+/* Sorts n ranges and joins ranges that overlap or touch. Returns their new number. */
 u32 kr_ranges_join(struct kr_range *r, u32 n);
 
-/* Returns `in` when A lies in one of the n ranges (ascending, apart from each other), else `out`; with
- * KR_BPF_ON for one of them the program goes on behind. A binary tree: 2 * n + 1 comparisons in the program,
- * of which a run makes log2. */
+/* The program returns `in` if A lies in one of the n ranges (ascending, disjoint), else `out`. If one of the
+ * two is KR_BPF_ON, the program continues behind the ranges in that case. The code is a binary tree with 2 *
+ * n + 1 comparisons; a run makes log2 of them. */
 #define KR_BPF_ON 0xffffffffu
 void kr_bpf_ranges(struct kr_bpf *p, const struct kr_range *r, u32 n, u32 in, u32 out);
 
-/* Returns `refuse` unless argument i lies below to_high << 32 and argument i + argument j not beyond it. */
+/* The program returns `refuse` unless argument i is below to_high << 32 and the sum of arguments i and j is
+ * at most to_high << 32. */
 void kr_bpf_below(struct kr_bpf *p, u32 i, u32 j, u32 to_high, u32 refuse);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The monitor's own seccomp filter on the host: what a monitor that was taken over by its payload can still
- * do. It can execute no file but its own, map nothing executable, put nothing in place of its own memory,
- * close or copy none of its fixed descriptors, and reach no other process's memory.
+ * The monitor's own seccomp filter on the host. It limits a monitor that its payload has taken over: such a
+ * monitor can execute only its own file, map nothing executable, replace nothing in its own memory, close or
+ * copy none of its fixed descriptors, and reach no other process's memory.
  *
- * The list follows from the table of system calls (every call that is forwarded or served is allowed), from
- * `own` below (what the table does not say), and from `rules` on arguments. Any other call kills the process,
- * which the kernel writes to its audit log: no source makes one (tests/unit/test_jail.py follows them), so it
- * is not the monitor's code that runs there. A call that a rule refuses fails, because some of them pass
- * numbers of the payload's on.
+ * The allowed calls follow from the table of system calls (every call that is forwarded or served), from
+ * `own` below (calls of which the table does not say enough), and from `rules` on arguments. Any other call
+ * kills the process, and the kernel writes it to its audit log. No source of the monitor makes such a call
+ * (tests/unit/test_jail.py follows the sources), so the code that makes it is not the monitor's. A call that
+ * a rule refuses fails, because some calls pass numbers of the payload on.
  *
- * Flags that the kernel reads from memory (clone3, openat2, mount_setattr) are not seen here.
+ * The filter does not see flags that the kernel reads from memory (clone3, openat2, mount_setattr).
  *
- * State: whether the filters are on (constant after start). Called once, by the first thread.
+ * State: whether the filters are installed (constant after start). Called once, by the first thread.
  */
 #include "jail.h"
 #include "../machine/fdtab.h"
@@ -39,12 +39,12 @@
 
 enum { KILL, ALLOW, RULE };
 
-/* Calls that the table of system calls says nothing of, or for which not all that it says holds. */
+/* Calls that the table of system calls does not name, or names with more than the jail may allow. */
 static const struct {
     u16 nr;
     u8 what;
 } own[] = {
-    {__NR_restart_syscall, ALLOW}, /* the kernel itself goes on with a sleep in this way */
+    {__NR_restart_syscall, ALLOW}, /* the kernel itself restarts a sleep by it */
     {__NR_rt_sigreturn, ALLOW},    /* end of the host signal handler */
     {__NR_arch_prctl, ALLOW},      /* %fs of a monitor that starts */
     {__NR_pkey_alloc, ALLOW},      /* lib/kr_guard.h: at the start of a monitor */
@@ -62,8 +62,8 @@ static const struct {
     {__NR_dup2, RULE},
     {__NR_dup3, RULE},
     {__NR_fcntl, RULE},
-    {__NR_execveat, RULE}, /* the payload's execve: the monitor executes itself */
-    {__NR_seccomp, KILL},  /* the payload's filters are the monitor's to evaluate */
+    {__NR_execveat, RULE}, /* execve of the payload: the monitor executes itself */
+    {__NR_seccomp, KILL},  /* the monitor evaluates the filters of the payload */
     /* Served without the host's call of that number. */
     {__NR_brk, KILL},
     {__NR_chdir, KILL},
@@ -84,8 +84,8 @@ static const struct {
     {__NR_vfork, KILL},
 };
 
-/* KVM's requests: exactly those that the sources of the monitor make (tests/unit/test_jail.py). The most
- * frequent one first. */
+/* The requests to KVM: exactly those that the sources of the monitor make (tests/unit/test_jail.py). The most
+ * frequent one is first. */
 static const u32 kvm_requests[] = {
     (u32)KVM_RUN,
     (u32)KVM_CREATE_VM,
@@ -115,11 +115,11 @@ static void without(struct kr_bpf *p, u32 i, u32 bits) {
     kr_bpf_return_if(p, BPF_JSET, bits, REFUSE);
 }
 
-/* Arguments i (address) and j (length) name memory of the payload's window, or nothing. */
+/* Refuses a call unless arguments i (address) and j (length) name memory in the payload's window. */
 static void in_window(struct kr_bpf *p, u32 i, u32 j) { kr_bpf_below(p, i, j, HIGH(KR_WINDOW_END), REFUSE); }
 
-/* Refuses a call whose argument i is one of the first n of the monitor's fixed descriptors (machine/fdtab.h), else
- * `others`. */
+/* Refuses a call if argument i is one of the first n fixed descriptors of the monitor (machine/fdtab.h), else
+ * the verdict is `others`. */
 static void not_fixed(struct kr_bpf *p, u32 i, u32 n, u32 others) {
     struct kr_range fixed = {kr_fd_base(), kr_fd_base() + n - 1};
     kr_bpf_load(p, KR_BPF_LOW(i));
@@ -131,8 +131,8 @@ static void rule_ioctl(struct kr_bpf *p) {
     kr_bpf_load(p, KR_BPF_LOW(1));
     for (u32 i = 0; i < KR_COUNT(kvm_requests); i++)
         kr_bpf_return_if(p, BPF_JEQ, kvm_requests[i], SECCOMP_RET_ALLOW);
-    /* Others: the list of sys/ioctl.c, which has none of KVM's type. Not of a fixed descriptor: FIOCLEX would
-     * have the next execve close it. */
+    /* Other requests: the list of sys/ioctl.c, which has no request of KVM's type. They are refused on a
+     * fixed descriptor, because FIOCLEX would make the next execve close it. */
     not_fixed(p, 0, KR_FD_FIXED, KR_BPF_ON);
     kr_bpf_load(p, KR_BPF_LOW(1));
     u32 at = kr_bpf_begin(p, BPF_JGT, 0xffff);
@@ -142,8 +142,8 @@ static void rule_ioctl(struct kr_bpf *p) {
     kr_bpf_ranges(p, r, kr_ioctl_ranges(r, KR_COUNT(r), 0), SECCOMP_RET_ALLOW, REFUSE);
 }
 
-/* No mapping is executable. One that may replace others lies in the window: a hint and MAP_FIXED_NOREPLACE
- * replace nothing (Linux 4.17). */
+/* No mapping is executable. A mapping that may replace others lies in the window. A hint and
+ * MAP_FIXED_NOREPLACE replace nothing (Linux 4.17). */
 static void rule_mmap(struct kr_bpf *p) {
     without(p, 2, PROT_EXEC);
     kr_bpf_load(p, KR_BPF_LOW(3));
@@ -151,7 +151,7 @@ static void rule_mmap(struct kr_bpf *p) {
     in_window(p, 0, 1);
 }
 
-/* What is moved, and where to, are the payload's. */
+/* The old and the new place lie in the window. */
 static void rule_mremap(struct kr_bpf *p) {
     in_window(p, 0, 1);
     kr_bpf_load(p, KR_BPF_LOW(3));
@@ -159,8 +159,8 @@ static void rule_mremap(struct kr_bpf *p) {
     in_window(p, 4, 2);
 }
 
-/* Nothing becomes executable. Between the window and the monitor's own memory (its tables first: they get their
- * protection key in this way after an execve, too) nothing changes: KR_EMPTY_PATH lies there. */
+/* No memory becomes executable. Nothing changes between the window and the monitor's own memory, because
+ * KR_EMPTY_PATH lies there. */
 static void rule_mprotect(struct kr_bpf *p) {
     without(p, 2, PROT_EXEC);
     kr_bpf_load(p, KR_BPF_HIGH(0));
@@ -168,15 +168,15 @@ static void rule_mprotect(struct kr_bpf *p) {
     in_window(p, 0, 1);
 }
 
-/* Where a segment ends nobody can say here: without SHM_REMAP the kernel refuses one that would lie over
- * another mapping. */
+/* The filter does not know the length of the segment. Without SHM_REMAP the kernel refuses a segment that
+ * would overlap another mapping. */
 static void rule_shmat(struct kr_bpf *p) {
     without(p, 2, SHM_EXEC_FLAG | SHM_REMAP_FLAG);
     kr_bpf_load(p, KR_BPF_HIGH(1));
     kr_bpf_return_if(p, BPF_JGE, HIGH(KR_WINDOW_END), REFUSE);
 }
 
-/* READ_IMPLIES_EXEC would undo the rule on mmap, the others move the monitor at the next execve. */
+/* READ_IMPLIES_EXEC would undo the rule on mmap. The other bits would move the monitor at the next execve. */
 static void rule_personality(struct kr_bpf *p) {
     kr_bpf_load(p, KR_BPF_LOW(0));
     kr_bpf_return_if(p, BPF_JEQ, ~0u, SECCOMP_RET_ALLOW); /* only asks */
@@ -190,7 +190,7 @@ static void rule_prctl(struct kr_bpf *p) {
         r[i] = (struct kr_range){option[i], option[i]};
     kr_bpf_load(p, KR_BPF_LOW(0));
     u32 at = kr_bpf_begin(p, BPF_JEQ, PR_SET_DUMPABLE);
-    kr_bpf_load(p, KR_BPF_LOW(1)); /* a monitor stays undumpable: no ptrace by its uid */
+    kr_bpf_load(p, KR_BPF_LOW(1)); /* a monitor stays undumpable, so that its uid cannot ptrace it */
     kr_bpf_return_if(p, BPF_JEQ, 0, SECCOMP_RET_ALLOW);
     kr_bpf_return(p, REFUSE);
     kr_bpf_end(p, at);
@@ -202,8 +202,8 @@ static void rule_prctl(struct kr_bpf *p) {
     kr_bpf_ranges(p, r, kr_ranges_join(r, n), SECCOMP_RET_ALLOW, REFUSE);
 }
 
-/* Nothing is executed but the monitor's own file, by its number and an empty path that nobody can write.
- * AT_EXECVE_CHECK executes nothing (a kernel without it refuses it). */
+/* Only the monitor's own file is executed, by its number and by an empty path in memory that nobody can
+ * write. AT_EXECVE_CHECK executes nothing; a kernel without the flag refuses it. */
 static void rule_execveat(struct kr_bpf *p) {
     kr_bpf_load(p, KR_BPF_LOW(4));
     kr_bpf_return_if(p, BPF_JSET, AT_EXECVE_CHECK_, SECCOMP_RET_ALLOW);
@@ -216,19 +216,19 @@ static void rule_execveat(struct kr_bpf *p) {
     kr_bpf_return_unless(p, BPF_JEQ, HIGH(KR_EMPTY_PATH), SECCOMP_RET_KILL_PROCESS);
 }
 
-/* close, fcntl: never of the monitor's fixed descriptors. */
+/* close and fcntl never name a fixed descriptor of the monitor. */
 static void rule_own_fd(struct kr_bpf *p) { not_fixed(p, 0, KR_FD_FIXED, SECCOMP_RET_ALLOW); }
 
-/* None of them is copied, but for the placeholder (the slots are copies of it), and none is replaced. */
+/* No fixed descriptor is replaced, and only the placeholder is copied, because the slots are copies of it. */
 static void rule_dup3(struct kr_bpf *p) {
     not_fixed(p, 0, KR_FD_AT_SPARE, KR_BPF_ON);
     not_fixed(p, 1, KR_FD_FIXED, SECCOMP_RET_ALLOW);
 }
 
 static void rule_close_range(struct kr_bpf *p) {
-    kr_bpf_load(p, KR_BPF_LOW(0)); /* begins behind them */
+    kr_bpf_load(p, KR_BPF_LOW(0)); /* the range begins behind the fixed descriptors */
     kr_bpf_return_if(p, BPF_JGE, kr_fd_base() + KR_FD_FIXED, SECCOMP_RET_ALLOW);
-    kr_bpf_load(p, KR_BPF_LOW(1)); /* ends before them */
+    kr_bpf_load(p, KR_BPF_LOW(1)); /* the range ends before the fixed descriptors */
     kr_bpf_return_if(p, BPF_JGE, kr_fd_base(), REFUSE_FD);
 }
 

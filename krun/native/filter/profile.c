@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The container's seccomp profile as a filter of the host (filter/profile.h). No state but the filter in the
- * kernel. Called once, by the first thread, before the jail.
+ * The container's seccomp profile as a filter of the host (filter/profile.h). No state except the filter in
+ * the kernel. Called once, by the first thread, before the jail.
  *
- * No call of the payload that the profile refuses gets as far as the kernel, so whatever meets the profile's
- * refusal there is not the monitor's code: the answer is EPERM, or the profile's own errno. Its other actions
- * (kill, trap, trace, notify, log) are for the payload, and the monitor's copy has taken them.
- * SECCOMP_RET_USER_NOTIF for the payload's calls would be served before the monitor makes the host's call,
- * which must then be let pass here: a matter of `verdict`.
+ * The monitor refuses a call of the payload that the profile refuses, so the call does not reach the kernel.
+ * A call that the kernel's copy of the profile refuses is therefore not made by the monitor's code. It fails
+ * with EPERM or the profile's own errno. The other actions of the profile (kill, trap, trace, notify, log)
+ * concern the payload, and the monitor has applied them. SECCOMP_RET_USER_NOTIF for a call of the payload
+ * would be served before the monitor makes the host's call, and the host's call must pass here: `verdict`
+ * decides this.
  *
- * Filters that the payload adds at run time stay in the monitor: they bind its threads one by one, and the
+ * Filters that the payload adds at run time stay in the monitor, because they bind single threads, and the
  * threads of a process share the monitor's memory.
  */
 #include "profile.h"
@@ -37,8 +38,8 @@
 #define NR_LISTXATTRAT 465
 #define NR_REMOVEXATTRAT 466
 
-/* Calls that the monitor makes for itself, or to serve most calls. Exactly
- * those: tests/unit/test_jail.py follows the sources from every handler. The jail checks their arguments. */
+/* Calls that the monitor makes for itself, or to serve most calls: exactly those, because
+ * tests/unit/test_jail.py follows the sources from every handler. The jail checks their arguments. */
 static const u16 needed[] = {
     /* clang-format off */
     __NR_read, __NR_write, __NR_close, __NR_fstat, __NR_poll, __NR_lseek, __NR_mmap, __NR_mprotect,
@@ -56,8 +57,8 @@ static const u16 needed[] = {
     /* clang-format on */
 };
 
-/* The same where argument `arg`, but for bits outside `mask`, is `value`; with another one the profile
- * decides. */
+/* Calls that are needed only where argument `arg`, without the bits outside `mask`, is `value`. With another
+ * value the profile decides. */
 static const struct {
     u16 nr;
     u8 arg;
@@ -65,11 +66,11 @@ static const struct {
 } needed_if[] = {
     {__NR_ioctl, 1, 0xff00, KVMIO << 8},
     {__NR_clone, 0, NAMESPACES, 0},
-    {__NR_socket, 0, ~0u, LOCAL}, /* monitors ask each other (view/ask.h) */
+    {__NR_socket, 0, ~0u, LOCAL}, /* monitors ask each other questions (view/ask.h) */
     {__NR_personality, 0, ~0u, ~0u},
     {__NR_setfsuid, 0, ~0u, ~0u}, /* only asks, as personality does (core files) */
     {__NR_setfsgid, 0, ~0u, ~0u},
-    {__NR_unshare, 0, ~0u, CLONE_FILES}, /* a core file is written with a descriptor table of its own */
+    {__NR_unshare, 0, ~0u, CLONE_FILES}, /* the writer of a core file has a descriptor table of its own */
     {__NR_prctl, 0, ~0u, PR_SET_NAME},
     {__NR_prctl, 0, ~0u, PR_GET_NAME},
     {__NR_prctl, 0, ~0u, PR_SET_DUMPABLE},
@@ -78,7 +79,7 @@ static const struct {
     {__NR_prctl, 0, ~0u, PR_SET_NO_NEW_PRIVS},
 };
 
-/* Calls that serve others: let pass only where the profile may allow one of those. */
+/* Calls that the monitor makes to serve other calls: they pass only if the profile may allow one of those. */
 static const struct {
     u16 call, by;
 } served[] = {
@@ -101,7 +102,7 @@ static const struct {
     /* clang-format on */
 };
 
-/* What the kernel's copy answers for a verdict of the profile. */
+/* The verdict of the kernel's copy for a verdict of the profile. */
 static u32 verdict(u32 v) {
     switch (v & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
@@ -114,7 +115,7 @@ static u32 verdict(u32 v) {
     }
 }
 
-/* What is known of the accumulator where an instruction is reached. */
+/* What is known of the accumulator at an instruction. */
 struct reached {
     u32 a;
     u8 how; /* 0: not reached */
@@ -132,8 +133,8 @@ static int holds(u16 op, u32 a, u32 k) {
     return op == BPF_JEQ ? a == k : op == BPF_JGT ? a > k : op == BPF_JGE ? a >= k : (a & k) != 0;
 }
 
-/* Whether the profile lets call nr pass with some arguments. A checked program: its jumps go forward and stay
- * inside. What is not understood counts as allowed. at: n elements. */
+/* Whether the profile allows call nr with some arguments. The program has been checked, so its jumps go
+ * forward and stay inside. An instruction that the analysis does not know counts as allowed. at: n elements. */
 static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32 nr) {
     memset(at, 0, n * sizeof *at);
     at[0].how = KNOWN;
@@ -175,7 +176,7 @@ static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32
     return 0;
 }
 
-/* The calls that pass whatever their arguments are, as ranges of numbers in r; their number. */
+/* Writes the calls that pass with any arguments to r, as ranges of numbers. Returns the number of ranges. */
 static u32 passing(struct kr_range *r, const struct sock_filter *profile, u32 count, struct reached *at) {
     u32 n = 0, last = 0;
     for (; n < KR_COUNT(needed); n++)

@@ -26,12 +26,12 @@
 struct kr_seccomp {
     struct kr_seccomp *prev;
     u32 n;
-    u32 users; /* tasks whose newest it is, and filters in front of it; atomic */
+    u32 users; /* tasks for which it is the newest filter, and filters in front of it; atomic */
     u32 path;  /* instructions of the whole chain, with penalties */
     u32 depth; /* filters in the chain */
     u32 log;   /* SECCOMP_FILTER_FLAG_LOG */
-    /* For the chain from here on: calls that were judged without their arguments, and those of them that are
-     * allowed. */
+    /* For the chain from this filter on: calls that were judged without their arguments, and which of them
+     * are allowed. */
     u64 known[CACHED / 64], allowed[CACHED / 64];
     struct sock_filter insns[];
 };
@@ -51,8 +51,8 @@ static int allowed_by_number(struct kr_seccomp *head, u32 nr) {
     return (__atomic_load_n(&head->allowed[nr / 64], __ATOMIC_RELAXED) & bit) != 0;
 }
 
-/* What the kernel would write to the audit log goes to the monitor's: whatever kills or says LOG, and what a
- * filter with the LOG flag answers. */
+/* Writes to the monitor's log what the kernel would write to its audit log: verdicts that kill or say LOG,
+ * and verdicts of a filter with the LOG flag. */
 static void log_verdict(struct kr_task *t, u32 verdict, int asked) {
     u32 action = verdict & SECCOMP_RET_ACTION_FULL;
     if (action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
@@ -63,7 +63,7 @@ static void log_verdict(struct kr_task *t, u32 verdict, int asked) {
 __noreturn static void strict_kill(struct kr_task *t) {
     kr_log("seccomp: thread %u, call %u: not of the strict mode", t->tid, (u32)t->nr);
     if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
-        kr_task_exit(t, SIGKILL); /* the thread only (__secure_computing_strict() in the kernel) */
+        kr_task_exit(t, SIGKILL); /* kills only the thread (__secure_computing_strict() in the kernel) */
     kr_die_signal(t, SIGKILL);    /* not SIGSYS */
 }
 
@@ -84,7 +84,7 @@ u32 kr_seccomp_check(struct kr_task *t) {
     int asked = 0;
     for (struct kr_seccomp *s = head; s; s = s->prev) {
         u32 r = kr_bpf_run(s->insns, s->n, &data);
-        /* Signed: KILL_PROCESS is the smallest. Of equals the newest filter's data counts. */
+        /* Signed: KILL_PROCESS is the smallest. Of equal actions the data of the newest filter counts. */
         if ((s32)(r & SECCOMP_RET_ACTION_FULL) < (s32)(verdict & SECCOMP_RET_ACTION_FULL)) {
             verdict = r;
             asked = (int)s->log;
@@ -132,7 +132,7 @@ static int is_ancestor(const struct kr_seccomp *old, const struct kr_seccomp *s)
     return s == old; /* NULL is an ancestor of every chain */
 }
 
-/* The next task of t's process but t itself. Locked. */
+/* The next task of the process of t, without t itself. Lock: mm->lock. */
 static struct kr_task *sibling(struct kr_task *t, struct kr_task *after) {
     struct kr_task *o = after ? after->next : t->mm->tasks;
     while (o && (o == t || o->proc != t->proc))
@@ -140,12 +140,12 @@ static struct kr_task *sibling(struct kr_task *t, struct kr_task *after) {
     return o;
 }
 
-/* Puts s in front of t's filters; with TSYNC all threads of the process get t's. Locked. As
- * seccomp_attach_filter() in the kernel. */
+/* Puts s in front of the filters of t. With TSYNC all threads of the process get this chain. Lock: mm->lock.
+ * As seccomp_attach_filter() in the kernel. */
 static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
     struct kr_seccomp *prev = t->seccomp;
     if (t->seccomp_mode == SECCOMP_MODE_STRICT)
-        return -EINVAL; /* a mode cannot be left */
+        return -EINVAL; /* a task cannot leave a mode */
     s->path = s->n + (prev ? prev->path + PENALTY : 0);
     s->depth = 1 + (prev ? prev->depth : 0);
     if (s->path > MAX_PATH)
@@ -154,7 +154,7 @@ static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
         for (struct kr_task *o = NULL; (o = sibling(t, o));)
             if (o->seccomp_mode == SECCOMP_MODE_STRICT || !is_ancestor(o->seccomp, prev))
                 return flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH ? -ESRCH : (long)o->tid;
-    s->prev = prev; /* and with it t's reference */
+    s->prev = prev; /* s takes the reference of t */
     s->users = 1;
     __atomic_store_n(&t->seccomp, s, __ATOMIC_RELEASE);
     __atomic_store_n(&t->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
@@ -163,8 +163,8 @@ static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
             struct kr_seccomp *was = o->seccomp;
             __atomic_store_n(&o->seccomp, get(s), __ATOMIC_RELEASE);
             __atomic_store_n(&o->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
-            put(was);   /* is in s's chain and stays */
-            if (t->nnp) /* or a thread without it could gain privileges with the filter on */
+            put(was);   /* is in the chain of s, which keeps it */
+            if (t->nnp) /* else a thread without no_new_privs could gain privileges with the filter in force */
                 __atomic_store_n(&o->nnp, 1, __ATOMIC_RELAXED);
         }
     return 0;
@@ -181,7 +181,8 @@ long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
     s->log = (flags & SECCOMP_FILTER_FLAG_LOG) != 0;
     long r = kr_bpf_check(s->insns, n);
     if (r == 0) {
-        int others = flags & SECCOMP_FILTER_FLAG_TSYNC; /* one of which may be in an execve (exec.c) */
+        /* Another thread may be in an execve (process/exec.c). */
+        int others = flags & SECCOMP_FILTER_FLAG_TSYNC;
         if (others)
             kr_lock(&t->proc->exec_lock);
         kr_lock(&t->mm->lock);
@@ -211,8 +212,8 @@ u32 kr_seccomp_count(struct kr_task *t) { return t->seccomp ? t->seccomp->depth 
 void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
                      void *ctx) {
     struct kr_seccomp *s = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
-    /* The chain is newest first, the records oldest first. Depth is bounded by MAX_PATH, the stack is not
-     * deep enough for that. */
+    /* The chain is newest first, the records are oldest first. The depth is bounded by MAX_PATH; a recursion
+     * of that depth would not fit on the stack. */
     for (u32 depth = 1; s && depth <= s->depth; depth++)
         for (struct kr_seccomp *f = s; f; f = f->prev)
             if (f->depth == depth) {
@@ -229,9 +230,9 @@ static long add_from_payload(struct kr_task *t, u32 flags, u64 ptr) {
         u16 pad[3];
         u64 filter;
     } prog;
-    /* A supervisor cannot be given the calls of a VM, so SECCOMP_FILTER_FLAG_NEW_LISTENER is unknown, and
-     * with it WAIT_KILLABLE_RECV, which needs it. SPEC_ALLOW is about the host thread's speculation and
-     * changes nothing. */
+    /* A supervisor cannot serve the calls of a VM. Therefore SECCOMP_FILTER_FLAG_NEW_LISTENER is unknown
+     * here, and WAIT_KILLABLE_RECV, which needs it, too. SPEC_ALLOW concerns the speculation of the host's
+     * thread and changes nothing. */
     const u32 known = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_LOG | SECCOMP_FILTER_FLAG_SPEC_ALLOW |
                       SECCOMP_FILTER_FLAG_TSYNC_ESRCH;
     if (flags & ~known)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the monitor itself lies. The one check of the payload's pointers (kr_span_ok) is worth what this is:
- * the kernel places a program by its stack limit, by its personality and by vm.legacy_va_layout
- * (arch_pick_mmap_layout()), of which the payload can choose the first two, and a sibling of it the moment.
- * So nobody trusts what was set before the exec: every monitor looks where it is, and ends if that is wrong.
+ * Where the monitor itself lies. The one check of the payload's pointers (kr_span_ok) relies on this place.
+ * The kernel places a program by its stack limit, its personality and vm.legacy_va_layout
+ * (arch_pick_mmap_layout()). The payload can choose the first two, and a sibling of the process can choose
+ * the moment. Therefore no monitor trusts what was set before the exec: every monitor checks where it lies,
+ * and ends if the place is wrong.
+ *
  * State: none.
  */
 #include "../process/main.h"
@@ -17,17 +19,17 @@
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
-/* The parts of the process that are known by address: for a kernel that could not answer the question. */
+/* The parts of the process with known addresses: used where the kernel cannot answer the question. */
 static int known_parts_are_high(const u64 *auxv) {
     u64 low = KR_MIN((u64)__ehdr_start, (u64)__builtin_frame_address(0));
     for (; auxv[0] != AT_NULL; auxv += 2)
         if (auxv[0] == AT_SYSINFO_EHDR)
-            low = KR_MIN(low, auxv[1] - (16 * KR_PAGE)); /* [vvar] is below it */
+            low = KR_MIN(low, auxv[1] - (16 * KR_PAGE)); /* [vvar] lies below the vDSO */
     return low >= KR_HOST_LOW;
 }
 
-/* Text, constants, data: one mapping a segment, RELRO among them. Data that stay writable come under the key
- * first, which the seal would refuse. */
+/* Seals text, constants and data: one mapping per segment, RELRO among them. Writable data get the protection
+ * key first, because the seal would refuse it. */
 static void seal_file(void) {
     u64 base = (u64)__ehdr_start, relro = 0;
     const struct elf64_hdr *eh = (const void *)base;
@@ -46,8 +48,8 @@ static void seal_file(void) {
     }
 }
 
-/* krun itself may have been started with other bits (setarch(8)): the payload has them, as with runc, and
- * the host's process has not. */
+/* krun itself may have been started with other bits (setarch(8)). The payload has these bits, as with runc;
+ * the host's process does not have them. */
 static void take_personality(void) {
     long p = kr_sys1(__NR_personality, 0xffffffffu);
     if (p < 0 || !(p & KR_PERSONA_OWN))

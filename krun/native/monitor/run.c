@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The run loop of a thread: enter the guest, find out why it came back, act.
+ * The run loop of a thread: enter the guest, find out why it returned, act.
  *
- * What an exit means is decided by RIP alone, never by the exit reason: in this vCPU's LSTAR stub it is a
- * system call, in the exception stubs an exception, anywhere else an OUT is a forgery (#GP). This holds also
- * when a signal stops the guest between SYSCALL and the stub's OUT.
+ * RIP alone decides what an exit means, never the exit reason. In the LSTAR stub of this vCPU the exit is a
+ * system call, in the exception stubs an exception; at any other address an OUT is a forgery (#GP). The rule
+ * also holds when a signal stops the guest between SYSCALL and the OUT of the stub.
  */
 #include "../view/ask.h"
 #include "../machine/mm.h"
@@ -34,7 +34,8 @@ struct frame {
 
 static void to_user_mode(struct kr_task *t) {
     struct kvm_sregs *s = &t->run->s.regs.sregs;
-    /* Without this the payload would go on in ring 0 on real hardware (portability rule 1). */
+    /* On KVM with VMX or SVM, SYSCALL enters ring 0 (SDM Vol. 2B, SYSCALL). Without these segments the
+     * payload would continue in ring 0. */
     if (s->cs.selector != KR_USER_CS || s->cs.dpl != 3 || s->ss.dpl != 3 || s->ss.selector != KR_USER_SS ||
         !s->cs.l) {
         kr_x86_user_segments(s);
@@ -42,8 +43,8 @@ static void to_user_mode(struct kr_task *t) {
     }
 }
 
-/* Calls during which a thread can do without its vCPU: those that may block, but for the clone family, which
- * copies its state. */
+/* Whether a thread can give its vCPU away during this call: the calls that may block, except the clone
+ * family, which copies the state of the vCPU. */
 static int may_park(u64 nr) {
     const struct kr_sys_row *row = kr_sys_row(nr);
     return row && (row->attr & KR_CALL_BLOCK) && nr != __NR_vfork && nr != __NR_clone && nr != __NR_clone3;
@@ -67,7 +68,8 @@ static void system_call(struct kr_task *t) {
     long ret = kr_syscall(t);
     if (ret != -KR_ERESTART)
         t->resumed = 0;
-    r = kr_regs(t); /* fork gives a new vCPU; one that was given back is taken again at the run loop */
+    /* A fork gives a new vCPU; a vCPU that was given away is acquired again at the run loop. */
+    r = kr_regs(t);
     if (!t->regs_replaced) {
         if (ret == -KR_ERESTART) {
             r->rax = t->nr;
@@ -132,7 +134,8 @@ static void exception(struct kr_task *t, u32 vec, u64 error) {
         kr_signal_force(t, SIGTRAP, SI_KERNEL, 0, vec, 0);
         return;
     case VEC_UD: {
-        /* INT n through a gate that ring 3 may not use is #GP; PVM makes it #UD (portability rule 6). */
+        /* INT n through a gate with a DPL below 3 is #GP (SDM Vol. 3A, "Protection of Exception- and
+         * Interrupt-Handler Procedures"). PVM raises #UD instead. */
         u8 insn[2];
         if (kr_copy_in(insn, r->rip, 2) == 0 && insn[0] == 0xcd) {
             kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, insn[1] * 8u + 2);
@@ -160,7 +163,7 @@ static void exception(struct kr_task *t, u32 vec, u64 error) {
     }
 }
 
-/* An exception stub was reached: the frame lies on this vCPU's exception stack. */
+/* Serves an exception: the frame lies on the exception stack of this vCPU. */
 static void from_exception(struct kr_task *t, u32 vec) {
     struct kvm_regs *r = kr_regs(t);
     const u8 *top = (vec == VEC_DF ? t->vcpu->df : t->vcpu->ist) + KR_PAGE;
@@ -169,11 +172,11 @@ static void from_exception(struct kr_task *t, u32 vec) {
     u64 error = KR_VECTORS_WITH_ERROR >> vec & 1 ? f.error : 0;
     if (f.rip >= KR_SYS_BASE && f.rip == t->vcpu->stub && vec == VEC_GP &&
         kr_vm_entry(&t->mm->vm) != KR_ENTRY_RING3) {
-        /* SYSCALL left us in ring 3 and the stub's OUT was refused: this back end is PVM. rcx, r11 and the
-         * rest are the call's. */
+        /* SYSCALL left the vCPU in ring 3, and the OUT of the stub was refused: this back end is PVM. rcx,
+         * r11 and the other registers are those of the call. */
         kr_lock(&t->mm->lock);
         kr_vm_open_port(&t->mm->vm);
-        kr_warm_fork(t->mm, f.rsp); /* what was mapped before the back end was known */
+        kr_warm_fork(t->mm, f.rsp); /* warms what was mapped before the back end was known */
         kr_unlock(&t->mm->lock);
         r->rsp = f.rsp;
         system_call(t);
@@ -184,8 +187,8 @@ static void from_exception(struct kr_task *t, u32 vec) {
     r->rflags = (f.rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED;
     to_user_mode(t);
     if (f.rip >= KR_WINDOW_END) {
-        /* The payload jumped into pages of ours, or faulted there: it sees what a jump to an unmapped address
-         * gives. */
+        /* The payload jumped into the monitor's pages of the guest, or faulted there. The payload gets what a
+         * jump to an unmapped address gives. */
         if (vec == VEC_PF || vec == VEC_GP) {
             t->cr2 = f.rip;
             kr_signal_force(t, SIGSEGV, vec == VEC_PF ? SEGV_MAPERR : SI_KERNEL, vec == VEC_PF ? f.rip : 0,
@@ -196,9 +199,9 @@ static void from_exception(struct kr_task *t, u32 vec) {
     exception(t, vec, error);
 }
 
-/* Ring 3 executed an I/O instruction itself on the one port that is open (PVM): #GP, as everywhere else. KVM
- * has the access pending and would complete an IN into the registers of the signal frame: it does so now, and
- * the registers are put back. */
+/* Ring 3 executed an I/O instruction itself on the only open port (PVM). The payload gets #GP, as for every
+ * other port. KVM has the access pending and would complete an IN into the registers of the signal frame.
+ * Therefore KVM completes the access here, and the registers are restored. */
 static void forged(struct kr_task *t) {
     struct kvm_regs was = *kr_regs(t);
     u8 b[3] = {0, 0, 0};
@@ -207,10 +210,10 @@ static void forged(struct kr_task *t) {
     t->run->immediate_exit = 0;
     *kr_regs(t) = was;
     to_user_mode(t);
-    /* RIP stands behind an OUT to port 0x7e, and at or behind an IN, depending on the back end. */
+    /* RIP lies behind an OUT to port 0x7e, and at or behind an IN, depending on the back end. */
     kr_copy_in(b, was.rip - 2, 3);
     if (b[2] == 0xe4 || b[2] == 0xe5 || b[2] == 0xec || b[2] == 0xed || (b[2] >= 0x6c && b[2] <= 0x6f))
-        ; /* at it */
+        ; /* RIP lies at the instruction */
     else if (b[0] >= 0xe4 && b[0] <= 0xe7 && b[1] == KR_PORT)
         kr_regs(t)->rip = was.rip - 2;
     else if ((b[1] >= 0xec && b[1] <= 0xef) || (b[1] >= 0x6c && b[1] <= 0x6f))
@@ -220,9 +223,9 @@ static void forged(struct kr_task *t) {
 
 static void decode(struct kr_task *t, int is_out);
 
-/* KVM could not get at a page that the tables allow: the host refuses it (file truncated under a mapping, a
- * race with munmap). KVM names the page since Linux 6.8; before, it is found by running on from an empty page
- * table (probe.c). */
+/* Serves an exit for a page that the page tables allow but the host refuses: a file truncated under a
+ * mapping, or a race with munmap. KVM names the page since Linux 6.8. On older kernels the monitor finds it
+ * by running on from an empty page table (machine/probe.c). */
 static void host_fault(struct kr_task *t) {
     u64 addr;
     if (t->run->exit_reason == KVM_EXIT_MEMORY_FAULT) {
@@ -237,19 +240,19 @@ static void host_fault(struct kr_task *t) {
     } else {
         addr = kr_probe_fault(t);
     }
-    if (!addr) { /* nothing wrong any more; the probe may have run on to one of our doors */
+    if (!addr) { /* the host refuses no page now; the probe may have reached a stub */
         if (kr_regs(t)->rip >= KR_WINDOW_END)
             decode(t, 0);
         return;
     }
-    /* Is it wrong now? Under the lock no mapping changes. */
+    /* Does the host refuse the page now? Under the lock no mapping changes. */
     kr_lock(&t->mm->lock);
     struct kr_vma *v = kr_vma_find(t->mm, addr);
     int mapped = v && v->start <= addr;
     u32 prot = mapped ? v->prot : 0;
     long sig = mapped && prot ? kr_touch_raw((u32 *)(addr & ~3ULL), prot & 2) : 0;
     kr_unlock(&t->mm->lock);
-    if (sig) { /* behind the end of a file, or in a region of MADV_GUARD_INSTALL */
+    if (sig) { /* the page lies behind the end of a file, or in a region of MADV_GUARD_INSTALL */
         t->cr2 = addr;
         kr_signal_force(t, (int)sig, sig == SIGBUS ? BUS_ADRERR : SEGV_MAPERR, addr, VEC_PF, 4);
     }
@@ -271,18 +274,20 @@ static void decode(struct kr_task *t, int is_out) {
         system_call(t);
     } else if (rip >= EXC_BASE && rip < EXC_END) {
         from_exception(t, (u32)((rip - EXC_BASE) >> 4));
-    } else { /* beyond the window but not at our doors: as a jump to an unmapped address */
+    } else { /* beyond the window, but not at a stub: a jump to an unmapped address */
         to_user_mode(t);
         kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
     }
 }
 
-/* KVM_RUN is EAGAIN while KVM cannot start its worker thread, which it does in the first run of a VM. There
- * are two reasons.
- * SCHED_DEADLINE: such a thread may not fork (sched(7)) unless its children start afresh, so the flag that
- * says so is set for this one run; the kernel lets nobody change it who could not have asked for the policy.
- * No room for a thread (pids.max, RLIMIT_NPROC): wait for it, as the payload's fork that led here has
- * succeeded already. */
+/* KVM_RUN returns EAGAIN while KVM cannot start its worker thread, which KVM does in the first run of a VM.
+ * There are two reasons:
+ *
+ * - SCHED_DEADLINE: a thread of this policy may not fork unless its children get the default policy (sched(7)).
+ *   The flag SCHED_FLAG_RESET_ON_FORK is set for this one run. sched_setattr(2) refuses the flag to a thread
+ *   without the privilege to ask for the policy itself.
+ * - The limit of threads is reached (pids.max, RLIMIT_NPROC). The monitor waits, because the fork of the payload
+ *   that led here has already succeeded. */
 static void without_worker(struct kr_task *t, u32 tries) {
     struct sched_attr a;
     if (kr_sys4(__NR_sched_getattr, 0, (u64)&a, sizeof a, 0) >= 0 && a.sched_policy == SCHED_DEADLINE &&
@@ -315,7 +320,7 @@ void kr_run(struct kr_task *t) {
     if (t->ask_early)
         __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
     for (;;) {
-        if (!t->vcpu || kr_share_wanted(t)) { /* somebody is without a vCPU: take turns */
+        if (!t->vcpu || kr_share_wanted(t)) { /* a thread has no vCPU: the threads take turns */
             kr_share_release(t);
             kr_share_acquire(t);
         }
@@ -364,8 +369,7 @@ void kr_run(struct kr_task *t) {
             if (kr_regs(t)->rip >= KR_WINDOW_END)
                 decode(t, 0);
             break;
-        case KVM_EXIT_INTERNAL_ERROR: /* an instruction that KVM emulates and cannot: as if it did not exist
-                                       */
+        case KVM_EXIT_INTERNAL_ERROR: /* KVM cannot emulate the instruction: the payload gets #UD */
             internal_errors++;
             if (kr_regs(t)->rip >= KR_WINDOW_END)
                 kr_die("KVM internal error %u in the monitor's stub", t->run->internal.suberror);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Entry of the monitor. The kernel's stack: argc, argv, envp, auxv. */
+ *
+ * The entry of the monitor. At the entry the kernel's stack holds argc, argv, envp and auxv.
+ */
     .text
     .globl _start
     .type _start, @function

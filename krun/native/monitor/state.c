@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Walks state.def. No state. */
+ *
+ * Walks the table of the state (state.def) before and after a fork and a vfork. No state.
+ */
 #include "../process/state.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the layers above give to this one: the only calls that go up from process/. Each is declared here, and the
- * header of the file that defines it includes this one.
+ * The functions of higher layers that process/ calls: the only calls that go up from this folder. Each
+ * function is declared here, and the header of the file that defines it includes this one.
  */
 #ifndef KR_PROCESS_ABOVE_H
 #define KR_PROCESS_ABOVE_H
@@ -17,26 +17,29 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
 
 /* ---- filter/seccomp.c ---- */
 
-/* A new task gets its maker's filters and no_new_privs. Locked: mm->lock, in which the task is put on the
- * list. */
+/* Gives a new task the filters and the no_new_privs of the task that makes it. Lock: mm->lock, held until the
+ * task is on mm->tasks. */
 void kr_seccomp_inherit(struct kr_task *child, struct kr_task *t);
 
-/* A task that ends gives its filters up. Locked: mm->lock, or nobody else runs. */
+/* Drops the filters of a task that ends. Lock: mm->lock, or no other thread runs. */
 void kr_seccomp_drop(struct kr_task *t);
 
-/* 0 none, 1 strict, 2 filter: /proc/self/status and PR_GET_SECCOMP. */
+/* The task's seccomp mode, as /proc/self/status and PR_GET_SECCOMP show it: 0 none, 1 strict, 2 filter. */
 int kr_seccomp_mode(struct kr_task *t);
 
-/* How many filters: /proc/self/status. Locked: mm->lock, or t is the calling thread's. */
+/* The number of the task's filters, as /proc/self/status shows it. Lock: mm->lock, or t is the calling
+ * thread's task. */
 u32 kr_seccomp_count(struct kr_task *t);
 
-/* For execve: writes all programs as KR_BOOT_SECCOMP records, oldest first, through emit(). */
+/* Writes all filters of the task as KR_BOOT_SECCOMP records, oldest first, by calls of emit(). execve uses
+ * it. */
 void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const void *data, u32 len),
                      void *ctx);
 
 /* ---- filter/jail.c ---- */
 
-/* Whether this process is under the filters: its successors are, too. */
+/* Whether the monitor's own filters bind this process. If they do, they bind every process that comes from
+ * it. */
 int kr_jailed(void);
 
 #endif

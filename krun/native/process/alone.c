@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host calls that Linux serves only to a process of one thread (unshare(2) and setns(2) of a user namespace,
- * setns of a mount namespace). KVM's worker (the recovery of huge pages) is a thread of the process and shares
- * its fs_struct as long as the VM lives: for the time of the call the VM goes.
+ * Host calls that Linux serves only to a process of one thread: unshare(2) and setns(2) of a user namespace,
+ * setns(2) of a mount namespace. KVM's worker thread, which recovers huge pages, is a thread of the process
+ * and shares its fs_struct as long as the VM exists. Therefore the monitor destroys the VM before the call
+ * and creates a new one after it.
  *
- * A pid namespace for the children (CLONE_NEWPID) comes last, when the new VM has its worker: the kernel makes
- * no thread in a process whose children go elsewhere (copy_process()), and no VM runs without its worker. For
- * the same reason the VM of such a process cannot be made again: task->newpid. No other state.
+ * A pid namespace for the children (CLONE_NEWPID) comes last, after the worker of the new VM has started:
+ * copy_process() in the kernel refuses a new thread in a process whose children go to another pid namespace,
+ * and no VM runs without its worker. For the same reason the VM of such a process cannot be created again;
+ * task->newpid records this. The file has no other state.
  */
 #include "../machine/cpu.h"
 #include "../machine/fdtab.h"
@@ -23,10 +25,12 @@ int kr_children_elsewhere(void) {
     long n = kr_sys4(__NR_readlinkat, kr_boot.fd_proc, "thread-self/ns/pid", own, sizeof own);
     long m = kr_sys4(__NR_readlinkat, kr_boot.fd_proc, "thread-self/ns/pid_for_children", children,
                      sizeof children);
-    return n <= 0 || n != m || memcmp(own, children, (size_t)n) != 0; /* -ENOENT: no process in it yet */
+    /* -ENOENT: the namespace of the children has no process yet. */
+    return n <= 0 || n != m || memcmp(own, children, (size_t)n) != 0;
 }
 
-/* A run that ends before it begins: KVM starts its worker at the first one. 0 or -errno. */
+/* Makes KVM start its worker thread, which KVM does in the first KVM_RUN of a VM: one KVM_RUN with
+ * immediate_exit set. 0 or -errno. */
 static long start_worker(struct kr_task *t) {
     long r = 0;
     for (int tries = 0; tries < TRIES; tries++) {
@@ -35,7 +39,7 @@ static long start_worker(struct kr_task *t) {
         t->run->immediate_exit = 0;
         if (r != -EAGAIN)
             break;
-        s64 pause[2] = {0, 1000000}; /* no room for a thread */
+        s64 pause[2] = {0, 1000000}; /* the limit of threads is reached */
         kr_sys2(__NR_nanosleep, pause, 0);
     }
     return r == -EINTR ? 0 : r;
@@ -60,7 +64,8 @@ static void make_vm(struct kr_task *t, long nr, const struct kr_cpu *cpu) {
     kr_cpu_load(t, cpu);
 }
 
-/* The call without its pid namespace, and that alone. Whether there are two parts. */
+/* Splits a call that also names a pid namespace: first has all flags except CLONE_NEWPID, second has
+ * CLONE_NEWPID only. Returns whether there are two parts. */
 static int split(long nr, const u64 a[6], u64 first[6], u64 second[6]) {
     int at = nr == __NR_setns; /* the argument with the flags */
     memcpy(first, a, 6 * sizeof *a);
@@ -92,7 +97,7 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
         r = kr_sys6(nr, first[0], first[1], first[2], first[3], first[4], first[5]);
         if ((r != -EINVAL && r != -EUSERS) || tries == TRIES)
             break;
-        s64 pause[2] = {0, 200000}; /* the worker was told to end and may not be quite gone */
+        s64 pause[2] = {0, 200000}; /* the worker has been told to end and may still exist */
         kr_sys2(__NR_nanosleep, pause, 0);
     }
     make_vm(t, nr, &cpu);

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The strings of an execve: args.h. No state, no locks; guest memory is read once. */
+ *
+ * The strings of an execve(2): see args.h. No state, no locks. Guest memory is read once.
+ */
 #include "args.h"
 #include "../machine/usercopy.h"
 #include <linux/resource.h>
 
 #define STRING_MAX 131072u             /* MAX_ARG_STRLEN, the final NUL included */
-#define TOTAL_MIN 131072u              /* ARG_MAX: what is granted below any stack limit */
+#define TOTAL_MIN 131072u              /* ARG_MAX: granted under every stack limit */
 #define TOTAL_MAX ((8u << 20) / 4 * 3) /* _STK_LIM / 4 * 3 */
 
 #define BOOT_ROOM (256u << 10) /* for the next monitor's boot block */
 
-/* Bytes that the strings may take beside `pointers` bytes of pointers; 0: not even those. */
+/* Bytes that the strings may take beside `pointers` bytes of pointers; 0: the pointers alone are too many. */
 static u64 strings_max(u64 pointers) {
     u64 lim[2] = {~0ULL, ~0ULL};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
     u64 total = KR_MAX(KR_MIN(lim[0] / 4, (u64)TOTAL_MAX), (u64)TOTAL_MIN), stack = KR_PAGE_DOWN(lim[0]);
     if (total <= pointers || stack < 8)
         return 0;
-    return KR_MIN(total - pointers, stack - 8); /* they stand on the new stack, below a word of zeros */
+    return KR_MIN(total - pointers, stack - 8); /* the strings lie on the new stack, below a word of zeros */
 }
 
 static void *grow(void *p, size_t *room, size_t need) {
@@ -84,7 +86,8 @@ static long copy_own(struct kr_args *a, const char *s) {
     return (long)at;
 }
 
-/* Copies what v[from, to) point to in the guest and leaves offsets there. */
+/* Copies the guest strings that v[from, to) points to, and replaces each pointer by the offset in text. 0 or
+ * -errno. */
 static long copy_all(struct kr_args *a, char **v, u32 from, u32 to, u64 limit) {
     for (u32 i = from; i < to; i++) {
         long at = copy_guest(a, (u64)v[i]);
@@ -114,7 +117,7 @@ static long copy_vectors(struct kr_args *a, char *const *words, u32 nwords, cons
 
 long kr_args_in(struct kr_args *a, u64 argv, u64 envp, char *const *words, u32 nwords, const char *path,
                 u32 spare) {
-    u32 at = nwords ? nwords - 1 : 0; /* the words replace the first */
+    u32 at = nwords ? nwords - 1 : 0; /* the words replace the first argument */
     memset(a, 0, sizeof *a);
     a->argv = grow(NULL, &a->argv_room, (nwords + 2) * sizeof *a->argv);
     if (!a->argv)
@@ -125,7 +128,7 @@ long kr_args_in(struct kr_args *a, u64 argv, u64 envp, char *const *words, u32 n
     if (r < 0)
         return r;
     a->argc = KR_MAX(at + a->argc, nwords);
-    int empty = !a->argc; /* Linux since 5.18 makes it one empty string */
+    int empty = !a->argc; /* Linux since 5.18 makes an empty argv one empty string */
     a->argc += (u32)empty;
     char **v = grow(a->argv, &a->argv_room, (a->argc + 1) * sizeof *v);
     char **e = grow(a->envp, &a->envp_room, (a->envc + spare + 1) * sizeof *e);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strings of an execve(2): all of them are copied into the monitor's memory before anything is decided from them, bounded as the
- * kernel bounds them (fs/exec.c: bprm_stack_limits(), copy_strings()). No thread of the payload can change one afterwards; what the
- * next monitor finds at the end of its environment is this monitor's own.
+ * The strings of an execve(2). The monitor copies all of them into its own memory before it decides anything
+ * from them, with the bounds of the kernel (bprm_stack_limits() and copy_strings() in fs/exec.c). Therefore
+ * no thread of the payload can change a string after the check, and the boot block at the end of the next
+ * monitor's environment comes from this monitor.
  */
 #ifndef KR_ARGS_H
 #define KR_ARGS_H
@@ -15,11 +16,12 @@ struct kr_args {
     char **argv, **envp; /* NULL-terminated, into text; valid after kr_args_in */
     size_t argv_room, envp_room;
     u32 argc, envc;
-    int full; /* so near to what the kernel takes that the boot block's strings need more room */
+    int full; /* so near to the limit of the kernel that the boot block needs a higher limit */
 };
 
-/* Copies the vectors at the guest's argv and envp (0: empty). words[nwords] stand in front of argv and replace its first; path is
- * what the kernel copies besides, for the count; spare: entries that envp has room for behind its last. 0; -EFAULT, -E2BIG, -ENOMEM. */
+/* Copies the vectors at the guest's addresses argv and envp (0: empty). words[nwords] replace the first
+ * string of argv. path counts towards the limit, because the kernel copies it too. spare: number of entries
+ * for which envp has room behind its last string. 0; -EFAULT, -E2BIG, -ENOMEM. */
 long kr_args_in(struct kr_args *a, u64 argv, u64 envp, char *const *words, u32 nwords, const char *path,
                 u32 spare);
 void kr_args_free(struct kr_args *a);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State: the mapping and the cookie, set once; proc->place, the index of a process's own entry. No locks:
- * entries are taken by compare and exchange. */
+ *
+ * The board: see board.h. State: the address of the mapping and the cookie, set once; proc->place, the index
+ * of a process's own entry plus 1. No locks: an entry is taken by compare and exchange.
+ */
 #include "board.h"
 #include "nnp.h"
 #include "process.h"
@@ -31,8 +33,8 @@ static void put_flags(u64 at, u32 flags, u32 keep) {
 
 static void put(u64 at, const void *data, size_t n) { kr_copy_raw((void *)at, data, n); }
 
-/* Whether an entry's process is gone. In another pid namespace the number means another process: then the
- * entry is kept, or taken too early, and its process cannot be asked. */
+/* Whether the process of an entry has ended. In another pid namespace the number names another process. Then
+ * a dead entry is kept, or a live one is taken too early; the process of a taken entry cannot be asked. */
 static int is_dead(u32 pid) { return kr_sys2(__NR_kill, pid, 0) == -ESRCH; }
 
 void kr_board_enter(struct kr_task *t) {

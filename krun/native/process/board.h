@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The board: which processes of a container are monitors, in a file that all its monitors map.
+ * The board: a file that all monitors of a container map. It says which processes of the container are
+ * monitors.
  *
- * krun makes the file beside state.json, and hands its descriptor to the first monitor and to those of `exec`
- * (abi/boot.h); it lies in nobody's root, and the payload cannot reach it. One entry a process, found by its
- * pid: enough to know whom a monitor may ask (ask.h), and what of status the kernel's text does not say of
- * others.
+ * krun makes the file beside state.json and gives its descriptor to the first monitor and to the monitors of
+ * `exec` (abi/boot.h). The file lies in no container's root, and the payload cannot reach it. Each process
+ * has one entry, found by its pid. The entry says whether a monitor may ask the process (view/ask.h), and it
+ * has the fields of /proc/PID/status that the kernel does not know.
  *
- * Every monitor of the container can write all of it: an entry is copied once, and nothing in it is more than
- * a hint. The file may be cut short or its pages refused (a full file system): it is only touched through the
- * copy routines that survive a fault.
+ * Every monitor of the container can write the whole file. Therefore an entry is copied once, and its content
+ * is a hint only. The file may be truncated, or its pages refused by a full file system. Therefore it is
+ * touched only by the copy routines that survive a fault.
  */
 #ifndef KR_BOARD_H
 #define KR_BOARD_H
@@ -21,37 +22,38 @@
 #define KR_BOARD_SIZE (32u + KR_BOARD_ENTRIES * 32u)
 
 struct kr_board_entry {
-    u32 pid;     /* in the process's own pid namespace; 0: free */
+    u32 pid;     /* the pid in the pid namespace of the process; 0: free entry */
     u32 flags;   /* KR_BOARDF_* */
-    u64 since;   /* CLOCK_BOOTTIME ns of the entry: the process is older */
-    u64 caught;  /* signal actions of the payload: handler */
-    u64 ignored; /* SIG_IGN */
+    u64 since;   /* CLOCK_BOOTTIME of the entry, ns: the process is older */
+    u64 caught;  /* signals for which the payload has a handler */
+    u64 ignored; /* signals that the payload ignores */
 };
 
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
 #define KR_BOARDF_SECCOMP_SHIFT 1 /* 2 bits: mode */
-#define KR_BOARDF_USERNS 8u       /* it is in another user namespace than the container gave it */
-#define KR_BOARDF_ASKED 16u       /* another monitor has asked the process; stays */
-#define KR_BOARDF_FILTERS_SHIFT 8 /* their number */
+#define KR_BOARDF_USERNS 8u       /* the process is in another user namespace than the container gave it */
+#define KR_BOARDF_ASKED 16u       /* another monitor has asked the process; never cleared */
+#define KR_BOARDF_FILTERS_SHIFT 8 /* number of filters */
 
-/* Maps the board (kr_boot.fd_board) and enters the process of the calling task. Without one: nothing. After
- * kr_signal_init. */
+/* Maps the board (kr_boot.fd_board) and enters the process of the calling task. Does nothing where there is
+ * no board. Called after kr_signal_init. */
 void kr_board_open(struct kr_task *t);
-/* Enters the process of the calling task: after a fork or vfork, in the child. */
+/* Enters the process of the calling task. Called in the child after a fork or vfork. */
 void kr_board_enter(struct kr_task *t);
-/* Writes what of the calling task's process others may read, after a change of its signal actions, filters,
+/* Updates the entry of the calling task's process. Called after a change of its signal actions, filters or
  * no_new_privs. */
 void kr_board_update(struct kr_task *t);
-/* The process ends. */
+/* Frees the entry of a process that ends. */
 void kr_board_leave(struct kr_task *t);
-/* The entry of another process that lives now, given the time of its start in clock ticks (/proc/PID/stat). 0
- * or -ENOENT. */
+/* Copies the entry of another process that lives. start: the start time of the process in clock ticks
+ * (/proc/PID/stat). 0 or -ENOENT. */
 int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out);
-/* Notes at that entry that its process is asked: before the signal that asks. */
+/* Records in that entry that its process is asked. Called before the signal that asks is sent. */
 void kr_board_ask(u32 pid, u64 start);
-/* Whether somebody ever asked the calling task's process. For a signal handler: it does not touch the mapping. */
+/* Whether a monitor has ever asked the calling task's process. A signal handler may call it, because it does not
+ * touch the mapping. */
 int kr_board_asked(struct kr_task *t);
-/* What tells a request of a monitor from a signal of a payload's; 0: no board. */
+/* The cookie that distinguishes a monitor's request from a signal that a payload sends; 0: no board. */
 u64 kr_board_cookie(void);
 
 #endif

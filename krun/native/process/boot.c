@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Parser of the boot block. Pure. */
+ *
+ * The boot block (abi/boot.h): the parser, and its form as environment strings. Pure.
+ */
 #include "main.h"
 #include "../abi/boot.h"
 
@@ -146,7 +148,7 @@ static int value(char c) {
                                   : -1;
 }
 
-/* The bytes of one string, behind out[size]. The new size; ~0: not base64, or no room. */
+/* Appends the bytes of one base64 string at out[size]. Returns the new size; ~0: not base64, or no room. */
 static size_t decode_piece(const char *s, u8 *out, size_t size, size_t room) {
     u32 v = 0, bits = 0;
     for (; *s; s++) {
@@ -184,6 +186,6 @@ u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room) {
         kr_free(block, block ? *room : 0);
         return NULL;
     }
-    *piece = NULL; /* none of it is the payload's */
+    *piece = NULL; /* the payload does not see the block's strings */
     return block;
 }

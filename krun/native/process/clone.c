@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clone(2) in its three kinds.
+ * clone(2). There are three kinds of children:
  *
- *   thread   CLONE_THREAD: host thread + vCPU of the same VM.
- *   vfork    CLONE_VM without CLONE_THREAD: host process on the same mm + vCPU of the same VM (KVM asks only
- * that the mm be the same). fork     no CLONE_VM: host process with copied memory + a new VM over it, same
- * slots, same (copied) page tables.
+ *   thread   CLONE_THREAD: a host thread and a vCPU of the same VM.
+ *   vfork    CLONE_VM without CLONE_THREAD: a host process on the same mm and a vCPU of the same VM. KVM only
+ *            requires that the mm is the same.
+ *   fork     no CLONE_VM: a host process with copied memory and a new VM over it, with the same slots and the
+ *            same (copied) page tables.
  *
- * The host's clone3 gets the payload's flags; ids are written and cleared by the kernel in guest memory,
- * which lies at the same addresses.
+ * The host's clone3 gets the payload's flags. The kernel writes and clears the thread ids in guest memory,
+ * because guest memory lies at the same addresses in the host's process.
  */
 #include "../machine/mm.h"
 #include "board.h"
@@ -32,8 +33,8 @@
 #define GUARD KR_STACK_GUARD
 #define SET_TID_MAX 32
 
-/* call[0] (clone or clone3) with the arguments behind it; the child runs fn(arg) on its new stack, the parent
- * gets the child's id. */
+/* Makes the call call[0] (clone or clone3) with the arguments behind it. The child runs fn(arg) on its new
+ * stack. The parent gets the child's id or -errno. */
 long kr_clone_call(const u64 call[6], void (*fn)(struct kr_task *), struct kr_task *arg);
 __asm__(".text\n"
         "kr_clone_call:\n"
@@ -57,10 +58,10 @@ __asm__(".text\n"
         "    ret\n");
 
 long kr_host_clone(struct kr_clone_args *ca, void (*fn)(struct kr_task *), struct kr_task *arg) {
-    u64 f = ca->flags, both = CLONE_PIDFD | CLONE_PARENT_SETTID; /* clone has one argument for the two */
+    u64 f = ca->flags, both = CLONE_PIDFD | CLONE_PARENT_SETTID; /* clone(2) has one argument for both */
     u64 call[6] = {__NR_clone3, (u64)ca, sizeof *ca};
-    int odd =
-        (f & (CLONE_THREAD | CLONE_PARENT)) && ca->exit_signal; /* clone3 refuses it, clone ignores it */
+    /* clone3 refuses the signal, clone ignores it. */
+    int odd = (f & (CLONE_THREAD | CLONE_PARENT)) && ca->exit_signal;
     if (!odd && !(f >> 32) && !(f & (CSIGNAL | CLONE_DETACHED)) && (f & both) != both &&
         ca->exit_signal <= 64 && !ca->set_tid && !ca->set_tid_size && !ca->cgroup &&
         !ca->stack == !ca->stack_size) {
@@ -75,7 +76,8 @@ long kr_host_clone(struct kr_clone_args *ca, void (*fn)(struct kr_task *), struc
               : kr_sys5((long)call[0], call[1], call[2], call[3], call[4], call[5]);
 }
 
-/* The child's first state from the parent's: result 0 and the new stack. */
+/* Changes a copy of the parent's processor state to the child's first state: result 0, the new stack, the new
+ * thread pointer. */
 static void child_cpu(struct kr_cpu *cpu, const struct kr_clone_args *ca) {
     cpu->regs.rax = 0;
     if (ca->stack)
@@ -97,7 +99,7 @@ static void note_user_ns(struct kr_task *t, u64 flags) {
         __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
 }
 
-/* First code of a host thread or vfork child, on its new stack, all signals blocked. */
+/* The first function of a host thread or vfork child. It runs on the new stack with all signals blocked. */
 static void child_start(struct kr_task *t) {
     if (t->is_vfork && !(t->scratch[0] & CLONE_FILES))
         kr_fd_copy_made(t);
@@ -134,7 +136,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
     return c;
 }
 
-/* A thread or a vfork child. */
+/* Makes a thread or a vfork child. */
 static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
     int thread = (ca->flags & CLONE_THREAD) != 0;
     struct kr_vm *vm = &t->mm->vm;
@@ -162,9 +164,9 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (c->vcpu)
         c->run = c->vcpu->run;
     else if (kr_share_scarce(t))
-        r = kr_share_prepare(c); /* it waits for one in kr_run */
+        r = kr_share_prepare(c); /* the thread waits for a vCPU in kr_run */
     else
-        r = -EAGAIN; /* as when the limit of threads is reached */
+        r = -EAGAIN; /* the result of the kernel at the limit of threads */
     if (!r) {
         kr_seccomp_inherit(c, t);
         kr_quiesce_join(c);
@@ -178,7 +180,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     kr_cpu_load(c, &cpu);
     c->sigmask = t->sigmask;
     if (!thread || (ca->flags & CLONE_VFORK))
-        c->altstack = t->altstack; /* threads start without one (sas_ss_reset) */
+        c->altstack = t->altstack; /* a thread starts without an alternate stack (sas_ss_reset()) */
     if ((ca->flags & CLONE_VM) && !(ca->flags & CLONE_VFORK))
         c->altstack = (struct kr_altstack){.flags = 2};
     c->is_vfork = !thread;
@@ -195,14 +197,14 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (!copies && !thread)
         kr_files_share(t->proc, proc);
     kr_sigset old = kr_host_mask(~0ULL);
-    int lends =
-        !c->vcpu && (ca->flags & CLONE_VFORK); /* we wait for the child, which may have to wait for ours */
+    /* The parent waits for the child, and the child may have to wait for the parent's vCPU. */
+    int lends = !c->vcpu && (ca->flags & CLONE_VFORK);
     if (lends)
         kr_share_release(t);
     kr_robust_share(t, !thread);
     if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
-    if (copies) /* the child keeps our files under today's numbers (fdtab.h) */
+    if (copies) /* the child keeps the monitor's descriptors under the present numbers (machine/fdtab.h) */
         kr_fd_copy_begin(c);
     r = kr_host_clone(host, child_start, c);
     if (copies)
@@ -215,17 +217,17 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_host_mask(old);
     if (r > 0 && !(ca->flags & CLONE_VFORK))
         return r;
-    /* Failed; or a vfork child that has left this address space (CLONE_VFORK returns only then): take its
-     * things back. */
+    /* The clone has failed, or a vfork child has left this address space (CLONE_VFORK returns only then). The
+     * parent releases what the child had. */
     if (r < 0 && thread)
         __atomic_sub_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
-    if (r < 0 || !thread) { /* else CLONE_VFORK of a thread: it cleaned up after itself */
+    if (r < 0 || !thread) { /* else CLONE_VFORK with CLONE_THREAD: the thread has released its own */
         kr_lock(&t->mm->lock);
         kr_task_release(c);
         kr_unlock(&t->mm->lock);
         kr_robust_unshare(t, !thread);
     }
-    /* A vCPU that was lent is taken again at the run loop. */
+    /* A parent that has given its vCPU away acquires one again at the run loop. */
     if (r > 0 && thread)
         return r;
 fail:
@@ -237,7 +239,8 @@ fail:
     return r;
 }
 
-/* In the child of fork: this thread is alone; the parent's VM is of no use; everything else was copied. */
+/* Runs in the child of a fork. This thread is the only one. The parent's VM is useless here; all other state
+ * was copied. */
 static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct kr_cpu *cpu) {
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
@@ -247,9 +250,9 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);
     t->vcpu = r < 0 ? NULL : kr_vcpu_get(vm, t);
     if (!t->vcpu) {
-        /* Memory or descriptors have run out (a low RLIMIT_AS or RLIMIT_NOFILE does it). The parent has its
-         * answer already and waiting for us would cost every fork a switch: the child ends as by the OOM
-         * killer. */
+        /* Memory or descriptors have run out (a low RLIMIT_AS or RLIMIT_NOFILE). The parent's fork has
+         * returned already, because waiting for the child would cost every fork a context switch. The child
+         * ends with SIGKILL, as the OOM killer does it. */
         kr_log("fork: %s: errno %d", r < 0 ? why : "KVM_CREATE_VCPU", r < 0 ? -r : ENOMEM);
         kr_die_signal(t, SIGKILL);
     }
@@ -271,7 +274,8 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         return -ENOMEM;
     host->stack = host->stack_size = 0;
     host->flags &= ~(u64)CLONE_SETTLS;
-    /* SIGSEGV and SIGBUS, too: what is caught before is the parent's, what comes after finds a whole child. */
+    /* SIGSEGV and SIGBUS are blocked, too. A signal caught before belongs to the parent; a signal that comes
+     * later finds a complete child. */
     kr_sigset all = ~0ULL, old;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, &old, 8);
     if (t->sig_caught) {
@@ -294,7 +298,7 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     return r;
 }
 
-/* What no flag asks for is not looked at: libraries leave there what was in the register. */
+/* Clears the pointers that no flag uses: libraries leave in them the previous content of the register. */
 static void drop_unused(struct kr_clone_args *a) {
     if (!(a->flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID)))
         a->child_tid = 0;
@@ -308,23 +312,25 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     u64 f = ca->flags;
     s32 set_tid[SET_TID_MAX];
     if (t->sig_caught)
-        return -KR_ERESTART; /* as copy_process(): a pending signal comes first */
+        return -KR_ERESTART; /* a pending signal comes first, as in copy_process() */
     if (((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) || ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
         ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND)))
         return -EINVAL;
-    /* A shared descriptor table over two address spaces: each monitor's own descriptors would lie open in the
-     * other's. A limit (docs/limits.md); no program is known to want it. */
+    /* A descriptor table shared by two address spaces would show each monitor's own descriptors to the other
+     * one. This is a limit (docs/limits.md); no known program uses the combination. */
     if ((f & CLONE_FILES) && !(f & CLONE_VM)) {
         kr_log("clone: CLONE_FILES without CLONE_VM is not served");
         return -EINVAL;
     }
     if ((f & CLONE_THREAD) && !(f & CLONE_FILES)) {
-        /* A thread that keeps a copy of the table for good would hold our files under numbers that change. */
+        /* A thread that keeps a copy of the table would hold the monitor's descriptors under numbers that
+         * change. */
         kr_log("clone: CLONE_THREAD without CLONE_FILES is not served");
         return -EINVAL;
     }
-    /* A thread's vCPU is a descriptor of its maker's table but serves the whole address space later: a
-     * process that shares its memory and not its table must not make one. */
+    /* A thread's vCPU is a descriptor in the table of the process that makes the thread, but serves the whole
+     * address space later. Therefore a process that shares its memory but not its table must not make a
+     * thread. */
     u32 flags = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED);
     if ((f & CLONE_THREAD) &&
         ((flags & KR_PROCF_LENT) || (t->is_vfork && !(flags & KR_PROCF_SHARED_FILES)))) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a dying process leaves a core, and in which file: do_coredump(), coredump_file() and
- * format_corename() in fs/coredump.c; the file's header as elf_core_dump() in fs/binfmt_elf.c writes it. No
+ * Whether a dying process leaves a core file, and under which name: do_coredump(), coredump_file() and
+ * format_corename() in fs/coredump.c. The file's header is that of elf_core_dump() in fs/binfmt_elf.c. No
  * state.
  */
 #include "core.h"
@@ -15,7 +15,7 @@
 #include <linux/elf.h>
 #include <linux/resource.h>
 
-/* How long a thread may take to come to a stand. One that does not is in a host call that nothing ends. */
+/* How long a thread may take to stop, ns. A thread that takes longer is in a host call that no signal ends. */
 #define PATIENCE_NS 10000000000ULL
 
 /* ---- the name ---- */
@@ -37,7 +37,7 @@ static void put_number(struct name *c, u64 v) {
         put_char(c, *s);
 }
 
-/* A name that somebody else chose: one component of a path, never "." or "..", never empty
+/* Appends a name that the payload can choose as one component of a path: never "." or "..", never empty
  * (cn_esc_printf()). */
 static void put_name(struct name *c, const char *s) {
     int dots = s[0] == '.' && (!s[1] || (s[1] == '.' && !s[2]));
@@ -52,7 +52,7 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* One %-word. Whether it was the process's number. */
+/* Expands one %-specifier. Returns whether it was the number of the process. */
 static int put_word(struct name *c, char word, const struct kr_core_name *n) {
     switch (word) {
     case '%':
@@ -131,14 +131,15 @@ static void read_sysctl(const char *name, char *out, size_t size) {
 
 struct wish {
     int sig;
-    u32 dumpable; /* as in coredump_filter's fs.suid_dumpable: 0 no, 1 as the user */
+    u32 dumpable; /* 0: no core; 1: a core with the user's rights (fs.suid_dumpable) */
     u64 limit;    /* RLIMIT_CORE, bytes */
     u32 fsuid;
 };
 
-/* mm's dumpable: what the payload said, or fs.suid_dumpable once its credentials are others than those with
- * which it became dumpable (commit_creds()). The file belongs to the file-system ids: they count, too. Mode 2
- * (as root, where the payload may not be root) is not offered. */
+/* The dumpable attribute of the memory: the payload's own value, or fs.suid_dumpable if the credentials have
+ * changed since the process became dumpable (commit_creds()). The file belongs to the file-system ids, so
+ * they count, too. Mode 2 of fs.suid_dumpable (the file belongs to root) is not offered, because the payload
+ * may not be root. */
 static u32 dumpable(struct kr_task *t, u32 fsuid) {
     char text[8];
     if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
@@ -169,8 +170,9 @@ static int core_path(struct kr_task *t, const struct wish *w, char *path, size_t
     char pattern[256], comm[16] = "", uses[8], uts[6][65];
     s64 now[2] = {0, 0};
     read_sysctl("sys/kernel/core_pattern", pattern, sizeof pattern);
-    if (*pattern == '|' || *pattern == '@') { /* the host's handler belongs to the kernel; a file that nobody
-                                                 expects would fill the container */
+    if (*pattern == '|' ||
+        *pattern ==
+            '@') { /* Only the kernel may start the host's handler. A file that nobody expects would fill the container. */
         kr_log("no core: kernel.core_pattern names a program or a socket");
         return 0;
     }
@@ -193,7 +195,7 @@ static int core_path(struct kr_task *t, const struct wish *w, char *path, size_t
     return 1;
 }
 
-/* Makes the file: never one that was there, never through a link, the process's own and nobody else's
+/* Creates the file: no existing file, no link followed, owned by the process and accessible to no other user
  * (coredump_file()). Descriptor or -errno. */
 static long open_core(struct kr_task *t, const struct wish *w) {
     char path[512];
@@ -234,8 +236,8 @@ static void put_segment(struct kr_core_out *o, const struct kr_core_segment *s, 
     kr_core_emit(o, &p, sizeof p);
 }
 
-/* ELF header, program headers, notes, memory; more than 65534 segments are counted in a section header
- * (fill_extnum_info()). */
+/* Writes the ELF header, the program headers, the notes and the memory. More than 65534 segments are counted
+ * in a section header (fill_extnum_info()). */
 static void write_core(struct kr_core_out *o, const struct kr_core_map *m,
                        const struct kr_core_bytes *notes) {
     u32 n;
@@ -269,7 +271,7 @@ static void write_core(struct kr_core_out *o, const struct kr_core_map *m,
     struct elf64_shdr sh = {.sh_info = headers, .sh_size = 1};
     if (many)
         kr_core_emit(o, &sh, sizeof sh);
-    if (o->hole) { /* the file is as long as it says, also where it ends in a hole */
+    if (o->hole) { /* the last byte is written, so that the file has its full length where it ends in a hole */
         o->hole--;
         kr_core_emit(o, "", 1);
     }
@@ -284,7 +286,8 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
         kr_log("no core: a thread of process %ld does not come out of its system call", kr_sys0(__NR_getpid));
         return;
     }
-    /* From here on nothing that is opened is in a table that a relative shares. */
+    /* From here on this thread has a descriptor table of its own. No relative with CLONE_FILES reaches what
+     * it opens. */
     long r = kr_sys1(__NR_unshare, CLONE_FILES);
     if (r < 0) {
         kr_log("no core: unshare(CLONE_FILES): errno %ld", -r);

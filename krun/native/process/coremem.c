@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a core file: which mappings are dumped (vma_dump_size() in fs/coredump.c), and writing them
- * (dump_emit(), dump_user_range()).
+ * The memory of a core file: which mappings are dumped (vma_dump_size() in fs/coredump.c), and how they are
+ * written (dump_emit() and dump_user_range()).
  *
- * What is mapped is asked of the kernel (/proc/self/smaps): it knows what was said to it (MADV_DONTDUMP), what
- * is I/O, deleted, or never written. The protections are the payload's, from mm->vma: the host never maps
- * anything executable. No state.
+ * The list of mappings is the kernel's (/proc/self/smaps), because the kernel knows which mappings have
+ * MADV_DONTDUMP, are I/O, are of deleted files, or were never written. The protections are the payload's,
+ * from mm->vma, because the host maps nothing executable. No state.
  */
 #include "core.h"
 #include "../machine/mm.h"
@@ -43,7 +43,7 @@ void kr_core_add(struct kr_core_bytes *b, const void *data, size_t n) {
 
 /* ---- what is mapped ---- */
 
-/* One mapping of the host's, as smaps tells it. */
+/* A mapping of the host's process, as smaps describes it. */
 struct host_map {
     u64 start, end, offset;
     int shared, file, deleted, written, dont, io, huge;
@@ -82,7 +82,8 @@ static u32 filter(void) {
     return (u32)hex(&p);
 }
 
-/* vma_dump_size(). The first page of an executable file is known by its magic here. */
+/* How much of a mapping is dumped, as vma_dump_size(). The first page of an executable file is recognised by
+ * its ELF magic. */
 static u64 dump_size(const struct host_map *h, const struct kr_vma *v, u64 start, u64 end, u32 wanted) {
     u64 whole = end - start;
     char magic[4];
@@ -108,7 +109,7 @@ static u64 dump_size(const struct host_map *h, const struct kr_vma *v, u64 start
     return 0;
 }
 
-/* The parts of one mapping of the host's that are the payload's. mm->lock held. */
+/* Adds the payload's parts of one mapping of the host's process. Lock: mm->lock. */
 static void add_segments(struct kr_core_map *m, struct kr_mm *mm, const struct host_map *h, u32 wanted) {
     for (struct kr_vma *v = kr_vma_find(mm, h->start); v && v < mm->vma + mm->nvma && v->start < h->end;
          v++) {
@@ -167,7 +168,7 @@ long kr_core_map(struct kr_task *t, struct kr_core_map *m) {
     struct host_map h = {0};
     size_t have = 0;
     long n;
-    kr_lock(&t->mm->lock); /* relatives go on */
+    kr_lock(&t->mm->lock); /* relatives run on */
     while ((n = kr_sys3(__NR_read, fd, text + have, CHUNK - have)) > 0) {
         have += (size_t)n;
         text[have] = 0;
@@ -183,7 +184,7 @@ long kr_core_map(struct kr_task *t, struct kr_core_map *m) {
             first_line(&h, line, &m->names);
         }
         have -= (size_t)(line - text);
-        if (have == CHUNK) { /* no line is that long: a path has 4096 bytes */
+        if (have == CHUNK) { /* no line is that long, because a path has at most 4096 bytes */
             n = -EIO;
             break;
         }
@@ -213,7 +214,7 @@ static void write_all(struct kr_core_out *o, u64 from, u64 n) {
     }
 }
 
-/* Makes the hole in front of what is written next. Whether n bytes more are within the limit. */
+/* Writes the hole in front of the next data. Returns whether n more bytes are within the limit. */
 static int begin(struct kr_core_out *o, u64 n) {
     if (o->ended || o->written > o->limit || n > o->limit - o->written) {
         o->ended = 1;
@@ -236,7 +237,7 @@ void kr_core_emit(struct kr_core_out *o, const void *data, u64 n) {
 
 void kr_core_hole(struct kr_core_out *o, u64 n) { o->hole += n; }
 
-/* One page: from the payload's memory, or, where the payload may not read it, by /proc/self/mem. */
+/* Writes one page, from guest memory, or by /proc/self/mem where the payload may not read it. */
 static void write_page(struct kr_core_out *o, u64 addr) {
     u8 page[KR_PAGE];
     if (kr_copy_in(page, addr, sizeof page) == 0 ||
@@ -246,8 +247,9 @@ static void write_page(struct kr_core_out *o, u64 addr) {
         kr_core_hole(o, sizeof page);
 }
 
-/* Pages of private memory that were never touched are holes: reading would make them (FOLL_DUMP in the
- * kernel). What is present or swapped out says the page map, PAGES entries a time. */
+/* Writes a segment. Private pages that were never touched become holes, because reading them would allocate
+ * them (FOLL_DUMP in the kernel). /proc/self/pagemap says which pages are present or swapped; PAGES entries
+ * are read at a time. */
 #define PAGES 512
 
 void kr_core_write_segment(struct kr_core_out *o, const struct kr_core_segment *s) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The notes of a core file, as fs/binfmt_elf.c writes them, so that debuggers need no help. No state. The
- * other threads stand: their registers may be read.
+ * The notes of a core file, in the format of fs/binfmt_elf.c, so that debuggers read them unchanged. No
+ * state. The other threads are stopped, so their registers may be read.
  */
 #include "core.h"
 #include "../machine/cpu.h"
@@ -48,7 +48,7 @@ static void status_note(struct kr_core_bytes *b, struct kr_task *t, int sig) {
     struct kvm_regs r = *kr_regs(t);
     const struct kvm_sregs *s = &t->run->s.regs.sregs;
     u64 nr = t->nr;
-    if (t->resumed && r.rip == t->resume_rip) { /* stopped in a call, as the kernel shows that */
+    if (t->resumed && r.rip == t->resume_rip) { /* stopped in a call: shown in the form of the kernel */
         nr = r.rax;
         r.rax = (u64)-KR_ERESTART;
         r.rip += 2;
@@ -93,7 +93,7 @@ static void fpu_notes(struct kr_core_bytes *b, struct kr_task *t) {
     if (kr_cpu_get_xsave(t, x) < 0)
         return;
     note(b, NOTE_NAME, NT_PRFPREG, x, 512);
-    memcpy(x + 464, &vm->xcr0, 8); /* where gdb looks for XCR0 */
+    memcpy(x + 464, &vm->xcr0, 8); /* gdb reads XCR0 at this offset */
     note(b, "LINUX", NT_X86_XSTATE, x, vm->xsave_size);
 }
 
@@ -115,7 +115,7 @@ static void process_note(struct kr_core_bytes *b, struct kr_task *t) {
     note(b, NOTE_NAME, NT_PRPSINFO, &psi, sizeof psi);
 }
 
-/* The vector as it stands on the payload's stack, which may have been unmapped. */
+/* The auxiliary vector, read from the stack of the payload, which the payload may have unmapped. */
 static void auxv_note(struct kr_core_bytes *b, const struct kr_mm *mm) {
     u8 auxv[512];
     u64 n = KR_MIN(mm->auxv_size, sizeof auxv);
@@ -158,11 +158,11 @@ void kr_core_notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const si
     auxv_note(b, t->mm);
     file_note(b, m);
     fpu_notes(b, t);
-    kr_lock(&t->mm->lock); /* relatives come and go; a thread that stands holds no lock */
+    kr_lock(&t->mm->lock); /* relatives start and end meanwhile; a stopped thread holds no lock */
     for (struct kr_task *o = t->mm->tasks; o; o = o->next) {
         if (o == t || o->proc != t->proc || !o->run)
             continue;
-        status_note(b, o, sig); /* the kernel names the signal in each; debuggers take the last */
+        status_note(b, o, sig); /* every status has the signal, as in the kernel; debuggers take the last */
         fpu_notes(b, o);
     }
     kr_unlock(&t->mm->lock);

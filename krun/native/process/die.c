@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The monitor's own words: log lines, stage times, the end on a broken invariant. */
+ *
+ * The monitor's own messages: log lines, times of the stages of a start, the end after a broken invariant.
+ */
 #include "../machine/vmm.h"
 #include "main.h"
 #include <linux/time.h>
@@ -33,7 +35,7 @@ void kr_log(const char *fmt, ...) {
 void kr_die(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    /* The user must learn of it even without a log: this is the one line the monitor ever writes to the
+    /* Without a log the user would not see the message. This is the only line that the monitor writes to the
      * payload's stderr. */
     write_line(kr_boot.fd_log >= 0 ? kr_boot.fd_log : 2, "krun-monitor: fatal: ", fmt, ap);
     va_end(ap);

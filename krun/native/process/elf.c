@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loader: a hostile file in, checked numbers out; then mappings. All arithmetic on file data is bounded
- * before use. */
+ *
+ * The ELF loader. The file is hostile: its headers are checked first, with all arithmetic bounded before use,
+ * and mapped afterwards. No state.
+ */
 #include "elf.h"
 #include "../machine/usercopy.h"
 #include "process.h"
@@ -91,7 +93,7 @@ u64 kr_elf_bias(const struct kr_elf *e, u64 base) {
 }
 
 long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
-    /* The headers were checked as they stand in the file; this is where they go. */
+    /* The headers were checked with the addresses of the file. Here the addresses with the bias are checked. */
     if (e->min + bias < KR_WINDOW_START || e->min + bias >= KR_WINDOW_END ||
         e->max - e->min > KR_WINDOW_END - (e->min + bias))
         return -ENOMEM;

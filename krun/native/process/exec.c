@@ -44,7 +44,7 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len) {
     b->size = need;
 }
 
-static struct { u64 dev, ino; } exe; /* which file the monitor's is; constant after kr_exec_ready */
+static struct { u64 dev, ino; } exe; /* the monitor's own file; constant after kr_exec_ready */
 
 static long exe_identity(u64 id[2]) {
     u64 st[18]; /* struct stat: st_dev, st_ino first */
@@ -124,7 +124,8 @@ long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
         kr_die("descriptor %d is not the monitor's file", kr_boot.fd_exe);
     u64 lim[2] = {0, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    /* See KR_BOOT_RLIMIT_STACK. A quarter of the limit is what the kernel grants to arguments, the boot block included. */
+    /* See KR_BOOT_RLIMIT_STACK. The kernel grants a quarter of the stack limit to the arguments, the boot
+     * block included. */
     int other = lim[0] > KR_EXEC_STACK || (p && p->full_args);
     if (other) {
         u64 fit[2] = {KR_MIN(KR_EXEC_STACK, lim[1]), lim[1]};
@@ -139,13 +140,15 @@ long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
     return r;
 }
 
-/* The point of no return. exec_lock is held from before the filters and no_new_privs are written down: what another thread's
- * SECCOMP_FILTER_FLAG_TSYNC adds is in the block, or comes after a failure (cred_guard_mutex in the kernel). */
+/* The point of no return. exec_lock is held from before the filters and no_new_privs are written into the
+ * block. Therefore a filter that another thread adds with SECCOMP_FILTER_FLAG_TSYNC is in the block, or is
+ * added after a failed execve (cred_guard_mutex in the kernel). */
 static long exec_program(struct kr_task *t, const struct kr_program *p, struct kr_args *args) {
     char *text = NULL;
     size_t size = 0;
     kr_lock(&t->proc->exec_lock);
-    kr_sys3(__NR_fcntl, p->fd, F_SETFD, 0); /* for the next monitor; nobody else has the number */
+    /* The next monitor needs the descriptors; no thread of the payload has their numbers. */
+    kr_sys3(__NR_fcntl, p->fd, F_SETFD, 0);
     if (p->interp >= 0)
         kr_sys3(__NR_fcntl, p->interp, F_SETFD, 0);
     long r = kr_boot_block(t, p->nwords ? p->words[p->nwords - 1] : p->path, p, t->proc->flags, &text, &size);
@@ -173,7 +176,7 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     long r = kr_program_find(t, dirfd, path, flags, &p, &why);
     if (r < 0)
         return r;
-    if (t->newpid) { /* the new program's VM could not run (alone.c) */
+    if (t->newpid) { /* the VM of the new program could not run (alone.c) */
         kr_log("execve: not served after unshare or setns of a pid namespace; fork first (unshare --fork)");
         kr_program_free(&p);
         return -EINVAL;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a path to a running program. */
+ *
+ * From a path to a running program: finding, loading, execve(2).
+ */
 #ifndef KR_EXEC_H
 #define KR_EXEC_H
 
@@ -8,9 +10,10 @@
 #define KR_SCRIPT_DEPTH 5  /* BINPRM: interpreters of interpreters */
 #define KR_SCRIPT_LINE 256 /* BINPRM_BUF_SIZE */
 
-/* A program found: an open ELF file, its ELF interpreter, and, for scripts, the words that go before the caller's arguments. */
+/* A program that was found: an open ELF file, its ELF interpreter, and for a script the words that go before
+ * the caller's arguments. */
 struct kr_program {
-    int fd, interp; /* where no other thread reaches them (kr_slot_put); interp -1: it has none */
+    int fd, interp; /* in slots, which no other thread reaches (kr_slot_put); interp -1: no interpreter */
     char *path;     /* of the ELF file, kr_alloc(4096) */
     char *words[2 * KR_SCRIPT_DEPTH +
                 1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
@@ -26,8 +29,8 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
                      const char **why);
 void kr_program_free(struct kr_program *p);
 
-/* Whether the kernel answers AT_EXECVE_CHECK (Linux 6.14): then it is the kernel that says what may be
- * executed, its security modules included. */
+/* Whether the kernel knows AT_EXECVE_CHECK (Linux 6.14). If so the kernel itself judges what may be executed,
+ * its security modules included. */
 int kr_execve_checks(void);
 
 /* execveat(2) with AT_EXECVE_CHECK, on a kernel that has it: whether the file at path may be executed. The file's
@@ -36,28 +39,31 @@ long kr_program_check(struct kr_task *t, int dirfd, const char *path, int flags)
 
 /* ---- load.c ---- */
 
-/* Loads prog->fd into a fresh mm, builds the stack, and sets *entry and *sp. argv, envp: arrays in monitor
- * memory, NULL-terminated. */
+/* Loads p->fd into a fresh mm, builds the first stack, and sets start->entry and start->sp. argv, envp:
+ * NULL-terminated arrays in monitor memory. auxv: the monitor's own. 0 or -errno with the reason in *why. */
 struct kr_start {
     u64 entry, sp;
 };
 long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **envp, const u64 *auxv,
              struct kr_start *start, const char **why);
 
-/* Decides stack and mmap places (random); before anything is mapped. */
+/* Chooses random places for the stack and the mmap area. Called before anything is mapped. */
 void kr_mm_layout(struct kr_mm *mm);
 
 /* ---- exec.c ---- */
 
-/* Makes the boot block for a successor of this monitor, as strings for the end of its environment (main.h):
- * *out is kr_alloc(*size), the strings one behind the other. Their number, or -errno. No descriptor is
- * involved: other threads of the payload share the table and could change what one refers to. */
+/* Makes the boot block for the next monitor, as strings for the end of its environment (main.h). *out is
+ * kr_alloc(*size) and has the strings one behind the other. Returns the number of strings or -errno. No
+ * descriptor carries the block, because other threads of the payload share the descriptor table and could
+ * change which file a number refers to. */
 long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program *p, u64 flags, char **out,
                    size_t *size);
-#define KR_BOOT_STRINGS 40 /* the most that a block may become: seccomp filters of 2 MB */
-/* Once, at start, before anything of the payload's runs: maps KR_EMPTY_PATH and notes which file the monitor's is. 0 or -errno. */
+#define KR_BOOT_STRINGS 40 /* the maximum of strings: room for seccomp filters of 2 MB */
+/* Maps KR_EMPTY_PATH and records which file the monitor's own is. Called once at start, before any code of
+ * the payload runs. 0 or -errno. */
 int kr_exec_ready(void);
-/* Executes the monitor anew; returns only on failure. A file that is not the monitor's ends the process. */
+/* Executes the monitor anew. Returns -errno, and only on failure. Ends the process if the descriptor is not
+ * of the monitor's own file. */
 long kr_exec_self(const struct kr_program *p, char **argv, char **envp);
 
 /* ---- stack.c ---- */
@@ -66,7 +72,7 @@ struct kr_stack_args {
     char **argv, **envp;
     const char *execfn;
     u64 phdr, phnum, base, entry, vdso;
-    const u64 *host_auxv; /* the monitor's own: HWCAP, ids, clock tick... */
+    const u64 *host_auxv; /* the monitor's own vector, for HWCAP, ids, clock ticks */
     int exec;             /* executable stack */
 };
 long kr_stack_build(struct kr_mm *mm, const struct kr_stack_args *a, u64 *sp);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * startContainer hooks. Each is a program of the container, so it runs in a VM of its own: a child of the
- * monitor executes the monitor anew with a boot block for the hook. Its stdin is the container's state, its
- * stdout and stderr are the container's.
+ * startContainer hooks (config.md, "POSIX-platform Hooks"). Each hook is a program of the container, so it
+ * runs in a VM of its own: a child of the monitor executes the monitor anew with a boot block for the hook.
+ * The hook reads the container's state on stdin and has the container's stdout and stderr.
  *
- * State: none. Called once, by the first thread, before the payload is loaded: nobody else runs.
+ * State: none. Called once by the first thread, before the payload is loaded; no other thread runs.
  */
 #include "hook.h"
 #include "exec.h"
@@ -23,7 +23,7 @@ struct hook {
     size_t argv_size, envp_size;
 };
 
-/* One string of the record; NULL when it does not end inside. */
+/* Takes one string of the record; NULL if it does not end inside the record. */
 static const char *string(const char **p, const char *end) {
     const char *s = *p, *q = s;
     while (q < end && *q)
@@ -67,12 +67,13 @@ static int parse(const u8 *data, u32 len, struct hook *h) {
     return 0;
 }
 
-/* The child: becomes the monitor of the hook's program. */
+/* Runs in the child: executes the monitor of the hook's program. */
 __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, int in) {
     char *text;
     size_t size;
     kr_sys3(__NR_dup3, in, 0, 0);
-    /* Without KR_BOOTF_FIRST and the messages' descriptors: it runs at once and tells nobody. */
+    /* Without KR_BOOTF_FIRST and the descriptors for messages the new monitor runs at once and sends no
+     * message. */
     long n = kr_boot_block(t, h->path, NULL, t->proc->flags, &text, &size);
     if (n > 0 && n <= KR_BOOT_STRINGS) {
         for (long i = 0; i < n; i++, text += strlen(text) + 1)
@@ -83,8 +84,8 @@ __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, i
         kr_sys1(__NR_exit_group, CODE_NO_EXEC);
 }
 
-/* Feeds the state to the child and waits for its end; kills it when its time is over. Its wait status, or
- * -errno. */
+/* Writes the state to the child and waits for its end. Kills the child after its timeout. Returns the wait
+ * status or -errno. */
 static long attend(long pid, int out, u32 timeout) {
     u64 deadline = timeout ? kr_now() + timeout * 1000000000ULL : ~0ULL;
     size_t fed = 0;
@@ -111,7 +112,7 @@ static long attend(long pid, int out, u32 timeout) {
             if (n > 0)
                 fed += (size_t)n;
             if (n != -EINTR && n != -EAGAIN && (n <= 0 || fed == kr_boot.state_json_len)) {
-                kr_sys1(__NR_close, out); /* all told, or the hook does not care: EPIPE */
+                kr_sys1(__NR_close, out); /* all is written, or the hook has closed its stdin (EPIPE) */
                 out = -1;
             }
         }
@@ -135,8 +136,8 @@ static long run(struct kr_task *t, struct hook *h, u32 index, char *why, size_t 
         return r;
     }
     kr_sys3(__NR_fcntl, in_out[1], F_SETFL, O_NONBLOCK);
-    /* A hook that does not read its stdin must not end us. The payload's own disposition comes with the load.
-     */
+    /* A hook that does not read its stdin must not end the monitor by SIGPIPE. The payload's own disposition
+     * is set when the payload is loaded. */
     struct kr_sigaction ignore = {.handler = 1}, was;
     kr_sys4(__NR_rt_sigaction, SIGPIPE, &ignore, &was, 8);
     long pid = kr_sys6(__NR_clone, SIGCHLD, 0, 0, 0, 0, 0);

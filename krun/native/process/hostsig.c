@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's signal handler. One caught signal at a time: it is stored in task->info, and the interrupted
- * context gets a mask with everything blocked, so that no second one comes before the payload's frame is
- * built (signal.c). Runs on the thread it interrupts; touches that thread's task only.
+ * The host's signal handler. It stores one caught signal in task->info and blocks all signals in the
+ * interrupted context, so that no second signal is caught before the payload's frame is built (signal.c). The
+ * handler runs on the interrupted thread and touches only the task of this thread.
  */
 #include "resume.h"
 #include "../lib/kr_guard.h"
@@ -23,10 +23,10 @@ static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && r
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-/* Whether SIGSEGV or SIGBUS is a fault of the interrupted instruction. A positive si_code alone does not say
- * so: a process may queue any to itself, and a child's exit signal carries CLD_EXITED. The processor's own
- * record of the last fault has to agree; and nothing faults between a system call and the next instruction,
- * which is where signals that were sent arrive. */
+/* Whether SIGSEGV or SIGBUS is a fault of the interrupted instruction. A positive si_code is no proof: a
+ * process may queue any code to itself, and a child's exit signal has CLD_EXITED. Therefore the processor's
+ * record of the last fault must agree. The instruction after a SYSCALL does not count: sent signals are
+ * delivered there, and no fault happens between the two. */
 static int is_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
     const u8 *next = (const u8 *)mc->rip;
     if (si->si_code <= 0)
@@ -44,7 +44,7 @@ static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
 
 __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context) {
     struct kr_ucontext *uc = context;
-    kr_guard_open(); /* the kernel has shut the monitor's memory, the task among it; sigreturn puts back what was */
+    kr_guard_open(); /* the kernel has closed the monitor's memory, the task included; sigreturn restores the state of before */
     struct kr_task *t = kr_self();
     u64 rip = uc->mc.rip;
     if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))
@@ -64,8 +64,9 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
             kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr,
                    (void *)kr_monitor_base());
         }
-        /* Sent by somebody. The host's disposition is always ours, so the payload's is applied: a default
-         * action at the run loop (kr_signal_deliver), because the thread may hold locks here. */
+        /* Another process or thread has sent the signal. The host's disposition is always the monitor's, so
+         * the monitor applies the payload's disposition: a default action at the run loop
+         * (kr_signal_deliver), because the thread may hold locks here. */
         u64 handler = __atomic_load_n(&t->proc->action[sig].handler, __ATOMIC_RELAXED);
         if (handler == (u64)SIG_IGN)
             return;
@@ -77,12 +78,12 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     t->info = *si;
     t->sig_caught = 1;
     uc->mask = KR_HOST_BLOCK_ALL;
-    /* Not yet in the kernel, or to be restarted: give the call up (lib/syscall.S). */
+    /* The call is not yet in the kernel, or would be restarted: it is given up (lib/syscall.S). */
     if (rip >= (u64)kr_intr_begin && rip <= (u64)kr_intr_syscall)
         uc->mc.rip = (u64)kr_intr_restart;
 }
 
-/* The kernel wants a restorer on x86-64. */
+/* The kernel requires a restorer on x86-64. */
 __asm__(".text\n"
         ".globl kr_host_restorer\n"
         "kr_host_restorer:\n"

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Between hostsig.c and signal.c. */
+ *
+ * What hostsig.c and signal.c share.
+ */
 #ifndef KR_HOSTSIG_H
 #define KR_HOSTSIG_H
 
 #include "../machine/vmm.h"
 
-/* Never blocked on the host: usercopy depends on them. */
+/* Never blocked on the host, because usercopy depends on these signals. */
 #define KR_HOST_OPEN (KR_SIGBIT(11) | KR_SIGBIT(7))
 #define KR_HOST_BLOCK_ALL (~KR_HOST_OPEN)
 
 void kr_host_handler(int sig, siginfo_t *si, void *context);
 void kr_host_restorer(void);
 
-/* Sets the calling thread's host mask; SIGSEGV and SIGBUS are left open. Returns the old one. */
+/* Sets the calling thread's host mask, except that SIGSEGV and SIGBUS stay unblocked. Returns the old mask. */
 kr_sigset kr_host_mask(kr_sigset mask);
 
-/* Load address of the monitor, for diagnosis. */
+/* The load address of the monitor, for messages. */
 u64 kr_monitor_base(void);
 
 #endif

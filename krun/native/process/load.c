@@ -25,7 +25,7 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
     if (r < 0)
         goto out;
     *why = "mapping the program";
-    /* As in fs/binfmt_elf.c: the program low, what it maps high; a random start that keeps p_align. */
+    /* As in fs/binfmt_elf.c: the program lies low, its mappings lie high; the random start keeps p_align. */
     u64 bias = kr_elf_bias(e, 0x2aaa00000000ULL + KR_PAGE * kr_mm_random(1ULL << 28));
     r = kr_elf_map(mm, p->fd, e, bias);
     if (r < 0)
@@ -55,7 +55,7 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
     start->entry = sa.entry;
     if (e->interp_len) {
         *why = "opening the program's ELF interpreter";
-        /* One that was not there when the program was judged: the file was changed. */
+        /* No interpreter was found when the program was judged: the file has changed since. */
         r = p->interp < 0 ? -ELIBBAD : kr_elf_read(p->interp, e, why);
         if (r >= 0) {
             *why = "mapping the program's ELF interpreter";

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Between the files that start the monitor. */
+ *
+ * What the files that start the monitor share.
+ */
 #ifndef KR_MAIN_H
 #define KR_MAIN_H
 
@@ -8,25 +10,27 @@
 /* boot.c: parses a block (pure). 0, or -EINVAL. */
 int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size);
 
-/* boot.c: a block as environment strings, for a successor (pure). n strings "KRUN_BOOT=<base64>" of at most
- * KR_BOOT_PIECE bytes of the block each, then one "KRUN_BOOT=@<n>". text has kr_boot_text_size(size) bytes;
- * returns the number of strings. */
+/* boot.c: writes a block as environment strings for the next monitor. Pure. n strings "KRUN_BOOT=<base64>"
+ * hold at most KR_BOOT_PIECE bytes of the block each; one "KRUN_BOOT=@<n>" follows. text has
+ * kr_boot_text_size(size) bytes. Returns the number of strings. */
 #define KR_BOOT_PIECE 60000 /* below MAX_ARG_STRLEN when encoded */
 size_t kr_boot_text_size(size_t size);
 long kr_boot_encode(char *text, const u8 *block, size_t size);
-/* The block from the last envc strings of envp, which are cut off; kr_alloc(*room). NULL: none there, or not
- * well-formed. */
+/* boot.c: reads the block from the last strings of envp[envc], and removes these strings. Returns
+ * kr_alloc(*room) with *size bytes; NULL: no block, or not well-formed. */
 u8 *kr_boot_decode(char **envp, u32 envc, size_t *size, size_t *room);
 
-/* layout.c: whether every mapping of this process, and all that the kernel will place without being asked,
- * lies above KR_HOST_LOW. 0, or -errno with what was to be placed where in *why: then nothing of the payload may be mapped.
- * Called before anything is. Seals the monitor's own file and data (mseal(2)) where it can. */
+/* layout.c: checks that every mapping of this process, and every place that the kernel will choose itself,
+ * lies above KR_HOST_LOW. 0, or -errno with the misplaced part in *why; then no memory of the payload may be
+ * mapped. Called before the first mapping. Seals the monitor's own file and data where the kernel has
+ * mseal(2). */
 int kr_layout_check(const u64 *auxv, const char **why);
-/* layout.c: the payload's own soft RLIMIT_STACK (KR_BOOT_RLIMIT_STACK), unless somebody set another one
- * meanwhile. */
+/* layout.c: restores the payload's own soft RLIMIT_STACK (KR_BOOT_RLIMIT_STACK), unless another process has
+ * changed the limit meanwhile. */
 void kr_layout_restore_stack(void);
 
-/* die.c: "name=ns\0name=ns" of the stages so far; bytes written without the last NUL. */
+/* die.c: writes "name=ns\0name=ns" of the stages so far to buf. Returns the number of bytes without the last
+ * NUL. */
 size_t kr_stage_fields(char *buf, size_t size);
 
 #endif

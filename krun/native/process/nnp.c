@@ -20,6 +20,6 @@ int kr_dumpable_view(struct kr_task *t) {
     struct kr_proc *p = t->proc;
     if (__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
         return 0;
-    /* A change of the effective ids ends it (commit_creds()). */
+    /* A change of the effective ids ends the dumpable state (commit_creds()). */
     return (u32)kr_sys0(__NR_geteuid) == p->dump_uid && (u32)kr_sys0(__NR_getegid) == p->dump_gid;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short-lived host threads with a descriptor table of their own: what they open no thread of the payload can
- * reach, for the payload knows no number of that table. It begins as a copy; all of it is closed before the
- * caller goes on, so that nothing of the payload's stays open longer than the call.
+ * Short-lived host threads with a descriptor table of their own. No thread of the payload reaches a
+ * descriptor that such a thread opens, because the payload shares another table. The new table begins as a
+ * copy. The thread closes all of it before the caller continues, so that no descriptor of the payload stays
+ * open longer than the call.
  *
- * State: none. Signals are blocked meanwhile: they are for threads of the payload's.
+ * State: none. Signals are blocked meanwhile, because a signal must reach a thread of the payload.
  */
 #include "../machine/fdtab.h"
 #include "hostsig.h"
@@ -12,7 +13,7 @@
 #include <linux/sched.h>
 
 struct errand {
-    u32 tid; /* cleared and woken by the kernel when the thread is gone */
+    u32 tid; /* the kernel clears it and wakes the waiter when the thread has ended */
     long ret;
     long (*fn)(void *);
     void *arg;
@@ -21,15 +22,16 @@ struct errand {
 static void run(struct kr_task *arg) {
     struct errand *e = (struct errand *)arg;
     e->ret = e->fn(e->arg);
-    /* The kernel clears tid before it gives the table back. The fixed numbers go with it: the jail lets
-     * nobody close them. */
+    /* The kernel clears tid before it releases the table, so the descriptors are closed here. The fixed
+     * numbers go with the table, because the jail lets no code close them. */
     kr_sys3(__NR_close_range, 0, kr_fd_base() - 1, 0);
     kr_sys3(__NR_close_range, kr_fd_base() + KR_FD_FIXED, ~0u, 0);
     for (;;)
         kr_sys1(__NR_exit, 0);
 }
 
-/* flags: what else is shared (CLONE_FS). */
+/* Runs fn(arg) on a host thread without CLONE_FILES and waits for it. flags: further clone flags (CLONE_FS).
+ * The result of fn or -errno. */
 static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) {
     struct errand e = {.fn = fn, .arg = arg};
     void *stack = kr_stack_new();
@@ -46,8 +48,9 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
     long r = kr_host_clone(&ca, run, (struct kr_task *)&e);
     if (r > 0) {
         for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
-            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* not PRIVATE: as the kernel wakes */
-        /* Until nobody counts it any more: /proc/PID/status and task show threads a little longer. */
+            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* the kernel wakes without FUTEX_PRIVATE_FLAG */
+        /* Waits until /proc shows the thread no more: /proc/PID/status and task show an ending thread a
+         * little longer. */
         const s64 moment[2] = {0, 10000};
         long pid = kr_sys0(__NR_getpid);
         for (u32 i = 0; i < 1000 && kr_sys3(__NR_tgkill, pid, r, 0) == 0; i++)
@@ -81,5 +84,5 @@ static long call_from(void *arg) {
 
 long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
     struct call_from c = {cwd, nr, a};
-    return errand(t, 0, call_from, &c); /* always a thread: its working directory is its own */
+    return errand(t, 0, call_from, &c); /* without CLONE_FS: the thread has a working directory of its own */
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * State and protocol: quiesce.h. */
+ *
+ * Stopping all threads of a process: quiesce.h has the protocol, the state and the lock.
+ */
 #include "quiesce.h"
 #include "resume.h"
 #include "../machine/mm.h"
@@ -19,7 +21,7 @@ static void kick(struct kr_task *o) {
     kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), o->tid, SIGBUS, &si);
 }
 
-/* Asks every other thread that does not stand. How many there are. Locked. */
+/* Asks every other running thread of the process to stop. Returns their number. Lock: mm->lock. */
 static u32 call_in(struct kr_task *t) {
     struct kr_vm *vm = &t->mm->vm;
     u32 missing = 0;
@@ -29,10 +31,10 @@ static u32 call_in(struct kr_task *t) {
         missing++;
         __atomic_or_fetch(&o->asked, KR_ASKED_STAND, __ATOMIC_SEQ_CST);
         u32 tid = __atomic_load_n(&o->tid, __ATOMIC_ACQUIRE);
-        if (tid) /* 0: its first code looks at `asked` */
+        if (tid) /* 0: the thread is starting and reads `asked` in its first function */
             kick(o);
     }
-    if (missing && vm->waiters) { /* their wait is one that a signal does not always end */
+    if (missing && vm->waiters) { /* a signal does not always end the wait for a vCPU */
         __atomic_add_fetch(&vm->released, 1, __ATOMIC_SEQ_CST);
         wake(&vm->released, 0x7fffffff);
     }
@@ -84,7 +86,8 @@ static void arrive(struct kr_task *t) {
         wake(&p->quiesce.arrivals, 1);
 }
 
-/* Leaves the stand: only under the lock, so that nobody counts a thread that is about to go on. */
+/* Ends the stop of this thread. Lock: mm->lock, so that the requester does not count a thread that is about
+ * to run. */
 static void leave(struct kr_task *t) {
     struct kr_proc *p = t->proc;
     while (p->quiesce.by) {
@@ -132,7 +135,7 @@ int kr_quiesce_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext
                    : si->si_code == SI_QUEUE && (u64)si->si_value.sival_ptr == KR_QUIESCE_KICK;
     if (!kick)
         return 0;
-    if (t->runs) /* else it looks at `asked` when it begins to */
+    if (t->runs) /* else the thread reads `asked` when it begins to run */
         kr_ask_interrupted(t, uc);
     return 1;
 }

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bringing all threads of a process to a stand, at a point where the process is consistent: each is out of
- * the guest and out of blocking calls, holds no lock of the monitor's, and its registers say where the payload
- * goes on. Threads stand at the run loop (monitor/run.c), or where they wait for a vCPU (machine/share.c), nowhere
- * else. One writer of core files uses it.
+ * Stops all threads of a process at a point where the process is consistent: each thread is out of the guest
+ * and out of blocking calls, holds no lock of the monitor, and its registers say where the payload continues.
+ * Threads stop at the run loop (monitor/run.c) or where they wait for a vCPU (machine/share.c), and at no
+ * other place. The writer of core files uses it.
  *
  *   requester                                        every other thread of the process
  *   proc->quiesce.by = itself
- *   KR_ASKED_STAND in task->asked, and a SIGBUS  -->  gives up its blocking call, as for a question (ask.h):
- *                                                     the call is executed again, with what is left of its
- *                                                     time, and the payload does not notice
+ *   KR_ASKED_STAND in task->asked, and a SIGBUS  -->  gives up its blocking call, as for a question (view/ask.h):
+ *                                                     the call is executed again with the rest of its time, and
+ *                                                     the payload does not notice
  *   waits                                        <--  task->standing = 1
  *   ... the process is consistent ...
- *   proc->quiesce.by = NULL                      -->  goes on
+ *   proc->quiesce.by = NULL                      -->  continues
  *
- * The SIGBUS carries nothing but KR_QUIESCE_KICK: it interrupts and means nothing by itself, so that a payload
- * that sends it only interrupts a call, which goes on. It is sent again until the thread stands: a standard
- * signal that is pending swallows an equal one.
+ * The SIGBUS carries only KR_QUIESCE_KICK: it interrupts and has no other meaning. A payload that sends the
+ * same signal only interrupts a call, and the call continues. The requester sends the signal again until the
+ * thread has stopped, because the kernel drops a standard signal while an equal one is pending.
  *
  * - A thread whose host call cannot be interrupted, and which touches nothing while it waits (the parent of a
- *   vfork child), counts as standing for that time: kr_quiesce_away, kr_quiesce_back. Its registers are those
- *   of the call: task->nr says which.
- * - A thread that is being made has the request from its maker; one that ends leaves mm->tasks. Both under
- *   mm->lock, under which the requester counts.
- * - A second requester stands for the first one, and then has its own turn.
- * - Processes that share the memory (CLONE_VM without CLONE_THREAD) go on: a request is about one process.
- *   They may hold locks and change memory, but never registers of this process.
- * - A write that had moved some bytes when the request came returns their number, as on a signal.
- * - SIGKILL ends all threads, whatever they do here.
+ *   vfork child), counts as stopped for that time: kr_quiesce_away, kr_quiesce_back. Its registers are those of
+ *   the call; task->nr has the number.
+ * - A thread that starts gets the request from the thread that makes it. A thread that ends leaves mm->tasks.
+ *   Both happen under mm->lock, under which the requester counts.
+ * - A second requester stops for the first one, and has its own turn afterwards.
+ * - Processes that share the memory (CLONE_VM without CLONE_THREAD) run on: a request is for one process. They
+ *   may hold locks and change memory, but never registers of this process.
+ * - A write that had transferred some bytes when the request came returns their number, as after a signal.
+ * - SIGKILL ends all threads at every point.
  *
- * State: proc->quiesce, task->standing; under mm->lock.
+ * State: proc->quiesce, task->standing. Lock: mm->lock.
  */
 #ifndef KR_QUIESCE_H
 #define KR_QUIESCE_H
@@ -40,24 +40,25 @@
 
 struct kr_ucontext;
 
-/* Brings the other threads of t's process to a stand. On t's own thread, no lock held. patience: nanoseconds;
- * 0 or -ETIMEDOUT (a thread is in a host call that does not end; then all go on). After 0 the caller ends it
- * with kr_quiesce_end, or ends the process. */
+/* Stops the other threads of t's process. Called on t's own thread without a lock. patience: nanoseconds. 0,
+ * or -ETIMEDOUT if a thread is in a host call that does not end; then all threads continue. After 0 the
+ * caller ends the stop with kr_quiesce_end, or ends the process. */
 long kr_quiesce(struct kr_task *t, u64 patience);
 void kr_quiesce_end(struct kr_task *t);
 
-/* Stands until no other thread's request is on. kr_quiesce_stand: no lock held; _locked: mm->lock held, and
- * released meanwhile. */
+/* Stops the calling thread until no other thread's request is in force. kr_quiesce_stand: without a lock.
+ * kr_quiesce_stand_locked: with mm->lock, which is released meanwhile. */
 void kr_quiesce_stand(struct kr_task *t);
 
-/* Around a host call as above. No lock held. */
+/* Called before and after a host call that cannot be interrupted (above), without a lock. */
 void kr_quiesce_away(struct kr_task *t);
 void kr_quiesce_back(struct kr_task *t);
 
-/* A new task of a process joins mm->tasks (mm->lock held). */
+/* Gives a new task of the process the request that is in force. Lock: mm->lock, held until the task is on
+ * mm->tasks. */
 void kr_quiesce_join(struct kr_task *t);
 
-/* In the host's handler, for a SIGBUS: whether it was a kick. */
+/* Called by the host signal handler for a SIGBUS. Returns whether the signal was a kick. */
 int kr_quiesce_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc);
 
 #endif

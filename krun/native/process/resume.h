@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Going on as if nothing had been, after an interruption that is not the payload's: another monitor's question
+ * Continuing a call unchanged after an interruption that is not the payload's: another monitor's question
  * (view/ask.h), or a stop of all threads (quiesce.h).
  */
 #ifndef KR_RESUME_H
@@ -9,30 +9,33 @@
 #include "../machine/vmm.h"
 
 struct kr_ucontext;
-/* Whether a signal came without what its sender gave it. */
+/* Whether a signal arrived without the contents that its sender gave (siginfo_t). */
 int kr_signal_is_bare(const siginfo_t *si);
-/* In the host's handler, for a SIGBUS: whether it was a request; then it has been noted in t and the
- * interrupted call taken care of. */
+/* Called by the host signal handler for a SIGBUS. Returns whether the signal was a request of a monitor. If
+ * so, the request is recorded in t and the interrupted call is prepared to continue. */
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc);
 
-/* In the host's handler, for a signal that is not the payload's: the call that it interrupted goes on as if
- * nothing had been (above). */
+/* Called by the host signal handler for a signal that is not the payload's: prepares the interrupted call to
+ * be executed again. */
 void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc);
 
-/* Around an execve: a request that comes while there is no handler must wait, for its signal would kill. */
+/* Called with 1 before and with 0 after an execve. A request must wait while the process has no handler,
+ * because the default action of its signal would kill the process. */
 void kr_ask_hold(int hold);
 
-/* A monitor has its handler: what waited may come. first: not after an execve. */
+/* Called when the monitor has installed its handler: requests that waited may come. first: not after an
+ * execve. */
 void kr_ask_ready(struct kr_task *t, int first);
 
-/* Notes the time, for kr_ask_adjust. At the start. */
+/* Records the time for kr_ask_adjust. Called once at start. */
 void kr_ask_clock(void);
 
-/* The timeout of a call that is executed again, less what it has waited; a[] as dispatch has checked it. */
+/* Reduces the timeout of a call that is executed again by the time that it has waited. a[]: the arguments,
+ * checked by dispatch. */
 void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]);
 
-/* A signal of the payload's, with action flags, is about to be delivered: a call that waits to be executed
- * again ends with EINTR if the signal ends it. */
+/* Called before a signal with the given action flags is delivered to the payload: a call that is to be
+ * executed again returns EINTR instead, if the signal ends it. */
 void kr_ask_signal(struct kr_task *t, u64 flags);
 
 #endif

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Robust futex lists where the kernel's own walk would do harm; why: sys/futex.c. */
+ *
+ * Robust futex lists in the cases where the kernel's own walk of a list would write to the monitor's memory.
+ * sys/futex.c explains the cases.
+ */
 #ifndef KR_SYS_ROBUST_H
 #define KR_SYS_ROBUST_H
 
 #include "../machine/vmm.h"
 
-/* Before a thread ends while its address space lives on (exit of one thread of several): walks the
- * thread's list with checks and makes the kernel forget it. Not needed when the whole process ends. Runs on
- * the task's own thread. */
+/* Called before a thread ends while its address space continues (exit of one thread of several): walks the
+ * thread's list with checks and makes the kernel forget the list. Not needed when the whole process ends.
+ * Runs on the task's own thread. */
 void kr_robust_exit(struct kr_task *t);
 
-/* Before t makes another task, which is on mm->tasks already: a thread, or a process, for whose life no list
- * of the mm may be walked by the kernel. Runs on t's own thread, without mm->lock. */
+/* Called before t makes another task, which is on mm->tasks already: a thread, or a process. While such a
+ * process exists the kernel must not walk any list of the address space. Runs on t's own thread without
+ * mm->lock. */
 void kr_robust_share(struct kr_task *t, int process);
-/* When a process so made is gone from the mm, or was not made, and is off mm->tasks. */
+/* Called when a CLONE_VM child has left the address space, or when its clone has failed. The child is no
+ * longer in mm->tasks. */
 void kr_robust_unshare(struct kr_task *t, int process);
-/* In a fork child: the kernel has forgotten the list. */
+/* Called in a fork child, where the kernel has forgotten the list. */
 void kr_robust_after_fork(struct kr_task *t);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Building and taking apart the signal frame. State: the task's registers and altstack. */
+ *
+ * Building the signal frame and restoring the state from it. State: the task's registers and alternate stack.
+ */
 #include "sigframe.h"
 #include "../machine/cpu.h"
 #include "../machine/mm.h"
@@ -44,11 +46,11 @@ u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp) {
     return (sp & ~15ULL) - 8;
 }
 
-/* Initial FPU state for the handler, as fpu__clear_user_states(). */
+/* The initial FPU state for the handler, as fpu__clear_user_states() sets it. */
 static void init_fpu(u8 *x) {
     u16 fcw = 0x37f;
     u32 mxcsr = 0x1f80, mask = 0xffff;
-    u64 features = 3; /* KVM takes MXCSR only with the SSE bit */
+    u64 features = 3; /* KVM loads MXCSR only with the SSE bit */
     memset(x, 0, 4096);
     memcpy(x, &fcw, 2);
     memcpy(x + 24, &mxcsr, 4);
@@ -116,12 +118,12 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
                                      .fpstate = fp};
     f.uc.mask = saved;
     f.info = *si;
-    if (!(act->flags & 0x04000000)) /* SA_RESTORER: x86-64 knows no other way back */
+    if (!(act->flags & 0x04000000)) /* SA_RESTORER: x86-64 has no other way to return */
         return -EFAULT;
     if (kr_copy_out(frame, &f, sizeof f) < 0)
         return -EFAULT;
     if (act->handler >=
-        KR_WINDOW_END) /* canonical or not: it faults there, in the handler's frame, as on Linux */
+        KR_WINDOW_END) /* the handler's address faults in the handler's frame, canonical or not, as on Linux */
         f.pretcode = 0;
 
     init_fpu(x);
@@ -138,8 +140,8 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
     return 0;
 }
 
-/* The FPU image of a frame: hostile. What is not a well-formed extended image is taken as plain FXSAVE
- * (fpu__restore_sig()). */
+/* Loads the FPU image of a frame, which the payload has written. An image that is not a well-formed extended
+ * image is loaded as plain FXSAVE (fpu__restore_sig()). */
 static long restore_fpu(struct kr_task *t, u64 fp) {
     struct kr_vm *vm = &t->mm->vm;
     u8 *x = kr_task_xsave(t);
@@ -165,8 +167,8 @@ static long restore_fpu(struct kr_task *t, u64 fp) {
     }
     memset(x + SW_RESERVED, 0, 48);
     memset(x + 512, 0, 64);
-    /* A component that the image leaves out is in its initial state; but MXCSR counts always (XRSTOR), and
-     * KVM takes it with SSE. */
+    /* A component that the image leaves out gets its initial state. MXCSR is always loaded (SDM Vol. 1, 13.8,
+     * XRSTOR), and KVM loads it with SSE. */
     if (!(features & 1)) {
         u16 fcw = 0x37f;
         memset(x, 0, 24);
@@ -180,7 +182,7 @@ static long restore_fpu(struct kr_task *t, u64 fp) {
     u32 mxcsr;
     memcpy(&mxcsr, x + 24, 4);
     if (mxcsr & ~0xffffu)
-        return -EFAULT; /* a reserved bit: #GP on a real restore */
+        return -EFAULT; /* a reserved bit: XRSTOR would raise #GP */
     return kr_cpu_set_xsave(t, x);
 }
 
@@ -191,9 +193,9 @@ long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask) {
     if (kr_copy_in(&uc, frame + offsetof(struct kr_sigframe, uc), sizeof uc) < 0)
         return -EFAULT;
     const struct kr_sigcontext *m = &uc.mc;
-    if (m->rip >= KR_WINDOW_END && m->rip >> 47) /* not canonical: would be #GP on return */
+    if (m->rip >= KR_WINDOW_END && m->rip >> 47) /* not canonical: the return would raise #GP */
         return -EFAULT;
-    /* Linux ORs 3 into the selectors and lets IRET fault on what is no user segment. */
+    /* Linux sets the RPL to 3 and lets IRET fault where the selector is not a user segment's. */
     if ((m->cs | 3) != KR_USER_CS || ((uc.flags & UC_STRICT_RESTORE_SS) && (m->ss | 3) != KR_USER_SS))
         return -EFAULT;
     if (restore_fpu(t, m->fpstate) < 0)

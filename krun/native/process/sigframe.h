@@ -29,8 +29,9 @@ _Static_assert(sizeof(struct kr_sigcontext) == 256 && offsetof(struct kr_sigfram
                    sizeof(struct kr_sigframe) == 440,
                "struct rt_sigframe is Linux ABI");
 
-/* Where things go below sp: pure arithmetic, used by push and by the unit tests. xsize: bytes of the XSAVE
- * image. Returns the frame's address, *fp the FPU area's (64-byte aligned). */
+/* Computes the places of the frame below sp. Pure; used by kr_sigframe_push and by the unit tests. xsize:
+ * bytes of the XSAVE image. Returns the frame's address; *fp is the address of the FPU area (64-byte
+ * aligned). */
 u64 kr_sigframe_place(u64 sp, u32 xsize, u64 *fp);
 
 /* ss_flags as sigaltstack(2) shows them: SS_DISABLE, SS_ONSTACK or 0. */
@@ -39,7 +40,8 @@ int kr_altstack_flags(const struct kr_task *t, u64 sp);
 /* Pushes a frame for the handler and sets the registers. 0 or -EFAULT (stack unusable). */
 long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
                       kr_sigset saved);
-/* rt_sigreturn(2): restores from the frame at rsp - 8. 0 or -EFAULT. */
+/* rt_sigreturn(2): restores the state from the frame at rsp - 8. *mask is the mask of the frame. 0 or
+ * -EFAULT. */
 long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask);
 
 #endif

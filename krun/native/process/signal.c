@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The payload's signal actions, masks and delivery. See signal.h for the idea, hostsig.c for the catching,
- * sigframe.c for the frame.
+ * The payload's signal actions, masks and delivery. signal.h explains the design; hostsig.c catches signals;
+ * sigframe.c builds the frame.
  */
 #include "signal.h"
 #include "resume.h"
@@ -25,8 +25,9 @@ kr_sigset kr_host_mask(kr_sigset mask) {
     return old;
 }
 
-/* Makes the host's disposition follow a, the action for sig. Where RLIMIT_CORE asks for core files
- * (proc->cores), signals that end in one by default are caught, so that the core is the payload's. */
+/* Sets the host's disposition of sig for the payload's action a. If RLIMIT_CORE asks for core files
+ * (proc->cores), signals whose default action is a core are caught, so that the monitor writes the payload's
+ * core. */
 static long host_action(const struct kr_proc *p, int sig, const struct kr_sigaction *a) {
     struct kr_sigaction h = {0};
     h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
@@ -60,7 +61,8 @@ void kr_signal_cores(struct kr_task *t) {
     u64 lim[2] = {0, 0};
     kr_lock(&p->sig_lock);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_CORE, 0, lim);
-    u32 cores = lim[0] >= KR_CORE_MIN && kr_sys0(__NR_getpid) != 1; /* for pid 1 the kernel drops them */
+    u32 cores =
+        lim[0] >= KR_CORE_MIN && kr_sys0(__NR_getpid) != 1; /* the kernel drops such a signal for pid 1 */
     u32 changes = cores != p->cores;
     p->cores = cores;
     for (int sig = 1; changes && sig <= 31; sig++)
@@ -83,7 +85,7 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
         r = host_action(p, sig, &a);
         if (!r) {
             p->action[sig] = a;
-            if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* else the kernel says it of us, too */
+            if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* of other signals the kernel shows the same */
                 kr_board_update(t);
         }
     }
@@ -93,7 +95,7 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
 
 void kr_sigmask_set(struct kr_task *t, kr_sigset mask) {
     t->sigmask = mask & ~UNCATCHABLE;
-    if (!t->sig_caught) /* else all is blocked until the caught one is delivered, which sets the mask */
+    if (!t->sig_caught) /* else all signals are blocked until the caught one is delivered, which sets the mask */
         kr_host_mask(t->sigmask);
 }
 
@@ -113,12 +115,12 @@ long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
 }
 
 void kr_wait_mask_end(struct kr_task *t) {
-    if (!t->sig_caught) /* a caught signal's handler mask is built from it: kr_signal_deliver ends it */
+    if (!t->sig_caught) /* kr_signal_deliver ends it after a caught signal, because the handler's mask is built from it */
         t->wait_mask.active = 0;
 }
 
-/* No frame could be built for sig: SIGSEGV, to its handler if there is one (signal_setup_done(),
- * force_sigsegv() in the kernel). The mask stays as it was. */
+/* Handles a frame that could not be built: the payload gets SIGSEGV, or dies of it without a handler
+ * (signal_setup_done() and force_sigsegv() in the kernel). The mask is unchanged. */
 static void no_frame(struct kr_task *t, int sig) {
     if (sig == SIGSEGV)
         kr_die_signal(t, SIGSEGV);
@@ -173,7 +175,8 @@ void kr_signal_deliver(struct kr_task *t) {
             t->wait_mask.active = 0;
             kr_host_mask(t->sigmask);
         } else if (act.handler == (u64)SIG_DFL) {
-            /* The action changed after the signal was caught. Let the kernel do the default thing. */
+            /* The payload changed the action after the signal was caught. The kernel applies the default
+             * action. */
             if (FAULTS_OURS(sig) || (t->proc->cores && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
                 t->dying_of = &si;
                 kr_die_signal(t, sig);
@@ -195,7 +198,7 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     si.si_code = code;
     si.si_addr = (void *)addr;
     if (sig ==
-        SIGSYS) { /* _sigsys: the call's address, number and architecture; the filter's data as errno */
+        SIGSYS) { /* _sigsys has the call's address, number and architecture; si_errno has the filter's data */
         si.si_errno = (int)error;
         si.si_syscall = trapno;
         si.si_arch = AUDIT_ARCH_X86_64;
@@ -208,7 +211,7 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
         kr_die_signal(t, sig);
     }
     u32 caught = t->sig_caught;
-    if (caught) { /* an asynchronous one waits: it comes after, on top; its mask changes must not be lost */
+    if (caught) { /* a caught asynchronous signal waits: its frame goes on top, and its change of the mask must be kept */
         kr_sigset base = t->sigmask;
         if (kr_sigframe_push(t, &si, &act, base) < 0) {
             if (sig == SIGSEGV)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first stack of a program: strings, argc, argv, envp, auxv, as fs/exec.c and create_elf_tables() lay
- * them out (the order of the strings matters to programs that rewrite their title over argv).
+ * The first stack of a program: strings, argc, argv, envp, auxv, in the layout of fs/exec.c and
+ * create_elf_tables(). The order of the strings matters to programs that write their title over argv.
  */
 #include "exec.h"
 #include "../machine/usercopy.h"
@@ -27,13 +27,13 @@ void kr_mm_layout(struct kr_mm *mm) {
     u64 size = KR_PAGE_UP(KR_MIN(KR_MAX(lim[0], 128ULL << 10), 1ULL << 30));
     if (lim[0] == ~0ULL)
         size = 1ULL << 30;
-    /* The kernel counts towards RLIMIT_AS what the stack has grown to, and here the area is mapped as a
-     * whole. */
+    /* The kernel counts only the used part of a stack towards RLIMIT_AS. Here the whole area is mapped, so it
+     * is kept small against the limit. */
     u64 space[2] = {~0ULL, 0};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_AS, 0, space);
     size = KR_MIN(size, KR_PAGE_UP(KR_MAX(space[0] / 16, 1ULL << 20)));
-    /* One 64 MiB chunk holds the top of the stack and the beginning of the mmap area in the usual case: one
-     * memory slot for both. */
+    /* In the usual case one 64 MiB chunk, and so one memory slot, holds the top of the stack and the start of
+     * the mmap area. */
     u64 top =
         KR_WINDOW_END - KR_CHUNK_SIZE * (1 + kr_mm_random(1u << 16)) - KR_PAGE * (1 + kr_mm_random(1024));
     mm->stack_end = top;

@@ -5,12 +5,13 @@
 
 #include "../machine/vmm.h"
 
-/* Around a fork, on the forking thread, with all signals blocked. Between before and parent or child every
- * lock of the table is held. */
+/* Called before and after a fork, on the forking thread, with all signals blocked. After kr_state_before_fork
+ * every lock of the table is held, until kr_state_fork_parent or kr_state_fork_child. */
 void kr_state_before_fork(struct kr_task *t);
 void kr_state_fork_parent(struct kr_task *t);
 void kr_state_fork_child(struct kr_task *t);
-/* t is the first task of a process on the same memory; t->proc is a copy of its maker's. */
+/* Called for the first task t of a new process on the same memory. t->proc is a copy of the kr_proc of the
+ * process that makes it. */
 void kr_state_vfork(struct kr_task *t);
 
 /* Bodies of rows that have no file of their own (process/task.c, machine/vm.c). */

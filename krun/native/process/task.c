@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads and processes from the host's side: creation of task objects, and every way out. */
+ *
+ * Threads and processes of the host: making task objects, and every way in which a thread or a process ends.
+ */
 #include "../machine/mm.h"
 #include "board.h"
 #include "core.h"
@@ -31,7 +33,7 @@ u8 *kr_task_xsave(struct kr_task *t) {
     return t->xsave;
 }
 
-/* Gives back everything a task owns but its stack and itself. Locked: mm->lock. */
+/* Releases what a task owns, except its stack and the task itself. Lock: mm->lock. */
 void kr_task_release(struct kr_task *t) {
     for (struct kr_task **p = &t->mm->tasks; *p; p = &(*p)->next)
         if (*p == t) {
@@ -71,7 +73,8 @@ void kr_tasks_after_fork(struct kr_task *t) {
     t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
 }
 
-/* munmap of the stack we stand on, then exit: no stack may be touched in between. */
+/* Unmaps the stack of this thread and ends the thread. Between the two calls no stack may be touched, so both
+ * are made in assembler. */
 __attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, int code) {
     register long nr __asm__("rax") = __NR_munmap;
     register void *p __asm__("rdi") = stack;
@@ -87,17 +90,17 @@ __attribute__((noreturn)) static void unmap_and_exit(void *stack, size_t size, i
 void kr_task_exit(struct kr_task *t, int code) {
     struct kr_proc *p = t->proc;
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
-        kr_exit_group(t, code); /* the last thread: the process's status is this code, as on Linux */
-    kr_robust_exit(t);          /* the kernel's own walk would not spare words of the monitor */
+        kr_exit_group(t, code); /* the last thread: its code is the status of the process, as on Linux */
+    kr_robust_exit(t);          /* the kernel's own walk could write to words of the monitor */
     u64 all = ~0ULL;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0,
-            8); /* the last host call that may run with this stack */
+            8); /* after this call no signal handler runs on this stack */
     struct kr_mm *mm = t->mm;
     void *stack = t->stack;
     size_t size = t->stack_size;
     kr_lock(&mm->lock);
     kr_task_release(t);
-    if (stack) /* nothing looks for the task any more: signals are blocked, it is off the list */
+    if (stack) /* no code looks for the task: signals are blocked, and the task is off the list */
         kr_free(t, sizeof *t);
     kr_unlock(&mm->lock);
     if (stack)
@@ -115,11 +118,12 @@ void kr_exit_group(struct kr_task *t, int code) {
         kr_sys1(__NR_exit_group, code);
 }
 
-/* A page that nothing of this process is mapped at: the gap below the monitor (docs/memory.md). */
+/* An address at which this process maps nothing: the gap below the monitor (docs/memory.md). */
 #define NOWHERE (KR_WINDOW_END + (1ULL << 30))
 
-/* Makes the kernel force a SIGSEGV: a caught signal's frame cannot be written (force_sigsegv()). Unlike a
- * fault, which would be a line about krun-monitor in the host's log. Returns if it could not. */
+/* Makes the kernel force a SIGSEGV, because the frame of a caught signal cannot be written (force_sigsegv()).
+ * A real fault would write a line about krun-monitor into the host's log. Returns if the kernel did not end
+ * the process. */
 static void force_segv(void) {
     struct kr_altstack stack = {.sp = NOWHERE, .size = 1u << 20};
     struct kr_sigaction act = {.handler = (u64)kr_host_handler,
@@ -130,8 +134,9 @@ static void force_segv(void) {
     kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), kr_sys0(__NR_gettid), SIGUSR1);
 }
 
-/* Death by a real signal. As pid 1 of a pid namespace the kernel drops a signal with default action that
- * comes from inside; forced signals kill even there, so one of the same kind is raised instead. */
+/* Ends the process by a real signal. For pid 1 of a pid namespace the kernel drops a signal with default
+ * action that comes from inside the namespace. A forced signal kills even pid 1, so a fault of the same kind
+ * is raised. */
 void kr_die_signal(struct kr_task *t, int sig) {
     struct kr_sigaction dfl = {0};
     if (kr_trace_on && !t->is_vfork)
@@ -162,7 +167,7 @@ void kr_die_signal(struct kr_task *t, int sig) {
             : "rax", "memory");
         break;
     }
-    kr_sys1(__NR_exit_group, 128 + sig); /* nothing else is left */
+    kr_sys1(__NR_exit_group, 128 + sig); /* no signal ended the process */
     for (;;)
         ;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strace-like trace and per-call counts, from the rows of the table.
+ * The trace in the format of strace(1), and counts of the calls, from the rows of the table of system calls.
  *
- * State: counters per call number (atomic; a fork child starts with zeroes of its own), start time. Locks:
- * none. A line is written by one write(2): lines of several threads and processes do not mix (the log is
- * opened O_APPEND).
+ * State: counters per call number (atomic; a fork child starts with zeroes). Locks: none. One write(2) writes
+ * a line, so lines of several threads and processes do not mix (the log is opened with O_APPEND).
  */
 #include "trace.h"
 #include "../machine/usercopy.h"
@@ -15,7 +14,7 @@
 
 #define LINE_ROOM 640
 #define STR_SHOWN 48
-#define ARG_ROOM 64u  /* bytes of a line that are kept free for the result */
+#define ARG_ROOM 64u  /* bytes of a line reserved for the result */
 #define MAX_CALLS 512 /* numbers known to the counters */
 #define MAX_UNKNOWN 1024
 
@@ -37,7 +36,7 @@ static void put(char *line, size_t *n, const char *fmt, ...) {
     *n = KR_MIN(*n + (size_t)w, (size_t)LINE_ROOM - 1);
 }
 
-/* Guest bytes in quotes, cut, with C escapes. str: ends at a NUL. */
+/* Appends guest bytes in quotes, shortened, with C escapes. str: the bytes end at a NUL. */
 static void put_bytes(char *line, size_t *n, u64 addr, u64 len, int str) {
     char raw[STR_SHOWN + 1];
     u64 want = KR_MIN(len, (u64)sizeof raw);
@@ -83,7 +82,7 @@ static void put_arg(char *line, size_t *n, const struct kr_sys_row *row, const u
     case KR_ARG_NEWFD:
     case KR_ARG_SIG:
     case KR_ARG_CLK:
-    case KR_ARG_ID: /* -1: leave as it is */
+    case KR_ARG_ID: /* -1: unchanged */
         put(line, n, "%d", (int)v);
         break;
     case KR_ARG_UINT:
@@ -118,7 +117,7 @@ static void put_arg(char *line, size_t *n, const struct kr_sys_row *row, const u
         else
             put(line, n, v ? "%p" : "NULL", (void *)v);
         break;
-    case KR_ARG_OUTV: /* what a read returned */
+    case KR_ARG_OUTV: /* the bytes that a read returned */
         if (v && KR_ARG_BYTES(x) == 1 && ret > 0 && (u64)ret <= len)
             put_bytes(line, n, v, (u64)ret, 0);
         else
@@ -134,7 +133,7 @@ static void put_arg(char *line, size_t *n, const struct kr_sys_row *row, const u
 }
 
 u64 kr_trace_enter(struct kr_task *t) {
-    /* Calls that do not return leave their line at entry. */
+    /* A call that does not return writes its line at entry. */
     switch ((u32)t->nr) {
     case __NR_exit:
     case __NR_exit_group:
@@ -201,7 +200,7 @@ void kr_trace_summary(void) {
                              "total us", "us/call", "errors", "syscall");
     u8 done[MAX_CALLS / 8] = {0};
     u64 calls = 0, ns = 0;
-    for (;;) { /* by time, longest first: there are few hundred */
+    for (;;) { /* by time, longest first; there are a few hundred rows */
         u32 best = MAX_CALLS;
         for (u32 i = 0; i < MAX_CALLS; i++)
             if (counts[i].calls && !(done[i / 8] >> (i % 8) & 1) &&
@@ -223,7 +222,7 @@ void kr_trace_summary(void) {
 }
 
 void kr_trace_after_fork(void) {
-    if (kr_trace_on & KR_BOOTF_COUNT) /* else they are zero, and the page is the parent's */
+    if (kr_trace_on & KR_BOOTF_COUNT) /* without counting they are zero, and writing would copy the page */
         memset(counts, 0, sizeof counts);
 }
 

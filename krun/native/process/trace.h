@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * strace-like trace and per-call counts, from the one table. */
+ *
+ * The trace in the format of strace(1), and counts of the calls.
+ */
 #ifndef KR_TRACE_H
 #define KR_TRACE_H
 
 #include "../machine/vmm.h"
 
-extern u32 kr_trace_on; /* KR_BOOTF_TRACE | KR_BOOTF_COUNT; 0 costs one test */
+extern u32 kr_trace_on; /* 0: a call costs one test more */
 
 u64 kr_trace_enter(struct kr_task *t); /* returns the start time, ns */
 void kr_trace_exit(struct kr_task *t, long ret, u64 started);
