@@ -81,6 +81,9 @@
 #ifndef SHM_RDONLY /* linux/shm.h has it, and includes libc's unistd.h */
 #define SHM_RDONLY 010000
 #endif
+#ifndef X_OK /* unistd.h of libc */
+#define X_OK 1
+#endif
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8
 #endif

@@ -25,18 +25,12 @@
 #include "../machine/vdso.h"
 #include "../abi/boot.h"
 #include "../lib/kr_guard.h"
+#include "../lib/kr_linux.h"
 #include <linux/elf.h>
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
 #include <asm/prctl.h>
-
-/* linux/fcntl.h */
-#define F_GET_SEALS_ 1034
-#define F_SEAL_SEAL_ 1
-#define F_SEAL_SHRINK_ 2
-#define F_SEAL_GROW_ 4
-#define F_SEAL_WRITE_ 8
 
 /* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
@@ -70,7 +64,7 @@ static void relocate(void) {
 static struct kr_mm first_mm;
 static struct kr_proc first_proc;
 
-/* One message to whoever waits (docs/architecture.md, "Messages"); fd is closed. */
+/* Writes one message to the waiting process (docs/architecture.md, "Messages"), and closes fd. */
 static void say(int *fd, char type, const char *fields, size_t len) {
     char msg[1024];
     if (*fd < 0)
@@ -87,8 +81,8 @@ static void say_ok(int *fd, char type) {
     say(fd, type, fields, kr_stage_fields(fields, sizeof fields));
 }
 
-/* A failure of set-up: to whoever waits, else (an execve'd program, past the point of no return) death by
- * SIGKILL as on Linux. */
+/* Reports a failure of the set-up to the waiting process. Without one (a program that execve(2) has started,
+ * past the point of no return) the process dies of SIGKILL, as on Linux. */
 __noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path,
                                long err) {
     char fields[1000];
@@ -102,7 +96,7 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
     kr_die_signal(t, 9);
 }
 
-/* Whether the jail is in force. Once it is it stays, over fork and execve. */
+/* Whether the jail is in force. Once in force it stays in force over fork and execve. */
 static int jailed(void) { return kr_sys5(__NR_prctl, PR_SET_SECCOMP, ~0ULL, 0, 0, 0) != -EINVAL; }
 
 /* A limit of the payload's (RLIMIT_DATA, RLIMIT_AS) leaves no room to begin: after an execve that is death by SIGKILL, as on Linux
@@ -113,9 +107,10 @@ __noreturn static void no_memory(void) {
         kr_sys1(__NR_exit_group, 128 + 9);
 }
 
-/* The number of the memfd that krun passed; -1: it is not krun that started this monitor, or not such a memfd. */
+/* The number of the memfd with the boot block that krun passed; -1: krun did not start this monitor, or the
+ * descriptor is not such a memfd. */
 static int boot_fd(char **envp, u32 envc) {
-    const int seals = F_SEAL_SEAL_ | F_SEAL_SHRINK_ | F_SEAL_GROW_ | F_SEAL_WRITE_;
+    const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     size_t n = sizeof KR_BOOT_ENV - 1;
     const char *end;
     if (!envc || strncmp(envp[envc - 1], KR_BOOT_ENV, n) != 0 || jailed())
@@ -123,12 +118,12 @@ static int boot_fd(char **envp, u32 envc) {
     u64 fd = kr_strtou(envp[envc - 1] + n, &end);
     if (end == envp[envc - 1] + n || *end || fd > 0x7fffffff)
         return -1;
-    envp[envc - 1] = NULL; /* not the payload's */
-    return (kr_sys2(__NR_fcntl, fd, F_GET_SEALS_) & seals) == seals ? (int)fd : -1;
+    envp[envc - 1] = NULL; /* the payload does not see this variable */
+    return (kr_sys2(__NR_fcntl, fd, F_GET_SEALS) & seals) == seals ? (int)fd : -1;
 }
 
 static int map_block(int fd) {
-    long size = kr_sys3(__NR_lseek, fd, 0, 2 /* SEEK_END */);
+    long size = kr_sys3(__NR_lseek, fd, 0, SEEK_END);
     if (size < (long)sizeof(struct kr_boot_header) || size > (64 << 20))
         return -EINVAL;
     long p = kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0);
@@ -196,7 +191,7 @@ static void wait_for_start(struct kr_task *t) {
         long n = kr_sys3(__NR_read, kr_boot.fd_start, &c, 1);
         if (n == 1)
             break;
-        if (n == -EINTR && t->sig_caught) /* a default action: the payload has not said another one */
+        if (n == -EINTR && t->sig_caught) /* a default action, because the payload has not set another one */
             kr_die_signal(t, t->info.si_signo);
         if (n != -EINTR)
             give_up(t, "start", "read", "start.fifo", n < 0 ? n : -EIO);
@@ -205,7 +200,7 @@ static void wait_for_start(struct kr_task *t) {
     kr_fd_drop(&kr_boot.fd_start);
 }
 
-/* Finds the first program (a script included) and gives argv its final form. */
+/* Finds the first program, which may be a script, and gives argv its final form. */
 static void find_first(struct kr_task *t, struct kr_program *p, char ***argv) {
     const char *why;
     long r = kr_program_find(t, AT_FDCWD, kr_boot.exe_path, 0, p, &why);
@@ -270,8 +265,8 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 
     size_t size, room;
-    u8 *block = kr_boot_decode(envp, envc, &size, &room); /* from a monitor */
-    int fd = block ? -1 : boot_fd(envp, envc);            /* from krun itself */
+    u8 *block = kr_boot_decode(envp, envc, &size, &room); /* a block from a monitor */
+    int fd = block ? -1 : boot_fd(envp, envc);            /* a block from krun itself */
     if ((block ? kr_boot_parse(&kr_boot, block, size) < 0 : fd < 0 || map_block(fd) < 0) ||
         (block == NULL) != ((kr_boot.flags & KR_BOOTF_FIRST) != 0)) { /* only krun starts a first program */
         if (jailed())
@@ -282,7 +277,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     first_proc.t0 = kr_boot.t0;
     first_proc.nofile_hard = kr_boot.nofile_hard;
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
-    set_comm(kr_boot.exe_path); /* early: others see it */
+    set_comm(kr_boot.exe_path); /* set early, because other processes see it */
     kr_stage("monitor");
     const char *why = "";
     int r = kr_layout_check(auxv, &why);
@@ -325,7 +320,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     struct kr_program p = {
         .fd = kr_boot.fd_target, .interp = kr_boot.fd_interp, .path = (char *)kr_boot.exe_path};
     if (first) {
-        kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* a slot that will be needed, before the vCPU */
+        kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* made before the vCPU, because it is needed anyway */
         make_vm(t);
         say_ok(&kr_boot.fd_sync, 'R');
         wait_for_start(t);
@@ -350,7 +345,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_publish_mm(&first_mm);
     kr_regs(t)->rip = start.entry;
     kr_regs(t)->rsp = start.sp;
-    r = kr_jail_install(t, &why); /* or nothing of the image runs */
+    r = kr_jail_install(t, &why); /* without the filters nothing of the image runs */
     if (r < 0)
         give_up(t, "jail", why, "krun-monitor", r);
     kr_board_update(t); /* no_new_privs is known now */

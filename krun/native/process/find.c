@@ -14,8 +14,6 @@
 #include "../machine/fdtab.h"
 #include <linux/openat2.h>
 
-#define O_NOFOLLOW_ 0400000
-#define O_NONBLOCK_ 04000
 #define PATH_MAX_ 4096
 
 static char *word(const char *s, size_t n) {
@@ -39,7 +37,8 @@ void kr_program_free(struct kr_program *p) {
     p->path = NULL;
 }
 
-/* execve(2) of fd as far as its permission, and no further. 0 or -errno; -EINVAL from a kernel without it. */
+/* Asks the kernel whether the file of fd may be executed, without executing it. 0 or -errno; -EINVAL from a
+ * kernel without AT_EXECVE_CHECK. */
 static long execve_check(int fd) {
     static const char empty[1] = "";
     const char *argv[] = {"-", NULL}, *envp[] = {NULL};
@@ -47,7 +46,7 @@ static long execve_check(int fd) {
 }
 
 int kr_execve_checks(void) {
-    static u32 known; /* 1 yes, 2 no; the same whoever finds it */
+    static u32 known; /* 1 yes, 2 no; every thread finds the same answer */
     u32 k = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!k) {
         k = execve_check(kr_boot.fd_exe) == -EINVAL ? 2 : 1;
@@ -62,23 +61,18 @@ static int may_execute(int fd, const char **why) {
     long r = kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH, STATX_TYPE | STATX_MODE, &st);
     if (r < 0)
         return (int)r;
-    if ((st.stx_mode & 0170000) != 0100000) {
-        *why = (st.stx_mode & 0170000) == 0040000 ? "is a directory" : "not a regular file";
+    if (!S_ISREG(st.stx_mode)) {
+        *why = S_ISDIR(st.stx_mode) ? "is a directory" : "not a regular file";
         return -EACCES;
     }
-    struct {
-        s64 type, bsize, blocks, bfree, bavail, files, ffree;
-        s32 fsid[2];
-        s64 namelen, frsize, flags, spare[4];
-    } fs;
+    struct statfs fs;
     r = kr_sys2(__NR_fstatfs, fd, &fs);
-    if (r == 0 && (fs.flags & 8 /* ST_NOEXEC */)) {
+    if (r == 0 && (fs.f_flags & ST_NOEXEC)) {
         *why = "on a file system mounted noexec";
         return -EACCES;
     }
-    r = kr_execve_checks()
-            ? execve_check(fd)
-            : kr_sys4(439 /* faccessat2 */, fd, empty, 1 /* X_OK */, AT_EMPTY_PATH | AT_EACCESS);
+    r = kr_execve_checks() ? execve_check(fd)
+                           : kr_sys4(__NR_faccessat2, fd, empty, X_OK, AT_EMPTY_PATH | AT_EACCESS);
     if (r < 0) {
         *why = "not executable";
         return (int)r;
@@ -86,8 +80,8 @@ static int may_execute(int fd, const char **why) {
     return 0;
 }
 
-/* Opens the interpreter of the ELF file p->fd, if it names one, and judges it while the caller can still be told. What is loaded later
- * is this very file, whatever its path leads to then. */
+/* Opens the interpreter of the ELF file p->fd, if the file names one, and judges it while execve(2) can still
+ * fail. The loader later uses this descriptor, whatever file the interpreter's path names by then. */
 static long open_interp(struct kr_task *t, struct kr_program *p, const char **why) {
     struct kr_elf e;
     long r = kr_elf_read(p->fd, &e, why);
@@ -101,7 +95,7 @@ static long open_interp(struct kr_task *t, struct kr_program *p, const char **wh
         *why = "an ELF file with an unusable interpreter path";
         r = -ENOEXEC;
     } else {
-        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK_};
+        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK};
         p->interp = kr_slot_put(t, (int)kr_open(t, AT_FDCWD, path, &how));
         r = p->interp;
         if (r < 0) {
@@ -118,14 +112,14 @@ static long open_interp(struct kr_task *t, struct kr_program *p, const char **wh
     return r < 0 ? r : 0;
 }
 
-/* "#! interpreter [one argument]" in line[n]. Cuts the words out in place; 0 or -ENOEXEC (binfmt_script.c).
- */
+/* Parses "#! interpreter [one argument]" in line[n] in place (load_script() in fs/binfmt_script.c). 0 or
+ * -ENOEXEC. */
 static int parse_script(char *line, size_t n, char **interp, char **arg) {
     line[KR_MIN(n, (size_t)KR_SCRIPT_LINE - 1)] = 0;
     char *end = strchr(line, '\n');
     if (!end) {
         end = line + strlen(line);
-        if (n >= KR_SCRIPT_LINE) { /* cut off: fine only if the interpreter's own name is whole */
+        if (n >= KR_SCRIPT_LINE) { /* the line is cut off: the name of the interpreter must be whole */
             char *p = line + 2;
             while (*p == ' ' || *p == '\t')
                 p++;
@@ -157,8 +151,9 @@ static int parse_script(char *line, size_t n, char **interp, char **arg) {
     return 0;
 }
 
-/* A readable descriptor of the file that the payload's descriptor fd is about, in a slot. It is judged before it is opened: an O_PATH
- * one may be of anything, and the opening of a device or FIFO has effects. */
+/* Opens the file of the payload's descriptor fd for reading, in a slot. The file is judged before it is
+ * opened, because an O_PATH descriptor may be of any file, and opening a device or a FIFO has effects. Slot
+ * or -errno. */
 static long reopen(struct kr_task *t, int fd, const char **why) {
     char name[32];
     int slot = kr_slot_dup(t, (u32)fd);
@@ -173,13 +168,13 @@ static long reopen(struct kr_task *t, int fd, const char **why) {
     return r;
 }
 
-/* The file at p->path of depth 0, or the interpreter of the script before it, in a slot. */
+/* Opens the program at path, or an interpreter of a script, in a slot. Slot or -errno. */
 static long open_program(struct kr_task *t, int dirfd, const char *path, int flags, const char **why) {
-    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK_}; /* a FIFO must not hold us */
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK}; /* opening a FIFO must not block */
     if (!*path)
         return flags & AT_EMPTY_PATH ? reopen(t, dirfd, why) : -ENOENT;
     if (flags & AT_SYMLINK_NOFOLLOW)
-        how.flags |= O_NOFOLLOW_;
+        how.flags |= O_NOFOLLOW;
     long fd = kr_open(t, dirfd, path, &how);
     if (fd == -ENXIO) /* a socket or such */
         return -EACCES;
@@ -224,7 +219,8 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
             break;
         /* words = interp [arg] script, in front of what earlier levels made: [interp2 [arg2]] interp... */
         if (depth == 0) {
-            /* The interpreter could not open it any more (BINPRM_FLAGS_PATH_INACCESSIBLE). */
+            /* The interpreter could not open the script through a close-on-exec descriptor
+             * (BINPRM_FLAGS_PATH_INACCESSIBLE). */
             if ((!path[0] || (path[0] != '/' && dirfd != AT_FDCWD)) &&
                 (kr_sys2(__NR_fcntl, dirfd, F_GETFD) & FD_CLOEXEC)) {
                 r = -ENOENT;
@@ -259,16 +255,16 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
 long kr_program_check(struct kr_task *t, int dirfd, const char *path, int flags) {
     if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK))
         return -EINVAL;
-    if (!*path) /* a descriptor of the payload's: dispatch has looked */
+    if (!*path) /* a descriptor of the payload: dispatch has checked it */
         return flags & AT_EMPTY_PATH ? execve_check(dirfd) : -ENOENT;
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW_ : 0)};
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0)};
     long fd = kr_open(t, dirfd, path, &how);
     if (fd < 0)
         return fd;
     struct statx st;
     long r = kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st);
-    if (r == 0) /* a link that was not to be followed */
-        r = (st.stx_mode & 0170000) == 0120000 ? -ELOOP : execve_check((int)fd);
+    if (r == 0) /* with AT_SYMLINK_NOFOLLOW the link itself is open */
+        r = S_ISLNK(st.stx_mode) ? -ELOOP : execve_check((int)fd);
     kr_sys1(__NR_close, fd);
     return r;
 }

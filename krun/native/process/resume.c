@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A question interrupts the process that is asked (ask.h): its call goes on as if nothing had been.
  *
- * State: a clock's beginning, set once; in a task: what was asked of it, and the call that it interrupted (touched by that thread and
- * its host handler only). */
+ * Continuing a call after an interruption that is not the payload's: see resume.h.
+ *
+ * State: the start of a clock, set once; in each task the request and the interrupted call, which only the
+ * task's own thread and its host signal handler touch.
+ */
 #include "resume.h"
 #include "board.h"
 #include "hostsig.h"
@@ -17,8 +19,8 @@
 
 extern const char kr_intr_begin[], kr_intr_syscall[], kr_intr_restart[];
 
-/* A clock that costs nothing to read, and what it showed at some earlier time: calls that are limited in time
- * note their beginning (sys/table.c). */
+/* A clock that is read without a system call (the TSC), and its value at an earlier time. Calls with a
+ * timeout record their start by it (sys/table.c). */
 static u64 base_ticks, base_ns;
 
 static u64 ticks_to_ns(u64 ticks) {
@@ -48,8 +50,9 @@ void kr_ask_ready(struct kr_task *t, int first) {
 void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {
     u64 rip = uc->mc.rip;
     if (t->sig_caught) {
-        /* A signal of the payload's came first, and its context waits below this one; or it was caught after
-         * this one was taken from the queue: then nothing more may be caught until it is delivered. */
+        /* A signal for the payload came first, and its context waits below this one; or it was caught after
+         * the kernel had taken this one from the queue. In both cases no further signal may be caught until
+         * the first one is delivered. */
         uc->mask = KR_HOST_BLOCK_ALL;
         return;
     }
@@ -71,9 +74,11 @@ void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {
     }
 }
 
-/* A signal that was queued when its user had no place left for one (RLIMIT_SIGPENDING counts all processes of a user) comes without
- * what it carried (__send_signal_locked()). To a process that was asked it is a question, which is not answered: else whoever uses
- * the places up would have another's look end it. The price: a SIGBUS of the host's root, which looks the same, is lost then. */
+/* Whether a signal came without its contents. The kernel drops the contents where the user has reached
+ * RLIMIT_SIGPENDING, which counts all processes of the user (__send_signal_locked() in kernel/signal.c). In a
+ * process that has been asked such a signal is taken for a question, and is not answered: otherwise a user
+ * that fills the limit could make another process's question end the process that is asked. The price is that
+ * a SIGBUS from root of the host, which looks the same, is lost. */
 int kr_signal_is_bare(const siginfo_t *si) { return si->si_code == SI_USER && !si->si_pid && !si->si_uid; }
 
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
@@ -86,7 +91,7 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
         return 0;
     t->ask_request = (u32)si->si_pid;
     t->ask_n = si->si_uid;
-    if (!t->runs) { /* starting: nothing may be given up, and there is nothing to tell yet */
+    if (!t->runs) { /* the thread is starting: no call may be given up, and there is nothing to answer yet */
         t->ask_early = 1;
         return 1;
     }
@@ -96,7 +101,7 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
     return 1;
 }
 
-/* Calls that a handled signal ends with EINTR whatever SA_RESTART says (signal(7)). */
+/* Calls that a handled signal ends with EINTR even with SA_RESTART (signal(7)). */
 static int always_ends(const struct kvm_regs *r) {
     switch (r->rax) {
     case __NR_futex: /* with a timeout */
@@ -112,7 +117,7 @@ static int always_ends(const struct kvm_regs *r) {
     case __NR_pselect6:
     case __NR_epoll_wait:
     case __NR_epoll_pwait:
-    case 441: /* epoll_pwait2 */
+    case __NR_epoll_pwait2:
     case __NR_semop:
     case __NR_semtimedop:
     case __NR_msgsnd:
@@ -129,7 +134,7 @@ void kr_ask_signal(struct kr_task *t, u64 flags) {
     if (!t->resumed)
         return;
     t->resumed = 0;
-    /* Still at the SYSCALL that was to be executed again? */
+    /* Is the next instruction still the SYSCALL that was to be executed again? */
     if (t->nr != ~0ULL || kr_copy_in(insn, r->rip, 2) < 0 || insn[0] != 0x0f || insn[1] != 0x05 ||
         r->rip != t->resume_rip)
         return;
@@ -142,7 +147,7 @@ void kr_ask_signal(struct kr_task *t, u64 flags) {
 static s64 *left(struct kr_task *t, u64 ptr) {
     s64 ts[2];
     if (kr_copy_in(ts, ptr, sizeof ts) < 0 || ts[0] < 0 || ts[1] < 0 || ts[1] > 999999999)
-        return NULL; /* the kernel's answer is an error */
+        return NULL; /* the kernel returns an error for it */
     if (ts[0] < (s64)(1ULL << 32)) {
         s64 ns = ts[0] * 1000000000L + ts[1];
         ns = ns > (s64)t->waited ? ns - (s64)t->waited : 0;
@@ -169,7 +174,7 @@ void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) {
         }
         return;
     case __NR_nanosleep:
-        if (a[1] == a[0]) /* the kernel has written there what remains */
+        if (a[1] == a[0]) /* the kernel has written the rest of the time there */
             return;
         i = 0;
         break;
@@ -187,7 +192,7 @@ void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) {
         i = 3;
         break;
     case __NR_semtimedop:
-    case 441: /* epoll_pwait2 */
+    case __NR_epoll_pwait2:
         i = 3;
         break;
     default:
