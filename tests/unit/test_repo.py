@@ -98,17 +98,10 @@ def papers(text):
     return [line.strip() for line in text.splitlines() if PAPERS.search(line)]
 
 
-#: C sources of the monitor whose comments still have such words. A file that lost them goes off this list.
-PAPERS_LEFT = {"run.c"}
-
-
-
 def test_comments_and_pages_name_no_paper_outside_of_the_repository():
     """The source of a rule is a section of a specification, a manual page, the processor's manual or a page of docs/."""
     found = {n: lines for n in tracked() if n not in OWN_WORDS and (lines := papers(read(n)))}
-    left = {n for n in found if n.startswith("krun/native/") and Path(n).name in PAPERS_LEFT}
-    assert found.keys() == left, {n: found[n] for n in found.keys() - left}
-    assert {Path(n).name for n in left} == PAPERS_LEFT, "PAPERS_LEFT has a file without such words: remove it"
+    assert not found, found
 
 
 def test_the_check_of_papers_finds_them():
