@@ -22,6 +22,9 @@ static void calls(void) {
     EXPECT(chmod("d/file", 0640) == 0);
     EXPECT(utime("d/file", NULL) == 0);
     EXPECT(getxattr("d/file", "user.none", buf, sizeof buf) < 0 && (errno == ENODATA || errno == EOPNOTSUPP));
+    EXPECT(setxattr("d/file", "user.one", "x", 1, 0) == 0 || errno == EOPNOTSUPP);
+    EXPECT(listxattr("d/file", buf, sizeof buf) >= 0);
+    EXPECT(removexattr("d/file", "user.one") == 0 || errno == EOPNOTSUPP);
     EXPECT(mkdir("d/sub", 0700) == 0);
     EXPECT(mkdir("d/none/sub", 0700) < 0 && errno == ENOENT);
     EXPECT(rename("d/sub", "d/other") == 0);

@@ -83,7 +83,8 @@ void kr_slot_free(int fd);
  * the table. The whole copy is closed when fn returns. fn closes what it made, does not touch t's registers,
  * and makes no call that the payload can make block. fn's result; -EAGAIN, -ENOMEM: no thread. */
 long kr_private(struct kr_task *t, long (*fn)(void *arg), void *arg);
-/* The same, always on a thread with a copy: so fn may close any number. */
+/* The same, always on a thread with a copy: so fn may close any number. The thread's working directory is a copy,
+ * too: fn may change it. */
 long kr_alone(struct kr_task *t, long (*fn)(void *arg), void *arg);
 
 /* Whether other tasks use the same descriptor table: threads of the process, or processes that CLONE_FILES

@@ -68,7 +68,7 @@ long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
     return kr_files_shared(t) ? errand(t, CLONE_FS, fn, arg) : fn(arg);
 }
 
-long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) { return errand(t, CLONE_FS, fn, arg); }
+long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) { return errand(t, 0, fn, arg); }
 
 struct call_from {
     int cwd;

@@ -70,22 +70,26 @@ static long use_with_room(void *arg) {
     return fd >= 0 ? u->fn((int)fd, u->b) : fd == -ELOOP || fd == -EACCES ? -EMFILE : fd;
 }
 
-long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b) {
+long kr_path_use_alone(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b) {
+    struct use u = {.dirfd = (int)dirfd, .flags = flags, .fn = fn, .b = b};
     char *path;
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
         return n;
-    long fd = find(t, (int)dirfd, path, flags);
-    if (fd >= 0) {
-        n = fn((int)fd, b);
-        kr_sys1(__NR_close, fd);
-    } else if (fd == -EMFILE) {
-        struct use u = {(int)dirfd, flags, path, fn, b};
-        n = kr_alone(t, use_with_room, &u);
-    } else {
-        n = fd;
-    }
+    u.path = path;
+    n = kr_alone(t, use_with_room, &u);
     kr_path_put(path);
+    return n;
+}
+
+long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b) {
+    long fd = kr_path_find(t, dirfd, ptr, flags);
+    if (fd == -EMFILE)
+        return kr_path_use_alone(t, dirfd, ptr, flags, fn, b);
+    if (fd < 0)
+        return fd;
+    long n = fn((int)fd, b);
+    kr_sys1(__NR_close, fd);
     return n;
 }
 
@@ -259,8 +263,8 @@ long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     if (!is_plain(a[1], flags))
         return not_plain(nr, a, flags_arg);
     long fd = kr_path_find(t, a[0], a[1], flags);
-    if (fd < 0)
-        return fd;
+    if (fd < 0) /* an older kernel does not have the call: ENOSYS comes before what the path gives */
+        return kr_path_error(nr, a, 1, fd);
     u64 b[6];
     memcpy(b, a, sizeof b);
     b[0] = (u64)(s64)kr_proc_self_fd(rel, sizeof rel, (int)fd);

@@ -33,6 +33,9 @@ long kr_path_find(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags);
 typedef long kr_use_fn(int fd, const u64 *b);
 long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b);
 
+/* The same, always on such a thread: fn may change the working directory. */
+long kr_path_use_alone(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b);
+
 /* Whether the path is NULL or empty; and the argument that the host call gets for it, which the payload
  * cannot change afterwards. */
 int kr_path_empty(u64 ptr);

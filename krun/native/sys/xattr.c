@@ -29,6 +29,17 @@ static long new_call(int fd, const u64 *b) {
     return kr_sys6((long)b[0], (u64)(s64)dir, (u64)rel, 0, b[1], b[2], b[3]);
 }
 
+/* Makes the new call; where the kernel does not know it, the old one b[4](path of fd, b[5], b[6], b[7], b[8]).
+ * The old one needs the procfs as working directory: only on a thread of kr_path_use_alone. */
+static long either_call(int fd, const u64 *b) {
+    char rel[64];
+    long n = new_call(fd, b);
+    if (n != -ENOSYS)
+        return n;
+    n = kr_sys1(__NR_fchdir, kr_proc_self_fd(rel, sizeof rel, fd));
+    return n < 0 ? n : kr_sys5((long)b[4], (u64)rel, b[5], b[6], b[7], b[8]);
+}
+
 /* As kr_path_find. -EOPNOTSUPP for /proc/PID/fd/N of another process, which the kernel refuses: links of a
  * procfs have no attributes, and ls(1) asks for them. */
 static long found(struct kr_task *t, u64 ptr, u32 flags) {
@@ -51,7 +62,8 @@ static long found(struct kr_task *t, u64 ptr, u32 flags) {
 static long make(struct kr_task *t, const u64 a[6], u32 flags, const u64 b[4], long old) {
     long fd = found(t, a[0], flags);
     if (fd == -EMFILE) /* no number is free */
-        return kr_path_use(t, CWD, a[0], flags, new_call, b);
+        return kr_path_use_alone(t, CWD, a[0], flags, either_call,
+                                 (u64[]){b[0], b[1], b[2], b[3], (u64)old, a[1], a[2], a[3], a[4]});
     if (fd < 0)
         return fd;
     long n = new_call((int)fd, b);
