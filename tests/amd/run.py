@@ -29,8 +29,19 @@ from pathlib import Path
 import machine
 import verdict
 
-#: Of the tree, what the job needs: no .git, of build/ only the launcher.
-TREE = (".venv", "build/bin", "krun", "tests", "pyproject.toml", "setup.cfg", "dev", "docs", "README.md")
+#: Of the tree, what the job needs: no .git, of build/ the launcher and the attacks (tests/attacks) that are built.
+TREE = (
+    ".venv",
+    "build/bin",
+    "build/attacks",
+    "krun",
+    "tests",
+    "pyproject.toml",
+    "setup.cfg",
+    "dev",
+    "docs",
+    "README.md",
+)
 ENGINES = ("podman", "docker", "containerd")
 #: Integration tests that have a part of their own, need an engine's daemon, or compare with what is not there.
 NOT_THERE = (*ENGINES, "cri", "guest_corpus", "core", "software", "suites", "fuzz")
