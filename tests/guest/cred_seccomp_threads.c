@@ -32,6 +32,13 @@ static void show(const char *who, int tid) {
         field("Seccomp_filters:", tid), field("NoNewPrivs:", tid));
 }
 
+static void until_gone(int tid) { // the kernel counts a thread a little longer than pthread_join() waits
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d", tid);
+    while (!access(path, F_OK))
+        pause_ms(2);
+}
+
 static pthread_barrier_t b;
 static volatile int other_tid, step;
 static void *inherits(void *a) { return (void *)answer(SYS_getppid); }
@@ -95,6 +102,7 @@ static void one_for_itself(void) {
     say("not installed: getuid %s", answer(SYS_getuid));
     pthread_barrier_wait(&b);
     join(t);
+    until_gone(other_tid);
     TRY(install(SYS_getuid, SECCOMP_RET_ERRNO | EXDEV, SECCOMP_FILTER_FLAG_TSYNC));
     say("alone: getuid %s", answer(SYS_getuid));
     show("main", getpid());
@@ -123,10 +131,7 @@ static void strict_thread(void) {
     TRY(install(SYS_getuid, SECCOMP_RET_ERRNO | EXDEV,
                 SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH));
     write(down[1], "g", 1);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d", other_tid);
-    while (!access(path, F_OK))
-        pause_ms(2);
+    until_gone(other_tid);
     say("the strict thread is gone, main goes on: getppid %s", answer(SYS_getppid));
 }
 static void churn(void) { // filters come and go with their threads
