@@ -19,6 +19,7 @@ int main(void) {
                last == values[i]);
     }
     // A storm of them from outside, in a process that others look at.
+    got = 0;
     pid_t me = getpid(), c = CHILD(
                              unsigned long x = 1; char path[60], link[300]; sprintf(path, "/proc/%d/cwd", me);
                              for (long i = scaled(2000); i > 0; i--) {
@@ -31,7 +32,6 @@ int main(void) {
                                      MUST(readlink(path, link, sizeof(link)));
                              });
     int status;
-    got = 0;
     while (waitpid(c, &status, 0) != c)
         ;
     say_status("sender", status);
