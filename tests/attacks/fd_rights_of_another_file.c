@@ -1,6 +1,7 @@
 // SCM_RIGHTS while the table of descriptors changes: what is sent is copied first, many descriptors at a time; another thread
 // closes the number of the first copy, and a third one makes threads, whose vCPUs' descriptors take the lowest free
-// number.  What arrives must be what was sent.
+// number.  What arrives must not be a descriptor of KVM's that can be mapped.  It need not be what was sent: a close(2) that the
+// payload began before the copy was made closes the copy, and the monitor puts its placeholder there (docs/limits.md).
 #include "crowd.h"
 #include <sys/socket.h>
 
@@ -75,9 +76,8 @@ static void one(void *argument) {
 int main(void) {
     do {
         int status = attack_child(one, NULL);
-        if (WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2))
-            attack_won("a descriptor that was not sent has arrived%s",
-                       WEXITSTATUS(status) == 2 ? ", and can be mapped" : "");
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+            attack_won("a descriptor that was not sent has arrived, and can be mapped");
     } while (!attack_over());
     attack_lost();
 }
