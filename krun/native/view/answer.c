@@ -10,6 +10,7 @@
 #include "../machine/mm.h"
 #include "../process/process.h"
 #include "../process/nnp.h"
+#include "../lib/kr_linux.h"
 #include <linux/capability.h>
 #include <linux/fcntl.h>
 #include <linux/memfd.h>
@@ -141,7 +142,7 @@ static void reply(int to, s32 status, u32 mode, int fd) {
         void *base;
         u64 len;
     } iov = {&a, sizeof a};
-    struct msg m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    struct kr_msghdr m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
     if (fd < 0) {
         m.control = NULL;
         m.control_len = 0;

@@ -8,6 +8,7 @@
 #include "../process/board.h"
 #include "../machine/mm.h"
 #include "../process/process.h"
+#include "../lib/kr_linux.h"
 #include <asm/signal.h>
 #include <linux/fcntl.h>
 #include <linux/memfd.h>
@@ -144,7 +145,7 @@ static long receive(int from, struct answer *a, int *fd) {
         void *base;
         u64 len;
     } iov = {a, sizeof *a};
-    struct msg m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    struct kr_msghdr m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
     *fd = -1;
     long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CLOEXEC);
     if (n < 0)

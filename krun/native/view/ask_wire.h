@@ -44,19 +44,6 @@ struct control {
     u32 pad;
 };
 
-struct msg {
-    void *name;
-    u32 name_len, pad0;
-    struct {
-        void *base;
-        u64 len;
-    } * iov;
-    u64 iov_len;
-    void *control;
-    u64 control_len;
-    u32 flags, pad1;
-};
-
 /* Makes a socket, at a hidden number while other threads share the descriptor table. *holder is the number.
  * The number or -errno. */
 long kr_sock_new(struct kr_task *t, int *holder);
