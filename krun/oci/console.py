@@ -5,7 +5,7 @@ from errno import EEXIST
 from stat import S_ISFIFO
 
 from krun.errors import KrunError, SysError
-from krun.oci.rootfs import open_dev
+from krun.oci.devices import open_dev
 from krun.oci.steps import PATH, Context, Step, label_file, open_in_root
 from krun.sysio import (
     AT_EMPTY_PATH,

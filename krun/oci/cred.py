@@ -6,9 +6,9 @@ from errno import EACCES, EINVAL, ENOENT, ENOSYS, EPERM
 from krun import log
 from krun.errors import ConfigError, KrunError, SysError
 from krun.oci.fields import RLIMITS
+from krun.oci.procfs import SealProc, write_proc
 from krun.oci.steps import Context, Step
 from krun.sysio import (
-    MOUNT_ATTR_RDONLY,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAP_AMBIENT_RAISE,
@@ -24,7 +24,6 @@ from krun.sysio import (
     enc,
     ffi,
     lib,
-    mount_setattr,
     openat2,
     prctl,
     set_undumpable,
@@ -190,36 +189,6 @@ def set_oom_score_early(pid: "int | str", value: "int | None") -> None:
             os.close(fd)
     except OSError as e:
         raise SysError("set oom_score_adj", str(value), e.errno or 0) from None
-
-
-def write_proc(ctx: Context, path: str, text: str, op: str) -> None:
-    """Writes a file of our own procfs, which nothing of the image lies over. Raises SysError."""
-    # self and thread-self are ordinary symlinks of procfs; anything else is refused (CVE-2019-16884).
-    fd = openat2(ctx.proc, path, os.O_WRONLY, RESOLVE_BENEATH, name=path)
-    try:
-        os.write(fd, text.encode())
-    except OSError as e:
-        raise SysError(op, text, e.errno or 0) from None
-    finally:
-        os.close(fd)
-
-
-class SealProc(Step):
-    """Our procfs becomes read-only: from here on it is the monitor's, which only reads it and keeps it while the payload runs."""
-
-    __slots__ = ()
-
-    def describe(self) -> str:
-        return "detached procfs becomes read-only"
-
-    def execute(self, ctx: Context) -> None:
-        try:
-            mount_setattr(ctx.proc, MOUNT_ATTR_RDONLY, name="procfs")
-        except SysError as e:
-            # A mount namespace that is not ours to change (an ordinary user's container without one of its own): such a
-            # payload writes nothing in /proc that its user may not.
-            if e.errno != EPERM:
-                raise
 
 
 class SetNoNewPrivs(Step):

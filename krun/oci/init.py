@@ -14,8 +14,9 @@ from krun.jsonio import dumps
 from krun.kvm import boot, probe
 from krun.kvm.probe import open_image_file
 from krun.oci import cred, hooks, sync
+from krun.oci.cwd import enter_cwd
 from krun.oci.namespaces import FLAGS
-from krun.oci.rootfs import enter_cwd, enter_root
+from krun.oci.rootfs import enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
     PR_SET_PDEATHSIG,

@@ -4,7 +4,7 @@ The child's stages have the names of the rows of `init.ORDER`; `create --dry-run
 """
 
 from krun.errors import KrunError
-from krun.oci import console, cred, mounts, namespaces, rootfs
+from krun.oci import console, cred, mounts, namespaces, procfs, rootfs
 from krun.oci.seccomp import check as check_seccomp
 from krun.oci.steps import clean
 from krun.sysio import CLONE_NEWCGROUP, CLONE_NEWTIME
@@ -68,7 +68,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
 
     if new_keyring:
         stages["session"].append(cred.JoinKeyring(f"_ses.{id}", process.selinux))
-    stages["proc"].append(rootfs.OpenProc())
+    stages["proc"].append(procfs.OpenProc())
     if spaces.get("network") == "":
         stages["names"].append(namespaces.LoopbackUp())
     if spec.hostname:
@@ -102,7 +102,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
 def build_exec(process: "Process", new_keyring: bool = False) -> Plan:
     """Makes the plan for a further process of a running container."""
     plan = Plan()
-    plan.stages["proc"].append(rootfs.OpenProc())
+    plan.stages["proc"].append(procfs.OpenProc())
     if process.terminal:
         plan.stages["console"].append(console.OpenConsole(process.uid, process.console_size, False))
     _process(plan, process)

@@ -1,20 +1,18 @@
 """The container's tree: propagation, root bind, devices, links, pivot, masked and read-only paths, sysctls, cwd."""
 
 import os
-from errno import EEXIST, EINVAL, ENOENT, ENOTDIR, EPERM
-from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISCHR, S_ISLNK
+from errno import EINVAL
 
 from krun.errors import KrunError, SysError
-from krun.oci.spec import normal_sysctl
-from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, labelled, make_dir, make_file
+from krun.oci.cwd import MakeCwd
+from krun.oci.devices import MakeDevices
+from krun.oci.masks import MaskPaths, OpenNull, ReadonlyPaths
+from krun.oci.procfs import SetSysctls
+from krun.oci.steps import PATH, Context, Step, clean
 from krun.sysio import (
-    AT_EMPTY_PATH,
     AT_FDCWD,
     AT_RECURSIVE,
     MNT_DETACH,
-    MOUNT_ATTR_NODEV,
-    MOUNT_ATTR_NOEXEC,
-    MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
     MS_MOVE,
     MS_PRIVATE,
@@ -23,20 +21,12 @@ from krun.sysio import (
     MS_SLAVE,
     MS_UNBINDABLE,
     OPEN_TREE_CLONE,
-    RESOLVE_BENEATH,
-    RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV,
-    mknodat,
     mount,
     mount_setattr,
     move_mount,
-    new_mount,
     open_tree,
-    openat2,
     pivot_root,
     read_file,
-    try_openat2,
     umount2,
 )
 
@@ -44,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krun.oci.spec import Device, Spec
+    from krun.oci.spec import Spec
 
 PROPAGATION_FLAGS = {
     "shared": MS_SHARED,
@@ -55,23 +45,6 @@ PROPAGATION_FLAGS = {
     "rslave": MS_SLAVE | MS_REC,
     "rprivate": MS_PRIVATE | MS_REC,
     "runbindable": MS_UNBINDABLE | MS_REC,
-}
-
-# config-linux.md, "Default Devices": name: (major, minor), all character devices with mode 0666.
-DEFAULT_DEVICES = {
-    "null": (1, 3),
-    "zero": (1, 5),
-    "full": (1, 7),
-    "random": (1, 8),
-    "urandom": (1, 9),
-    "tty": (5, 0),
-}
-# runtime-linux.md, "Dev symbolic links".
-DEV_LINKS = {
-    "fd": "/proc/self/fd",
-    "stdin": "/proc/self/fd/0",
-    "stdout": "/proc/self/fd/1",
-    "stderr": "/proc/self/fd/2",
 }
 
 
@@ -224,168 +197,6 @@ def enter_root(path: str, number: int) -> None:
     os.close(fd)
 
 
-def open_dev(ctx: Context) -> int:
-    """Opens the container's /dev. It must be a directory, not a link of the image's (CVE-2026-41579)."""
-    fd = find_in_root(ctx.root, "/dev", PATH | os.O_NOFOLLOW)
-    if fd == -ENOENT:
-        return make_dir(ctx.root, "/dev")
-    if fd < 0:
-        raise SysError("open", "/dev", -fd)
-    if S_ISLNK(os.fstat(fd).st_mode) or not is_dir(fd):
-        os.close(fd)
-        raise KrunError("devices cannot be made: the image's /dev is not a directory")
-    return fd
-
-
-class MakeDevices(Step):
-    """Default and listed devices, and the links of /dev. `bind`: nodes of the host are bound (user namespaces)."""
-
-    __slots__ = ("devices", "bind")
-
-    def __init__(self, devices: "list[Device]", bind: bool) -> None:
-        self.devices = devices
-        self.bind = bind
-
-    def describe(self) -> str:
-        names = [f"/dev/{name}" for name in DEFAULT_DEVICES] + [device.path for device in self.devices]
-        return f"{'bind' if self.bind else 'make'} devices {' '.join(names)}"
-
-    def execute(self, ctx: Context) -> None:
-        dev = open_dev(ctx)
-        listed = {clean(device.path) for device in self.devices}
-        try:
-            # A umask of the caller's must not take bits from 0666.
-            umask = os.umask(0)
-            for name, (major, minor) in DEFAULT_DEVICES.items():
-                if f"/dev/{name}" not in listed:
-                    self._make(ctx, dev, name, f"/dev/{name}", S_IFCHR | 0o666, major, minor, 0, 0)
-            for device in self.devices:
-                self._make_listed(ctx, device)
-            os.umask(umask)
-            for name, target in DEV_LINKS.items():
-                link(dev, name, target)
-            if self._has_core():
-                link(dev, "core", "/proc/kcore")
-            self._ptmx(dev)
-        finally:
-            os.close(dev)
-
-    @staticmethod
-    def _has_core() -> bool:
-        return os.access("/proc/kcore", os.F_OK)
-
-    def _make_listed(self, ctx: Context, device: "Device") -> None:
-        path = clean(device.path)
-        folder, _, name = path.rpartition("/")
-        if not name:
-            raise KrunError("a device cannot be made at /")
-        if path == "/dev/ptmx":
-            return  # the link to pts/ptmx is the container's own (runc does the same)
-        kind = {"c": S_IFCHR, "u": S_IFCHR, "b": S_IFBLK, "p": S_IFIFO}[device.type]
-        parent = make_dir(ctx.root, folder or "/")
-        try:
-            self._make(
-                ctx,
-                parent,
-                name,
-                path,
-                kind | device.mode,
-                device.major,
-                device.minor,
-                device.uid,
-                device.gid,
-            )
-        finally:
-            os.close(parent)
-
-    def _make(
-        self,
-        ctx: Context,
-        parent: int,
-        name: str,
-        path: str,
-        mode: int,
-        major: int,
-        minor: int,
-        uid: int,
-        gid: int,
-    ) -> None:
-        if self.bind and S_IFMT(mode) != S_IFIFO:
-            self._bind(ctx, path)
-            return
-        try:
-            mknodat(parent, name, mode, 0 if S_IFMT(mode) == S_IFIFO else major, minor)
-        except SysError as e:
-            if e.errno == EPERM and _is_device(path, mode, major, minor):
-                # Root of a user namespace that is not the container's own (rootless podman's) makes no devices either.
-                self._bind(ctx, path)
-                return
-            if e.errno != EEXIST:
-                raise SysError("mknod", path, e.errno) from None
-            info = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if S_IFMT(info.st_mode) != S_IFMT(mode) or (
-                S_IFMT(mode) != S_IFIFO and (os.major(info.st_rdev), os.minor(info.st_rdev)) != (major, minor)
-            ):
-                raise KrunError(f"make device {path}: another kind of file is there already") from None
-            return
-        if uid or gid:
-            os.chown(name, uid, gid, dir_fd=parent, follow_symlinks=False)
-
-    @staticmethod
-    def _bind(ctx: Context, path: str) -> None:
-        place = make_file(ctx.root, path)
-        fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE)
-        move_mount(fd, place, path)
-        os.close(fd)
-        os.close(place)
-
-    @staticmethod
-    def _ptmx(dev: int) -> None:
-        """/dev/ptmx is the container's own (config-linux.md); what the image has there is replaced, as by runc."""
-        try:
-            os.unlink("ptmx", dir_fd=dev)
-        except OSError as e:
-            if e.errno != ENOENT:
-                raise SysError("remove", "/dev/ptmx", e.errno or 0) from None
-        link(dev, "ptmx", "pts/ptmx")
-
-
-def _is_device(path: str, mode: int, major: int, minor: int) -> bool:
-    """Tells whether the host has just this device at `path`."""
-    try:
-        info = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return False
-    return S_IFMT(info.st_mode) == S_IFMT(mode) and info.st_rdev == os.makedev(major, minor)
-
-
-def link(dirfd: int, name: str, target: str) -> None:
-    """Makes a symlink unless something is there."""
-    try:
-        os.symlink(target, name, dir_fd=dirfd)
-    except OSError as e:
-        if e.errno != EEXIST:
-            raise SysError("symlink", f"/dev/{name}", e.errno or 0) from None
-
-
-class OpenNull(Step):
-    """Opens the host's /dev/null for masks: it must be the null device itself (CVE-2025-31133)."""
-
-    __slots__ = ()
-
-    def describe(self) -> str:
-        return "verify /dev/null for masked paths"
-
-    def execute(self, ctx: Context) -> None:
-        fd = os.open("/dev/null", PATH | os.O_NOFOLLOW)
-        info = os.fstat(fd)
-        if not S_ISCHR(info.st_mode) or info.st_rdev != os.makedev(1, 3):
-            raise KrunError("mask paths: the host's /dev/null is not the null device")
-        ctx.null = open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, "/dev/null")
-        os.close(fd)
-        mount_setattr(ctx.null, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, name="/dev/null")
-
-
 class Pivot(Step):
     """Makes the bound tree the root and lets go of the host's (pivot_root(2), "pivot_root(".", ".")")."""
 
@@ -470,159 +281,6 @@ class ReadonlyRoot(Step):
 
     def execute(self, ctx: Context) -> None:
         mount_setattr(ctx.root, MOUNT_ATTR_RDONLY, name="/")
-
-
-class ReadonlyPaths(Step):
-    """linux.readonlyPaths: each is bound on itself, read-only with all below it."""
-
-    __slots__ = ("paths",)
-
-    def __init__(self, paths: "list[str]") -> None:
-        self.paths = paths
-
-    def describe(self) -> str:
-        return f"read-only paths {' '.join(self.paths)}"
-
-    def execute(self, ctx: Context) -> None:
-        for path in self.paths:
-            place = find_in_root(ctx.root, path)
-            if place in (-ENOENT, -ENOTDIR):
-                continue
-            if place < 0:
-                raise SysError("open", path, -place)
-            fd = open_tree(place, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE, path)
-            mount_setattr(fd, MOUNT_ATTR_RDONLY, name=path)
-            move_mount(fd, place, path)
-            os.close(fd)
-            os.close(place)
-
-
-class MaskPaths(Step):
-    """linux.maskedPaths: the null device over a file, an empty read-only tmpfs over a directory."""
-
-    __slots__ = ("paths",)
-
-    def __init__(self, paths: "list[str]") -> None:
-        self.paths = paths
-
-    def describe(self) -> str:
-        return f"mask paths {' '.join(self.paths)}"
-
-    def execute(self, ctx: Context) -> None:
-        empty = -1
-        attached: list[int] = []
-        for path in self.paths:
-            place = find_in_root(ctx.root, path)
-            if place in (-ENOENT, -ENOTDIR):
-                continue
-            if place < 0:
-                raise SysError("open", path, -place)
-            if is_dir(place):
-                # One empty file system serves all directories: a clone of its mount for each.
-                if empty < 0:
-                    attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
-                    options: list[tuple[str, str | None]] = [
-                        ("mode", "755"),
-                        ("size", "4k"),
-                        ("nr_inodes", "2"),
-                    ]
-                    empty = new_mount("tmpfs", labelled(options, ctx.mount_label), attrs, path)
-                source = empty
-            else:
-                source = ctx.null
-            if source in attached:
-                fd = open_tree(source, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, path)
-                move_mount(fd, place, path)
-                os.close(fd)
-            else:
-                # Before Linux 6.15 only an attached mount can be cloned: the first place gets the mount itself.
-                move_mount(source, place, path)
-                attached.append(source)
-            os.close(place)
-        if empty >= 0:
-            os.close(empty)
-
-
-class SetSysctls(Step):
-    """linux.sysctl, written through our own procfs: nothing can be mounted over it (CVE-2025-52881)."""
-
-    __slots__ = ("values",)
-
-    def __init__(self, values: "dict[str, str]") -> None:
-        self.values = values
-
-    def describe(self) -> str:
-        return "sysctl " + " ".join(f"{key}={value}" for key, value in self.values.items())
-
-    def execute(self, ctx: Context) -> None:
-        beneath = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
-        for key, value in self.values.items():
-            fd = openat2(ctx.proc, "sys/" + normal_sysctl(key), os.O_WRONLY, beneath, name=f"sysctl {key}")
-            try:
-                os.write(fd, value.encode("utf-8", "surrogateescape"))
-            except OSError as e:
-                raise SysError("set sysctl", key, e.errno or 0) from None
-            finally:
-                os.close(fd)
-
-
-class OpenProc(Step):
-    """A procfs of the container's pid namespace that is attached nowhere: what the monitor and we ourselves use."""
-
-    __slots__ = ()
-
-    def describe(self) -> str:
-        return "open a detached procfs of the pid namespace"
-
-    def execute(self, ctx: Context) -> None:
-        attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
-        ctx.proc = new_mount("proc", (), attrs, "detached")
-
-
-def enter_cwd(cwd: str) -> None:
-    """Changes to the payload's working directory and makes sure that it lies inside the container.
-
-    No magic link is followed, so that /proc/self/fd/7 leads nowhere (CVE-2024-21626); were one followed, getcwd(2)
-    would answer "(unreachable)" or ENOENT. Raises SysError, KrunError.
-    """
-    what = f'("{cwd}") set in config.json failed'
-    fd = try_openat2(AT_FDCWD, cwd, PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS)
-    if fd < 0:
-        raise SysError("chdir to cwd", what, -fd)
-    try:
-        os.fchdir(fd)
-    except OSError as e:
-        raise SysError("chdir to cwd", what, e.errno or 0) from None
-    finally:
-        os.close(fd)
-    try:
-        here = os.getcwd()
-    except OSError as e:
-        raise SysError(
-            "getcwd", cwd, e.errno or 0, "current working directory is outside of container"
-        ) from None
-    if not here.startswith("/"):
-        raise KrunError(f'current working directory "{cwd}" is outside of container mount namespace root')
-
-
-class MakeCwd(Step):
-    """Makes process.cwd where it is missing, as root of the container, as runc does."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def describe(self) -> str:
-        return f"make {self.path} if it is missing"
-
-    def execute(self, ctx: Context) -> None:
-        # A cwd that leads through a magic link is not made, only entered and then refused by enter_cwd.
-        fd = find_in_root(ctx.root, self.path)
-        if fd == -ENOENT:
-            fd = make_dir(ctx.root, self.path)
-        if fd >= 0:
-            os.close(fd)
 
 
 def make_before_pivot(spec: "Spec") -> "list[Step]":

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import cred, mounts, rootfs
+from krun.oci import cred, masks, mounts
 from krun.oci.spec import Mount, Process, Spec
 from krun.oci.steps import Context, labelled
 
@@ -100,7 +100,7 @@ def made(monkeypatch):
     def new_mount(kind, data, attrs, name):
         raise Made(kind, dict(data))
 
-    for module in (mounts, rootfs):
+    for module in (mounts, masks):
         monkeypatch.setattr(module, "new_mount", new_mount)
     monkeypatch.setattr(mounts, "make_dir", lambda root, path: os.open("/", os.O_PATH))
 
@@ -127,9 +127,9 @@ def test_which_file_systems_get_it(ctx, made, kind, label):
 
 def test_the_empty_directory_of_masks_gets_it(ctx, made, monkeypatch):
     ctx.mount_label = LABEL
-    monkeypatch.setattr(rootfs, "find_in_root", lambda root, path: os.open("/", os.O_PATH))
+    monkeypatch.setattr(masks, "find_in_root", lambda root, path: os.open("/", os.O_PATH))
     with pytest.raises(Made) as caught:
-        rootfs.MaskPaths(["/proc/acpi"]).execute(ctx)
+        masks.MaskPaths(["/proc/acpi"]).execute(ctx)
     assert caught.value.args[1]["context"] == LABEL
 
 

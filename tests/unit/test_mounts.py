@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import mounts, rootfs, steps
+from krun.oci import cwd, devices, mounts, steps
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_symlinked_dev_is_refused(root: int, tmp_path: Path) -> None:
     Fake.root = root
     (tmp_path / "root/dev").symlink_to(tmp_path / "outside")
     with pytest.raises(KrunError, match="/dev is not a directory"):
-        rootfs.open_dev(Fake)  # type: ignore[arg-type]
+        devices.open_dev(Fake)  # type: ignore[arg-type]
 
 
 def test_mount_over_proc(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_cwd_outside_is_refused(tmp_path: Path) -> None:
     try:
         # A directory that getcwd(2) has no path for: what a leaked descriptor of the host's looks like after the pivot.
         with pytest.raises(KrunError, match="too many levels of symbolic links"):
-            rootfs.enter_cwd(f"/proc/self/fd/{fd}")
+            cwd.enter_cwd(f"/proc/self/fd/{fd}")
     finally:
         os.chdir(here)
         os.close(fd)

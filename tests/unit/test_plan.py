@@ -9,7 +9,7 @@ import pytest
 
 from krun import sysio
 from krun.errors import ConfigError, KrunError
-from krun.oci import cred, exec, mounts, namespaces, plan, rootfs, spec, steps
+from krun.oci import cred, devices, exec, mounts, namespaces, plan, spec, steps
 
 
 def config(**change: Any) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def test_wrong_mounts(mount: dict[str, Any], words: str) -> None:
 
 def test_no_devices_in_a_bound_dev() -> None:
     bound = build(mounts=[{"destination": "/dev", "source": "/dev", "options": ["rbind"]}])
-    assert not any(isinstance(step, rootfs.MakeDevices) for step in bound.stages["devices"])
-    assert any(isinstance(step, rootfs.MakeDevices) for step in build().stages["devices"])
+    assert not any(isinstance(step, devices.MakeDevices) for step in bound.stages["devices"])
+    assert any(isinstance(step, devices.MakeDevices) for step in build().stages["devices"])
 
 
 def test_parent_opens_sources_of_user_namespaces() -> None:

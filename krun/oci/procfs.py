@@ -1,0 +1,92 @@
+"""The detached procfs of the container's pid namespace: opened, written, then read-only. No mount of the image can cover it
+(CVE-2019-16884, CVE-2025-52881).
+"""
+
+import os
+from errno import EPERM
+
+from krun.errors import SysError
+from krun.oci.spec import normal_sysctl
+from krun.oci.steps import Context, Step
+from krun.sysio import (
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    RESOLVE_BENEATH,
+    RESOLVE_NO_SYMLINKS,
+    RESOLVE_NO_XDEV,
+    mount_setattr,
+    new_mount,
+    openat2,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
+
+class OpenProc(Step):
+    """A procfs of the container's pid namespace that is attached nowhere: what the monitor and we ourselves use."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "open a detached procfs of the pid namespace"
+
+    def execute(self, ctx: Context) -> None:
+        attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
+        ctx.proc = new_mount("proc", (), attrs, "detached")
+
+
+def write_proc(ctx: Context, path: str, text: str, op: str) -> None:
+    """Writes a file of our own procfs, which nothing of the image lies over. Raises SysError."""
+    # self and thread-self are ordinary symlinks of procfs; anything else is refused (CVE-2019-16884).
+    fd = openat2(ctx.proc, path, os.O_WRONLY, RESOLVE_BENEATH, name=path)
+    try:
+        os.write(fd, text.encode())
+    except OSError as e:
+        raise SysError(op, text, e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
+class SetSysctls(Step):
+    """linux.sysctl, written through our own procfs: nothing can be mounted over it (CVE-2025-52881)."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: "dict[str, str]") -> None:
+        self.values = values
+
+    def describe(self) -> str:
+        return "sysctl " + " ".join(f"{key}={value}" for key, value in self.values.items())
+
+    def execute(self, ctx: Context) -> None:
+        beneath = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
+        for key, value in self.values.items():
+            fd = openat2(ctx.proc, "sys/" + normal_sysctl(key), os.O_WRONLY, beneath, name=f"sysctl {key}")
+            try:
+                os.write(fd, value.encode("utf-8", "surrogateescape"))
+            except OSError as e:
+                raise SysError("set sysctl", key, e.errno or 0) from None
+            finally:
+                os.close(fd)
+
+
+class SealProc(Step):
+    """Our procfs becomes read-only: from here on it is the monitor's, which only reads it and keeps it while the payload runs."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "detached procfs becomes read-only"
+
+    def execute(self, ctx: Context) -> None:
+        try:
+            mount_setattr(ctx.proc, MOUNT_ATTR_RDONLY, name="procfs")
+        except SysError as e:
+            # A mount namespace that is not ours to change (an ordinary user's container without one of its own): such a
+            # payload writes nothing in /proc that its user may not.
+            if e.errno != EPERM:
+                raise
