@@ -11,7 +11,7 @@ from errno import ENOENT, EPERM, ESRCH
 from krun import log
 from krun.errors import KrunError, SysError
 from krun.kvm import boot
-from krun.oci import cred, init, namespaces, rootfs, seccomp, sync, talk, wake
+from krun.oci import cred, init, labels, namespaces, rootfs, sched, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
 from krun.oci.plan import Plan, build_exec
@@ -138,7 +138,7 @@ def create(spec: "Spec", plan: Plan, options: CreateOptions) -> Container:
     """
     process = spec.process
     assert process is not None  # plan.build refused it
-    mount_label = cred.check_lsm(process, spec.mount_label)
+    mount_label = labels.check_lsm(process, spec.mount_label)
     ctx = Context(spec, process, options.id)
     ctx.mount_label = mount_label
     ctx.t0 = options.t0
@@ -343,15 +343,15 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     KrunError; the process is gone then.
     """
     made = build_exec(process)
-    cred.check_lsm(process, "")
+    labels.check_lsm(process, "")
     pidfd = pidfd_open(state.pid)
     root = open_root(state)
     # Both are of whoever has the number now; only with the same start time is that our init.
     if process_start_time(state.pid) != state.start_time:
         raise KrunError("cannot exec in a stopped container")
     join = cgroup_paths(state, options.cgroup)
-    initial = cred.number_list(process.cpu_initial, "/process/execCPUAffinity/initial")
-    final = cred.number_list(process.cpu_final, "/process/execCPUAffinity/final")
+    initial = sched.number_list(process.cpu_initial, "/process/execCPUAffinity/initial")
+    final = sched.number_list(process.cpu_final, "/process/execCPUAffinity/final")
     ctx = Context(config, process, options.id)
     ctx.t0 = options.t0
     ctx.keep = options.keep

@@ -13,7 +13,7 @@ from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
 from krun.kvm import boot, probe
 from krun.kvm.probe import open_image_file
-from krun.oci import cred, hooks, sync
+from krun.oci import hooks, sched, sync
 from krun.oci.cwd import enter_cwd
 from krun.oci.namespaces import FLAGS
 from krun.oci.rootfs import enter_root
@@ -107,7 +107,7 @@ def _parent(child: Child) -> None:
     lib.kr_sigactions_default()
     lib.kr_sigmask_clear()
     if child.join_all and child.join_all[1] & FLAGS["user"]:
-        cred.set_oom_score_early("self", ctx.process.oom_score_adj)
+        sched.set_oom_score_early("self", ctx.process.oom_score_adj)
     if child.map_ids:
         # An ordinary user's newuidmap(1) wants /proc/PID to be that user's, which needs a dumpable process.
         _ask(child, sync.MAPS)

@@ -4,7 +4,7 @@ The child's stages have the names of the rows of `init.ORDER`; `create --dry-run
 """
 
 from krun.errors import KrunError
-from krun.oci import console, cred, mounts, namespaces, procfs, rootfs
+from krun.oci import console, cred, labels, mounts, namespaces, procfs, rootfs, sched
 from krun.oci.seccomp import check as check_seccomp
 from krun.oci.steps import clean
 from krun.sysio import CLONE_NEWCGROUP, CLONE_NEWTIME
@@ -67,7 +67,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         check_seccomp(spec.seccomp)
 
     if new_keyring:
-        stages["session"].append(cred.JoinKeyring(f"_ses.{id}", process.selinux))
+        stages["session"].append(labels.JoinKeyring(f"_ses.{id}", process.selinux))
     stages["proc"].append(procfs.OpenProc())
     if spaces.get("network") == "":
         stages["names"].append(namespaces.LoopbackUp())
@@ -88,7 +88,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         stages["console"].append(console.OpenConsole(process.uid, process.console_size, has_dev))
     stages["pivot"].append(rootfs.Pivot(no_pivot) if "mount" in spaces else rootfs.Chroot())
     stages["paths"] += rootfs.make_after_pivot(spec)
-    stages["process"] += cred.make_container(spec)
+    stages["process"] += _container_attributes(spec)
     _process(plan, process)
     # A user namespace's root may not reach what the caller's root can: then the parent opens the sources (and the root).
     user = "user" in spaces
@@ -111,13 +111,44 @@ def build_exec(process: "Process", new_keyring: bool = False) -> Plan:
 
 def _process(plan: Plan, process: "Process") -> None:
     """The steps that a first and a further process share."""
-    plan.stages["process"] += cred.make_process(process)
+    plan.stages["process"] += _attributes(process)
     if not process.terminal:
         plan.stages["stdio"].append(console.OwnStdio(process.uid))
     plan.stages["ids"].append(cred.SetCapabilities(process))
     if process.no_new_privs:
         plan.stages["ids"].append(cred.SetNoNewPrivs())
     plan.stages["limits"].append(cred.SetRlimits(process.rlimits))
+
+
+def _attributes(process: "Process") -> "list[Step]":
+    """Steps that set what the payload's process is, before ids change. Pure."""
+    steps: list[Step] = []
+    if process.scheduler is not None:
+        steps.append(sched.SetScheduler(process.scheduler))
+    if process.io_priority is not None:
+        steps.append(sched.SetIoPriority(*process.io_priority))
+    if process.oom_score_adj is not None:
+        steps.append(sched.SetOomScore(process.oom_score_adj))
+    if process.apparmor:
+        steps.append(labels.SetAppArmor(process.apparmor))
+    if process.selinux:
+        steps.append(labels.SetSelinux(process.selinux))
+    if process.umask is not None:
+        steps.append(cred.SetUmask(process.umask))
+    steps.append(procfs.SealProc())
+    return steps
+
+
+def _container_attributes(spec: "Spec") -> "list[Step]":
+    """Steps that only the first process of a container takes. Pure."""
+    steps: list[Step] = []
+    if spec.personality:
+        steps.append(sched.SetPersonality(spec.personality))
+    policy = spec.memory_policy
+    if policy is not None:
+        nodes = sched.number_list(policy.get("nodes") or "", "/linux/memoryPolicy/nodes")
+        steps.append(sched.SetMemoryPolicy(policy["mode"], nodes, policy.get("flags") or []))
+    return steps
 
 
 def _describe_host(plan: Plan, spec: "Spec") -> None:

@@ -5,7 +5,7 @@ from _signal import SIGKILL
 from errno import EAGAIN
 
 from krun.errors import KrunError, SysError
-from krun.oci import cred, init, namespaces, sync
+from krun.oci import init, namespaces, sched, sync
 from krun.sysio import (
     CLONE_NEWPID,
     CLONE_NEWTIME,
@@ -127,7 +127,7 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
             pid_fd = child.join_fds.get("pid", -1)
             close_all_but([*child.held(), user, pid_fd, pid_w])
             lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-            cred.set_oom_score_early("self", ctx.process.oom_score_adj)
+            sched.set_oom_score_early("self", ctx.process.oom_score_adj)
             set_undumpable()
             setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
             init.become_root(ctx)

@@ -1,7 +1,7 @@
 """The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
 from krun.errors import KrunError
-from krun.oci import cred, hooks, sync
+from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state, process_start_time
 from krun.sysio import sched_setaffinity, write_file
@@ -67,7 +67,7 @@ class CreateTalk(Conversation):
     def on_maps(self) -> None:
         spec = self.container.spec
         if spec.process:
-            cred.set_oom_score_early(self.launched.pid, spec.process.oom_score_adj)
+            sched.set_oom_score_early(self.launched.pid, spec.process.oom_score_adj)
         write_id_maps(self.launched.pid, spec.uid_maps, spec.gid_maps)
 
     def on_cgroup(self) -> None:

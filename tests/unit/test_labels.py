@@ -7,7 +7,7 @@ import os
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import cred, masks, mounts
+from krun.oci import labels, masks, mounts
 from krun.oci.spec import Mount, Process, Spec
 from krun.oci.steps import Context, labelled
 
@@ -29,14 +29,14 @@ def ctx(tmp_path):
 
 
 def test_an_apparmor_profile_at_the_next_exec(ctx, tmp_path):
-    cred.SetAppArmor("krun-default").execute(ctx)
+    labels.SetAppArmor("krun-default").execute(ctx)
     assert (tmp_path / "self/attr/apparmor/exec").read_text() == "exec krun-default"
     assert (tmp_path / "self/attr/exec").read_text() == ""
 
 
 def test_apparmor_of_an_older_kernel(ctx, tmp_path):
     os.unlink(tmp_path / "self/attr/apparmor/exec")
-    cred.SetAppArmor("unconfined").execute(ctx)
+    labels.SetAppArmor("unconfined").execute(ctx)
     assert (tmp_path / "self/attr/exec").read_text() == "exec unconfined"
 
 
@@ -51,14 +51,14 @@ def test_what_apparmor_refuses(ctx, monkeypatch, errno, text):
     def refuse(ctx, path, text, op):
         raise SysError(op, text, errno)
 
-    monkeypatch.setattr(cred, "write_proc", refuse)
+    monkeypatch.setattr(labels, "write_proc", refuse)
     with pytest.raises(SysError) as caught:
-        cred.SetAppArmor("foo").execute(ctx)
+        labels.SetAppArmor("foo").execute(ctx)
     assert str(caught.value) == f"apparmor failed to apply profile: {text}"
 
 
 def test_a_selinux_label_at_the_next_exec(ctx, tmp_path):
-    cred.SetSelinux("u:r:container_t:s0").execute(ctx)
+    labels.SetSelinux("u:r:container_t:s0").execute(ctx)
     assert (tmp_path / "self/attr/exec").read_text() == "u:r:container_t:s0"
 
 
@@ -66,22 +66,22 @@ def test_what_selinux_refuses(ctx, monkeypatch):
     def refuse(ctx, path, text, op):
         raise SysError(op, text, 22)
 
-    monkeypatch.setattr(cred, "write_proc", refuse)
+    monkeypatch.setattr(labels, "write_proc", refuse)
     with pytest.raises(SysError) as caught:
-        cred.SetSelinux("x").execute(ctx)
+        labels.SetSelinux("x").execute(ctx)
     assert str(caught.value) == "can't set process label: write /proc/self/attr/exec: invalid argument"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_mount_label_counts_where_selinux_is_on(monkeypatch, enabled):
     monkeypatch.setattr(os, "access", lambda path, mode: enabled)
-    assert cred.check_lsm(Process({}), LABEL) == (LABEL if enabled else "")
+    assert labels.check_lsm(Process({}), LABEL) == (LABEL if enabled else "")
     process = Process({"selinuxLabel": "u:r:t:s0"})
     if enabled:
-        assert cred.check_lsm(process, "") == ""
+        assert labels.check_lsm(process, "") == ""
     else:
         with pytest.raises(KrunError, match="selinux label is specified in config, but selinux is disabled"):
-            cred.check_lsm(process, "")
+            labels.check_lsm(process, "")
 
 
 def test_context_is_an_option_unless_there_is_one():
@@ -135,8 +135,8 @@ def test_the_empty_directory_of_masks_gets_it(ctx, made, monkeypatch):
 
 def test_the_keyring_is_made_with_the_programs_label(ctx, monkeypatch):
     said = []
-    monkeypatch.setattr(cred, "write_file", lambda path, text: said.append((path, text)))
-    monkeypatch.setattr(cred.JoinKeyring, "_join", lambda self: said.append("join"))
-    cred.JoinKeyring("_ses.x", "u:r:container_t:s0").execute(ctx)
+    monkeypatch.setattr(labels, "write_file", lambda path, text: said.append((path, text)))
+    monkeypatch.setattr(labels.JoinKeyring, "_join", lambda self: said.append("join"))
+    labels.JoinKeyring("_ses.x", "u:r:container_t:s0").execute(ctx)
     path = "/proc/thread-self/attr/keycreate"
     assert said == [(path, "u:r:container_t:s0"), "join", (path, "")]

@@ -43,9 +43,11 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.cgroup.group"},
         {
             "krun.oci." + name
-            for name in "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl".split()
+            for name in (
+                "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl"
+            ).split()
         },
-        {"krun.oci.cred", "krun.oci.rootfs"},
+        {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs"},
         {"krun.oci.console"},
         {"krun.kvm.boot", "krun.kvm.probe"},
         {"krun.kvm.*"},

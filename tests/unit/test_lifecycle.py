@@ -48,7 +48,9 @@ def test_credentials_go_after_all_that_needs_them() -> None:
 
 def test_no_import_inside_functions_that_run_in_the_child() -> None:
     """After pivot_root the interpreter's own files are gone."""
-    files = ("init", "steps", "mounts", "rootfs", "namespaces", "cred", "console", "sync", "plan")
+    files = (
+        "init steps mounts rootfs masks devices procfs cwd namespaces cred labels sched console sync plan"
+    ).split()
     for path in [ROOT / f"krun/oci/{name}.py" for name in files] + [
         ROOT / f"krun/kvm/{n}.py" for n in ("boot", "probe")
     ]:

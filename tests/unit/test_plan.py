@@ -9,7 +9,7 @@ import pytest
 
 from krun import sysio
 from krun.errors import ConfigError, KrunError
-from krun.oci import cred, devices, exec, mounts, namespaces, plan, spec, steps
+from krun.oci import cred, devices, exec, mounts, namespaces, plan, sched, spec, steps
 
 
 def config(**change: Any) -> dict[str, Any]:
@@ -166,11 +166,11 @@ def test_exec_never_adds_to_inheritable() -> None:
 
 
 def test_number_list() -> None:
-    assert cred.number_list("0-2,7", "/p") == [0, 1, 2, 7]
-    assert cred.number_list("", "/p") == []
+    assert sched.number_list("0-2,7", "/p") == [0, 1, 2, 7]
+    assert sched.number_list("", "/p") == []
     for wrong in ("2-1", "a", "1-", "-1", "1-2-3"):
         with pytest.raises(ConfigError):
-            cred.number_list(wrong, "/p")
+            sched.number_list(wrong, "/p")
 
 
 def test_namespace_order_and_maps() -> None:
