@@ -8,17 +8,19 @@ import os
 from errno import EACCES, ENOENT, EPERM
 
 from krun.errors import KrunError, SysError
-from krun.sysio import (
-    AT_FDCWD,
+from krun.mountio import (
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
     OPEN_TREE_CLONE,
+    mount_setattr,
+    open_tree,
+)
+from krun.sysio import (
+    AT_FDCWD,
     execveat,
     keep_over_exec,
     memfd,
-    mount_setattr,
-    open_tree,
     sealed_copy,
 )
 

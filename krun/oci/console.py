@@ -5,17 +5,19 @@ from errno import EEXIST
 from stat import S_ISFIFO
 
 from krun.errors import KrunError, SysError
+from krun.mountio import (
+    OPEN_TREE_CLONE,
+    move_mount,
+    open_tree,
+)
 from krun.oci.devices import open_dev
 from krun.oci.steps import PATH, Context, Step, label_file, open_in_root
 from krun.sysio import (
     AT_EMPTY_PATH,
     DEVPTS_SUPER_MAGIC,
-    OPEN_TREE_CLONE,
     check,
     fs_magic,
     lib,
-    move_mount,
-    open_tree,
     send_fd,
 )
 

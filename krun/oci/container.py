@@ -11,6 +11,13 @@ from errno import ENOENT, EPERM, ESRCH
 from krun import log
 from krun.errors import KrunError, SysError
 from krun.kvm import boot
+from krun.mountio import (
+    AT_RECURSIVE,
+    MOUNT_ATTR_IDMAP,
+    OPEN_TREE_CLONE,
+    mount_setattr,
+    open_tree,
+)
 from krun.oci import cred, init, labels, namespaces, rootfs, sched, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
@@ -28,14 +35,9 @@ from krun.oci.state import (
 from krun.oci.steps import Context
 from krun.sysio import (
     AT_FDCWD,
-    AT_RECURSIVE,
     CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUSER,
-    MOUNT_ATTR_IDMAP,
-    OPEN_TREE_CLONE,
-    mount_setattr,
-    open_tree,
     pidfd_open,
     read_file,
     sched_setaffinity,

@@ -5,13 +5,15 @@ from errno import EEXIST, ENOENT, EPERM
 from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISLNK
 
 from krun.errors import KrunError, SysError
+from krun.mountio import (
+    OPEN_TREE_CLONE,
+    move_mount,
+    open_tree,
+)
 from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, make_dir, make_file
 from krun.sysio import (
     AT_FDCWD,
-    OPEN_TREE_CLONE,
     mknodat,
-    move_mount,
-    open_tree,
 )
 
 TYPE_CHECKING = False

@@ -5,9 +5,7 @@ from errno import ENOENT, ENOTDIR
 from stat import S_ISCHR
 
 from krun.errors import KrunError, SysError
-from krun.oci.steps import PATH, Context, Step, find_in_root, is_dir, labelled
-from krun.sysio import (
-    AT_EMPTY_PATH,
+from krun.mountio import (
     AT_RECURSIVE,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
@@ -18,6 +16,10 @@ from krun.sysio import (
     move_mount,
     new_mount,
     open_tree,
+)
+from krun.oci.steps import PATH, Context, Step, find_in_root, is_dir, labelled
+from krun.sysio import (
+    AT_EMPTY_PATH,
 )
 
 TYPE_CHECKING = False

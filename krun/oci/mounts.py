@@ -9,20 +9,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 
 from krun import log
 from krun.errors import ConfigError, KrunError, SysError
-from krun.oci.steps import (
-    PATH,
-    Context,
-    Step,
-    clean,
-    is_dir,
-    label_file,
-    labelled,
-    make_dir,
-    make_file,
-    refuse_symlink,
-)
-from krun.sysio import (
-    AT_FDCWD,
+from krun.mountio import (
     AT_RECURSIVE,
     MOUNT_ATTR_ATIME,
     MOUNT_ATTR_NOATIME,
@@ -39,12 +26,27 @@ from krun.sysio import (
     MS_SLAVE,
     MS_UNBINDABLE,
     OPEN_TREE_CLONE,
-    PROC_SUPER_MAGIC,
-    fs_magic,
     mount_setattr,
     move_mount,
     new_mount,
     open_tree,
+)
+from krun.oci.steps import (
+    PATH,
+    Context,
+    Step,
+    clean,
+    is_dir,
+    label_file,
+    labelled,
+    make_dir,
+    make_file,
+    refuse_symlink,
+)
+from krun.sysio import (
+    AT_FDCWD,
+    PROC_SUPER_MAGIC,
+    fs_magic,
     read_file,
 )
 

@@ -6,18 +6,20 @@ import os
 from errno import EPERM
 
 from krun.errors import SysError
-from krun.oci.spec import normal_sysctl
-from krun.oci.steps import Context, Step
-from krun.sysio import (
+from krun.mountio import (
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
+    mount_setattr,
+    new_mount,
+)
+from krun.oci.spec import normal_sysctl
+from krun.oci.steps import Context, Step
+from krun.sysio import (
     RESOLVE_BENEATH,
     RESOLVE_NO_SYMLINKS,
     RESOLVE_NO_XDEV,
-    mount_setattr,
-    new_mount,
     openat2,
 )
 

@@ -4,13 +4,7 @@ import os
 from errno import EINVAL
 
 from krun.errors import KrunError, SysError
-from krun.oci.cwd import MakeCwd
-from krun.oci.devices import MakeDevices
-from krun.oci.masks import MaskPaths, OpenNull, ReadonlyPaths
-from krun.oci.procfs import SetSysctls
-from krun.oci.steps import PATH, Context, Step, clean
-from krun.sysio import (
-    AT_FDCWD,
+from krun.mountio import (
     AT_RECURSIVE,
     MNT_DETACH,
     MOUNT_ATTR_RDONLY,
@@ -26,8 +20,16 @@ from krun.sysio import (
     move_mount,
     open_tree,
     pivot_root,
-    read_file,
     umount2,
+)
+from krun.oci.cwd import MakeCwd
+from krun.oci.devices import MakeDevices
+from krun.oci.masks import MaskPaths, OpenNull, ReadonlyPaths
+from krun.oci.procfs import SetSysctls
+from krun.oci.steps import PATH, Context, Step, clean
+from krun.sysio import (
+    AT_FDCWD,
+    read_file,
 )
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from krun import sysio
+from krun import mountio, sysio
 from krun.errors import ConfigError, KrunError
 from krun.oci import cred, devices, exec, mounts, namespaces, plan, sched, spec, steps
 
@@ -74,12 +74,12 @@ def test_describe_is_one_line_each() -> None:
 @pytest.mark.parametrize(
     ("words", "on", "off"),
     [
-        (["ro"], sysio.MOUNT_ATTR_RDONLY, 0),
-        (["ro", "rw"], 0, sysio.MOUNT_ATTR_RDONLY),
+        (["ro"], mountio.MOUNT_ATTR_RDONLY, 0),
+        (["ro", "rw"], 0, mountio.MOUNT_ATTR_RDONLY),
         (["nosuid", "nodev", "noexec"], 0xE, 0),
-        (["noatime"], sysio.MOUNT_ATTR_NOATIME, sysio.MOUNT_ATTR_ATIME),
-        (["noatime", "strictatime"], sysio.MOUNT_ATTR_STRICTATIME, sysio.MOUNT_ATTR_ATIME),
-        (["strictatime", "noatime"], sysio.MOUNT_ATTR_NOATIME, sysio.MOUNT_ATTR_ATIME),
+        (["noatime"], mountio.MOUNT_ATTR_NOATIME, mountio.MOUNT_ATTR_ATIME),
+        (["noatime", "strictatime"], mountio.MOUNT_ATTR_STRICTATIME, mountio.MOUNT_ATTR_ATIME),
+        (["strictatime", "noatime"], mountio.MOUNT_ATTR_NOATIME, mountio.MOUNT_ATTR_ATIME),
     ],
 )
 def test_attributes(words: list[str], on: int, off: int) -> None:
@@ -92,8 +92,8 @@ def test_options_are_sorted_by_what_they_act_on() -> None:
         ["rbind", "rro", "rslave", "private", "mode=755", "sync", "newinstance", "tmpcopyup", "a=b,c"]
     )
     assert options.bind and options.recursive and options.copy_up
-    assert options.rec_set == sysio.MOUNT_ATTR_RDONLY
-    assert options.propagation == [sysio.MS_SLAVE | sysio.MS_REC, sysio.MS_PRIVATE]
+    assert options.rec_set == mountio.MOUNT_ATTR_RDONLY
+    assert options.propagation == [mountio.MS_SLAVE | mountio.MS_REC, mountio.MS_PRIVATE]
     assert options.data == [("mode", "755"), ("sync", None), ("newinstance", None), ("a", "b"), ("c", None)]
 
 
