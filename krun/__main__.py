@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from krun.cli.table import Options, Verb
+    from krun.cli.options import Options
+    from krun.cli.table import Verb
 
 
 def main(t0: int = 0) -> "NoReturn":

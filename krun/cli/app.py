@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import krun
 from krun.cli import fast
-from krun.cli.table import GLOBALS, VERBS, Options, attribute, blank, verb
+from krun.cli.options import Options
+from krun.cli.table import GLOBALS, VERBS, attribute, blank, verb
 from krun.errors import KrunError, UsageError
 
 if TYPE_CHECKING:

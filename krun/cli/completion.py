@@ -10,7 +10,8 @@ from krun.cli.table import GLOBALS, VERBS
 from krun.errors import UsageError
 
 if TYPE_CHECKING:
-    from krun.cli.table import Flag, Options
+    from krun.cli.options import Options
+    from krun.cli.table import Flag
 
 _FILES = ("bundle", "config", "pid-file", "log", "root", "resources", "process", "file", "console-socket")
 

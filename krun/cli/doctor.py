@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import krun
-from krun.cli.table import Options
+from krun.cli.options import Options
 from krun.errors import KrunError, UsageError, strerror
 
 OK, WARN, FAIL = "ok", "warning", "error"

@@ -3,7 +3,8 @@ up for every other call (help, a wrong or missing flag or argument); cli.app the
 message. This file imports nothing else.
 """
 
-from krun.cli.table import GLOBALS, VERBS, Options, attribute, blank
+from krun.cli.options import Options
+from krun.cli.table import GLOBALS, VERBS, attribute, blank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

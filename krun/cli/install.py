@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from krun.cli.table import Options
+from krun.cli.options import Options
 from krun.errors import KrunError, SysError, UsageError
 
 #: Both names: krun is this project's, kontain that of the engine it takes the place of.

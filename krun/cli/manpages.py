@@ -11,7 +11,8 @@ from krun.cli.table import GLOBALS, VERBS
 from krun.errors import SysError
 
 if TYPE_CHECKING:
-    from krun.cli.table import Flag, Options, Verb
+    from krun.cli.options import Options
+    from krun.cli.table import Flag, Verb
 
 _VALUE = {"int": "N", "str": "VALUE", "list": "VALUE"}
 

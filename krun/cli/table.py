@@ -1,8 +1,10 @@
 """THE command line: every verb and every flag is one row here. cli.fast (for engines), cli.app (click, for people),
-cli.manpages and cli.completion read the table; tools/gen_docs.py writes docs/cli.md from it. This file imports nothing.
+cli.manpages and cli.completion read the table; tools/gen_docs.py writes docs/cli.md from it.
 
 Sources: runc(8) and the manual pages of its commands; crun(1) for flags that only callers of crun pass.
 """
+
+from krun.cli.options import Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,109 +53,6 @@ class Verb:
         self.flags = flags
         self.help = help
         self.hot = hot
-
-
-class Options:
-    """The values of a command line: one attribute per flag of the verb and of krun itself, dashes as underscores,
-    and one per positional. Not given: None (str, int), False (bool), [] (list). root and t0 (when krun began,
-    CLOCK_MONOTONIC ns) are set by __main__.
-
-    The names are for mypy; tests/unit/test_cli.py compares them with the rows below."""
-
-    if TYPE_CHECKING:
-        root: "str"
-        t0: "int"
-        log: "str | None"
-        log_format: "str | None"
-        log_level: "str | None"
-        debug: "bool"
-        systemd_cgroup: "bool"
-        cgroup_manager: "str | None"
-        rootless: "str | bool | None"
-        criu: "str | None"
-        help: "bool"
-        version: "bool"
-        bundle: "str | None"
-        config: "str | None"
-        console_socket: "str | None"
-        pidfd_socket: "str | None"
-        pid_file: "str | None"
-        no_pivot: "bool"
-        no_new_keyring: "bool"
-        preserve_fds: "int | None"
-        no_subreaper: "bool"
-        dry_run: "bool"
-        trace: "str | None"
-        id: "str"
-        detach: "bool"
-        keep: "bool"
-        all: "bool"
-        regex: "bool"
-        signal: "str | None"
-        force: "bool"
-        cwd: "str | None"
-        env: "list[str]"
-        tty: "bool"
-        user: "str | None"
-        additional_gids: "list[str]"
-        process: "str | None"
-        process_label: "str | None"
-        apparmor: "str | None"
-        no_new_privs: "bool"
-        cap: "list[str]"
-        cgroup: "list[str]"
-        ignore_paused: "bool"
-        args: "list[str]"
-        format: "str | None"
-        quiet: "bool"
-        resources: "str | None"
-        blkio_weight: "int | None"
-        cpu_period: "int | None"
-        cpu_quota: "int | None"
-        cpu_burst: "int | None"
-        cpu_share: "int | None"
-        cpu_rt_period: "int | None"
-        cpu_rt_runtime: "int | None"
-        cpu_idle: "int | None"
-        cpuset_cpus: "str | None"
-        cpuset_mems: "str | None"
-        memory: "str | None"
-        memory_reservation: "str | None"
-        memory_swap: "str | None"
-        pids_limit: "int | None"
-        l3_cache_schema: "str | None"
-        mem_bw_schema: "str | None"
-        kernel_memory: "str | None"
-        kernel_memory_tcp: "str | None"
-        interval: "str | None"
-        stats: "bool"
-        file: "str | None"
-        image_path: "str | None"
-        work_path: "str | None"
-        parent_path: "str | None"
-        leave_running: "bool"
-        tcp_established: "bool"
-        tcp_skip_in_flight: "bool"
-        tcp_close: "bool"
-        link_remap: "bool"
-        ext_unix_sk: "bool"
-        shell_job: "bool"
-        lazy_pages: "bool"
-        status_fd: "int | None"
-        page_server: "str | None"
-        file_locks: "bool"
-        pre_dump: "bool"
-        manage_cgroups_mode: "str | None"
-        network_lock: "str | None"
-        empty_ns: "list[str]"
-        auto_dedup: "bool"
-        lsm_profile: "str | None"
-        lsm_mount_context: "str | None"
-        path: "str | None"
-        default: "bool"
-        engine: "str"
-        directory: "str | None"
-        shell: "str"
 
 
 GLOBALS: "tuple[Flag, ...]" = (

@@ -4,7 +4,7 @@ from krun.errors import KrunError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 _WHY = "is not implemented yet (snapshots of the virtual machine will serve it)"
 

@@ -8,7 +8,7 @@ from krun.sysio import unix_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
     from krun.oci.container import Container
 
 

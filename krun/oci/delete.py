@@ -6,7 +6,7 @@ from krun.oci.teardown import delete
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 
 def main(opts: "Options") -> int:

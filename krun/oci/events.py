@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 _LOOK_AGAIN_S = 5.0
 _LOOK_S = 0.02

@@ -11,7 +11,7 @@ from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, read_file, socketpair, uni
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
     from krun.oci.spec import Process, Spec
 
 EXEC_FAILED = 255  # the exit code of `runc exec` where no program was started

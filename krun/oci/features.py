@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 # The architectures whose names seccomp profiles may hold; payloads are x86-64.
 _ARCHS = ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32")

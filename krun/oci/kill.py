@@ -9,7 +9,7 @@ from krun.oci import state as st
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 NOT_RUNNING = "container not running"  # containerd and CRI-O match these words
 

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 _COLUMNS = ("id", "pid", "status", "bundle", "created", "owner")
 

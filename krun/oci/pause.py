@@ -6,7 +6,7 @@ from krun.oci.cgroup.group import Cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 
 def pause(opts: "Options") -> int:

@@ -9,7 +9,7 @@ from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 
 def main(opts: "Options") -> int:

@@ -5,7 +5,7 @@ from krun.oci.state import StateDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 
 def main(opts: "Options") -> int:

@@ -7,7 +7,7 @@ from krun.oci import state as st
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.cli.table import Options
+    from krun.cli.options import Options
 
 
 def main(opts: "Options") -> int:

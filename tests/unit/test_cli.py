@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from krun.__main__ import state_root
-from krun.cli import app, completion, fast, manpages, table
+from krun.cli import app, completion, fast, manpages, options, table
 from krun.errors import KrunError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +164,7 @@ def test_options_has_the_attributes_of_the_table():
         for name, how in row.words:
             wanted.setdefault(name, set()).update(places[how].split(" | "))
     wanted["root"] = {"str"}  # __main__ gives it its default
-    tree = ast.parse(Path(table.__file__).read_text())
+    tree = ast.parse(Path(options.__file__).read_text())
     known = {
         node.target.id: set(ast.literal_eval(node.annotation).split(" | "))
         for body in tree.body

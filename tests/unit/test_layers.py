@@ -68,7 +68,14 @@ LAYERS: list[list[set[str]]] = [
             "checkpoint".split()
         },
     ],
-    [{"krun.cli.table"}, {"krun.cli.fast"}, {"krun.cli.manpages"}, {"krun.cli.*"}, {"krun.__main__"}],
+    [
+        {"krun.cli.options"},
+        {"krun.cli.table"},
+        {"krun.cli.fast"},
+        {"krun.cli.manpages"},
+        {"krun.cli.*"},
+        {"krun.__main__"},
+    ],
 ]
 
 #: Heavy packages: only in this file, only inside functions.

@@ -1,5 +1,6 @@
 """What the repository holds: the version in one place, no binaries, no large files, no registry hosts, licence, packaging."""
 
+import ast
 import configparser
 import re
 import subprocess
@@ -61,6 +62,17 @@ def test_no_binary_and_no_large_file_is_committed():
         if b"\0" in data[:4096] or len(data) > 500_000:
             bad.append(name)
     assert not bad, bad
+
+
+def test_no_source_is_long():
+    """One concern a file: 500 lines, and 80 a function of Python."""
+    for name in tracked():
+        if name.startswith("krun/") and name.endswith((".py", ".c", ".h")):
+            text = (ROOT / name).read_text()
+            assert len(text.splitlines()) <= 500, f"{name}: split it by concern"
+            for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
+                if isinstance(node, ast.FunctionDef):
+                    assert (node.end_lineno or 0) - node.lineno < 80, f"{name}: {node.name} is long"
 
 
 def test_top_level():
