@@ -91,14 +91,18 @@ def unmake(made: "list[str]") -> None:
             pass
 
 
+def lines(path: str) -> "list[str]":
+    """Return the lines of a control file, [] when there is none."""
+    try:
+        return read(path).split("\n")
+    except OSError:
+        return []
+
+
 def key_values(path: str) -> "dict[str, int]":
     """Return a flat keyed file ("name value" lines), {} when there is none."""
     found: dict[str, int] = {}
-    try:
-        lines = read(path).split("\n")
-    except OSError:
-        return found
-    for line in lines:
+    for line in lines(path):
         name, _, value = line.partition(" ")
         if value.isdigit():
             found[name] = int(value)

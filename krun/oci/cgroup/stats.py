@@ -3,11 +3,11 @@
 import os
 
 from krun.oci.cgroup.controllers import CONTROLLERS
-from krun.oci.cgroup.files import UNLIMITED, cpu_list, key_values, number, read
+from krun.oci.cgroup.files import UNLIMITED, cpu_list, key_values, lines, number, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from krun.oci.cgroup.files import Paths
@@ -121,17 +121,20 @@ def _blkio_v1(paths: "Paths") -> "dict[str, Any]":
 
 def blkio_rows(path: str) -> "list[dict[str, Any]]":
     """Return "8:0 Read 4096" lines as {major, minor, op, value}."""
-    rows: list[dict[str, Any]] = []
-    try:
-        lines = read(path).split("\n")
-    except OSError:
-        return rows
-    for line in lines:
-        words = line.split()
-        if len(words) == 3 and ":" in words[0]:
-            major, minor = words[0].split(":")
-            rows.append({"major": int(major), "minor": int(minor), "op": words[1], "value": int(words[2])})
-    return rows
+    return [_row(device, words[0], words[1]) for device, words in _device_lines(path) if len(words) == 2]
+
+
+def _device_lines(path: str) -> "Iterator[tuple[str, list[str]]]":
+    """Yield (MAJOR:MINOR, further words) of each line that begins with a device."""
+    for line in lines(path):
+        device, *words = line.split() or [""]
+        if ":" in device:
+            yield device, words
+
+
+def _row(device: str, op: str, value: str) -> "dict[str, Any]":
+    major, _, minor = device.partition(":")
+    return {"major": int(major), "minor": int(minor), "op": op, "value": int(value)}
 
 
 def hugetlb_stats(path: str, limit_word: str, usage_word: str) -> "dict[str, Any]":
@@ -239,11 +242,7 @@ def _with_pressure(group: "dict[str, Any]", path: str) -> "dict[str, Any]":
 def _pressure(path: str) -> "dict[str, Any]":
     """Return {some, full: {avg10, avg60, avg300, total}} (accounting/psi)."""
     found: dict[str, Any] = {}
-    try:
-        lines = read(path).split("\n")
-    except OSError:
-        return found
-    for line in lines:
+    for line in lines(path):
         words = line.split()
         if len(words) == 5:
             pairs = dict(word.partition("=")[::2] for word in words[1:])
@@ -255,19 +254,9 @@ def _pressure(path: str) -> "dict[str, Any]":
 
 def _io_rows(path: str, keys: "tuple[tuple[str, str], ...]") -> "list[dict[str, Any]]":
     rows: list[dict[str, Any]] = []
-    try:
-        lines = read(path).split("\n")
-    except OSError:
-        return rows
-    for line in lines:
-        words = line.split()
-        if len(words) < 2 or ":" not in words[0]:
-            continue
-        major, minor = words[0].split(":")
-        pairs = dict(word.partition("=")[::2] for word in words[1:])
-        for key, op in keys:
-            if key in pairs:
-                rows.append({"major": int(major), "minor": int(minor), "op": op, "value": int(pairs[key])})
+    for device, words in _device_lines(path):
+        pairs = dict(word.partition("=")[::2] for word in words)
+        rows += [_row(device, op, pairs[key]) for key, op in keys if key in pairs]
     return rows
 
 
