@@ -4,9 +4,9 @@ import os
 import sys
 import time
 
-from krun import log
 from krun.cli import fast
 from krun.errors import KrunError, UsageError, one_line
+from krun.log import Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def run(argv: "list[str]", t0: int = 0) -> int:
     """Run one command line (without the program's name) and return its exit code; errors are logged, not
     raised.
     """
+    log = Log()
     try:
-        return _run(argv, t0 or time.monotonic_ns())
+        return _run(argv, t0 or time.monotonic_ns(), log)
     except KrunError as error:
         log.error(error.message)
         return error.exit_code
@@ -77,27 +78,28 @@ def run(argv: "list[str]", t0: int = 0) -> int:
         return 1
 
 
-def _run(argv: "list[str]", t0: int) -> int:
-    found: tuple[Verb, Options] | int = fast.parse(argv) or _parse_fully(argv)
+def _run(argv: "list[str]", t0: int, log: Log) -> int:
+    found: tuple[Verb, Options] | int = fast.parse(argv) or _parse_fully(argv, log)
     if isinstance(found, int):
         return found
     row, opts = found
     log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
     opts.root = state_root(opts)
     opts.t0 = t0
+    opts.logger = log
     module, _, function = row.call.partition(":")
     __import__(module)
     code: int = getattr(sys.modules[module], function)(opts)
     return code
 
 
-def _parse_fully(argv: "list[str]") -> "tuple[Verb, Options] | int":
+def _parse_fully(argv: "list[str]", log: Log) -> "tuple[Verb, Options] | int":
     try:
         from krun.cli import app
 
         return app.parse(argv)
     except UsageError:
-        _setup_log_anyway(argv)
+        _setup_log_anyway(argv, log)
         raise
     except ImportError as error:
         if error.name != "click":
@@ -107,7 +109,7 @@ def _parse_fully(argv: "list[str]") -> "tuple[Verb, Options] | int":
         ) from None
 
 
-def _setup_log_anyway(argv: "list[str]") -> None:
+def _setup_log_anyway(argv: "list[str]", log: Log) -> None:
     """Honour --log and --log-format although the command line is wrong: engines look for the reason there."""
     values: dict[str, str | None] = {"log": None, "log-format": None}
     for index, word in enumerate(argv):

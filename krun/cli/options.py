@@ -1,18 +1,21 @@
 """The values of a command line, typed: what cli.fast and cli.app fill in and the verbs read. This file imports nothing."""
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.log import Log
 
 
 class Options:
     """The values of a command line: one attribute per flag of the verb and of krun itself, dashes as underscores,
-    and one per positional. Not given: None (str, int), False (bool), [] (list). root and t0 (when krun began,
-    CLOCK_MONOTONIC ns) are set by __main__.
+    and one per positional. Not given: None (str, int), False (bool), [] (list). root, t0 (when krun began,
+    CLOCK_MONOTONIC ns) and logger are set by __main__.
 
     The names are for mypy; tests/unit/test_cli.py compares them with the rows below."""
 
     if TYPE_CHECKING:
         root: "str"
         t0: "int"
+        logger: "Log"
         log: "str | None"
         log_format: "str | None"
         log_level: "str | None"

@@ -2,7 +2,6 @@
 
 import os
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.sysio import CLOSE_RANGE_CLOEXEC, close_range, send_fd, unix_connect
 
@@ -11,13 +10,14 @@ if TYPE_CHECKING:
     from krun.oci.spec import Process
 
 
-def seal_descriptors(preserve: "int | None", activation: bool = True) -> "list[int]":
+def seal_descriptors(preserve: "int | None", log_fd: int, activation: bool = True) -> "list[int]":
     """Marks all inherited descriptors except stdio close-on-exec, and finds those that the payload gets.
 
-    Arguments: preserve, --preserve-fds; activation, whether LISTEN_FDS counts (not of exec, as with runc: its process is
-    not the service). Returns the descriptors to hand on: those of LISTEN_FDS, then `preserve` more
-    (sd_listen_fds(3); runc, "File descriptors"). Raises KrunError if one of them is not open. Callers leak descriptors
-    (containerd 1.6 leaks a socket as 3); a reader at the other end of a leaked descriptor never sees end-of-file.
+    Arguments: preserve, --preserve-fds; log_fd, the descriptor of our log; activation, whether LISTEN_FDS counts (not of
+    exec, as with runc: its process is not the service). Returns the descriptors to hand on: those of LISTEN_FDS, then
+    `preserve` more (sd_listen_fds(3); runc, "File descriptors"). Raises KrunError if one of them is not open. Callers leak
+    descriptors (containerd 1.6 leaks a socket as 3); a reader at the other end of a leaked descriptor never sees
+    end-of-file.
     """
     close_range(3, flags=CLOSE_RANGE_CLOEXEC)
     count = (listen_fds() if activation else 0) + (preserve or 0)
@@ -25,12 +25,17 @@ def seal_descriptors(preserve: "int | None", activation: bool = True) -> "list[i
     for fd in keep:
         try:
             # The log is opened before us and may have taken a free number: it is ours, not the caller's.
-            if fd == log.fileno():
+            if fd == log_fd:
                 raise OSError
             os.fstat(fd)
         except OSError:
             raise KrunError(f"please check that preserved-fd {fd - 3} (of {count}) is present") from None
     return keep
+
+
+def notify_socket() -> str:
+    """Returns the socket of the service manager that started us (sd_notify(3)), "" without one."""
+    return os.environ.get("NOTIFY_SOCKET", "")
 
 
 def listen_fds() -> int:

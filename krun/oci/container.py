@@ -1,4 +1,4 @@
-"""A container: create, start, exec, destroy, with typed options and without a command line. The verbs call it.
+"""A container: create, start, destroy, with typed options and without a command line. The verbs call it.
 
 docs/lifecycle.md has the whole sequence. The parent opens everything that the host may lack (KVM, the monitor, paths of
 namespaces, the console socket) before the child exists, so that a failure leaves little to undo.
@@ -6,11 +6,11 @@ namespaces, the console socket) before the child exists, so that a failure leave
 
 import os
 import time
-from errno import ENOENT, EPERM, ESRCH
+from errno import EPERM
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.kvm import boot
+from krun.log import Log, rfc3339
 from krun.mountio import (
     AT_RECURSIVE,
     MOUNT_ATTR_IDMAP,
@@ -18,10 +18,10 @@ from krun.mountio import (
     mount_setattr,
     open_tree,
 )
-from krun.oci import cred, init, labels, namespaces, rootfs, sched, seccomp, sync, talk, wake
+from krun.oci import cred, init, labels, namespaces, rootfs, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
-from krun.oci.plan import Plan, build_exec
+from krun.oci.plan import Plan
 from krun.oci.spawn import Launched, id_map_namespace, reap, spawn
 from krun.oci.state import (
     BOARD,
@@ -30,40 +30,37 @@ from krun.oci.state import (
     ContainerState,
     StateDir,
     hook_state,
-    process_start_time,
 )
 from krun.oci.steps import Context
 from krun.sysio import (
     AT_FDCWD,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
     CLONE_NEWUSER,
-    pidfd_open,
-    read_file,
-    sched_setaffinity,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.oci.spec import Process, Spec
+    from krun.oci.spec import Spec
 
 
 class CreateOptions:
     """The options of a container besides its configuration.
 
-    Arguments: root, the directory of the containers' state; id; manager, of cgroups: "cgroupfs", "systemd" or
+    Arguments: root, the directory of the containers' state; id; log, of this container; notify, whether the program gets a
+    NOTIFY_SOCKET (oci/notify.py); manager, of cgroups: "cgroupfs", "systemd" or
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
     inherits; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace, paths or None;
     t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown.
     """
 
     __slots__ = (
-        "root", "id", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
+        "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
     )  # fmt: skip
 
-    def __init__(self, root: str, id: str) -> None:
+    def __init__(self, root: str, id: str, log: Log) -> None:
         self.root = root
         self.id = id
+        self.log = log
+        self.notify = False
         self.manager = "cgroupfs"
         self.rootless = False
         self.keep: list[int] = []
@@ -77,10 +74,11 @@ class CreateOptions:
 class Container:
     """A container with its configuration; made by create."""
 
-    __slots__ = ("spec", "statedir", "state", "cgroup", "launched", "result", "begin")
+    __slots__ = ("spec", "statedir", "state", "log", "cgroup", "launched", "result", "begin")
 
-    def __init__(self, spec: "Spec", statedir: StateDir, state: ContainerState) -> None:
+    def __init__(self, spec: "Spec", statedir: StateDir, state: ContainerState, log: Log) -> None:
         self.spec = spec
+        self.log = log
         self.statedir = statedir
         self.state = state
         self.cgroup: cgroups.Cgroup | None = None
@@ -102,14 +100,24 @@ class Container:
             raise
         for fd in (self.begin, self.result):
             os.close(fd)
+        self.begin = self.result = -1
         return stages
+
+    def close(self) -> None:
+        """Closes what this process still has open of the container, which lives on."""
+        for fd in (self.begin, self.result):
+            if fd >= 0:
+                os.close(fd)
+        self.begin = self.result = -1
+        if self.launched is not None:
+            self.launched.close()
 
     def destroy(self, hooks: bool = True) -> None:
         """Takes the container down, running or not. Argument: hooks, whether poststop hooks are due. Raises KrunError."""
         # Imported here, because create and run --detach end without it.
         from krun.oci import teardown
 
-        teardown.take_down(self.statedir, self.state, {"hooks": self.spec.hooks}, hooks)
+        teardown.take_down(self.statedir, self.state, {"hooks": self.spec.hooks}, self.log, hooks)
 
     def undo(self) -> None:
         """Undoes a create that failed. A failure here is a warning, because the caller has an error already."""
@@ -119,17 +127,8 @@ class Container:
         try:
             self.destroy(hooks=self.launched is not None)
         except KrunError as e:
-            log.warning(f"undo create: {e}")
-
-
-class ExecOptions(CreateOptions):
-    """The options of a further process: those of CreateOptions, and cgroup, the paths of --cgroup below the container's."""
-
-    __slots__ = ("cgroup",)
-
-    def __init__(self, root: str, id: str) -> None:
-        super().__init__(root, id)
-        self.cgroup: list[str] = []
+            self.log.warning(f"undo create: {e}")
+        self.close()
 
 
 def create(spec: "Spec", plan: Plan, options: CreateOptions) -> Container:
@@ -140,37 +139,53 @@ def create(spec: "Spec", plan: Plan, options: CreateOptions) -> Container:
     """
     process = spec.process
     assert process is not None  # plan.build refused it
-    mount_label = labels.check_lsm(process, spec.mount_label)
+    for line in plan.warnings:
+        options.log.warning(line)
+    mount_label = labels.check_lsm(process, spec.mount_label, options.log)
     ctx = Context(spec, process, options.id)
     ctx.mount_label = mount_label
+    child = init.Child(ctx, plan)
+    try:
+        return _create(child, options)
+    finally:
+        close_all(ctx, child)
+
+
+def open_for_child(ctx: Context, options: CreateOptions) -> None:
+    """Opens what the host may lack, for a first and for a further process; close_all closes it. Raises KrunError."""
     ctx.t0 = options.t0
     ctx.keep = options.keep
     ctx.console = options.console
     ctx.kvm = boot.open_kvm()
     ctx.exe = boot.open_monitor()
+    if options.trace:
+        ctx.log = open_log(options.trace)
+        ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
+
+
+def _create(child: init.Child, options: CreateOptions) -> Container:
+    ctx, plan = child.ctx, child.plan
+    spec, process = ctx.spec, ctx.process
     check_bundle(spec)
-    child = init.Child(ctx, plan)
+    open_for_child(ctx, options)
     child.join_fds = namespaces.open_paths(spec.namespaces)
     child.map_ids = bool(plan.clone_flags & CLONE_NEWUSER)
     # An unprivileged gid_map goes with setgroups denied (user_namespaces(7)).
     ctx.groups_denied = options.rootless and len(spec.gid_maps) == 1
     if not plan.clone_flags & CLONE_NEWUSER and "user" not in child.join_fds:
-        cred.warn_unavailable(process, cred.own_capabilities())
-    if options.trace:
-        ctx.log = open_log(options.trace)
-        ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
+        cred.warn_unavailable(process, cred.own_capabilities(), options.log)
     statedir = StateDir(options.root, options.id)
     state = ContainerState(
         oci_version=spec.version,
         id=options.id,
         bundle=spec.bundle,
-        created=log.rfc3339(time.time_ns(), True),
+        created=rfc3339(time.time_ns(), True),
         rootfs=spec.rootfs,
         annotations=spec.annotations,
         owner=os.geteuid(),
         namespaces=spec.namespaces,
     )
-    container = Container(spec, statedir, state)
+    container = Container(spec, statedir, state, options.log)
     statedir.create()
     try:
         with statedir.lock():
@@ -188,7 +203,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
     spec, statedir, state, ctx = container.spec, container.statedir, container.state, child.ctx
     statedir.write(state.config, spec.raw)
     make_fifos(container)
-    if os.environ.get("NOTIFY_SOCKET"):
+    if options.notify:
         from krun.oci import notify
 
         notify.make_directory(statedir.path)
@@ -196,7 +211,13 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, options.root)
     open_sources(spec, child.plan, ctx, options.rootless)
     container.cgroup = cgroups.create(
-        spec.cgroups_path, spec.resources, state.id, options.manager, options.rootless, spec.annotations
+        spec.cgroups_path,
+        spec.resources,
+        state.id,
+        options.log,
+        options.manager,
+        options.rootless,
+        spec.annotations,
     )
     talk.delegate(container.cgroup, spec)
     state.cgroup_paths = container.cgroup.paths
@@ -224,7 +245,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:
         write_pid_file(options.pid_file, launched.pid)
-    _log_stages("ready", ctx.t0, launched.stages)
+    _log_stages(options.log, ctx.t0, launched.stages)
 
 
 def make_fifos(container: Container) -> None:
@@ -249,14 +270,6 @@ def make_board(statedir: StateDir) -> int:
         return fd
     except OSError as e:
         raise SysError("make", path, e.errno or 0) from None
-
-
-def open_board(statedir: StateDir) -> int:
-    """Returns a descriptor of the container's board; -1 without one (made by an older krun)."""
-    try:
-        return os.open(f"{statedir.path}/{BOARD}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return -1
 
 
 def open_sources(spec: "Spec", plan: Plan, ctx: Context, rootless: bool) -> None:
@@ -295,17 +308,19 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
 
 
 def close_all(ctx: Context, child: init.Child) -> None:
-    """Closes in the parent what was opened for the child: its end of things must be the only one."""
+    """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing."""
     opened = (ctx.kvm, ctx.exe, ctx.console, ctx.log, ctx.board, ctx.cgroup_fd, *ctx.tasks)
-    for fd in (*opened, *ctx.sources.values(), *child.join_fds.values()):
+    for fd in {*opened, *ctx.sources.values(), *child.join_fds.values()}:
         if fd >= 0:
             os.close(fd)
+    ctx.kvm = ctx.exe = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
+    ctx.tasks, ctx.sources, child.join_fds = [], {}, {}
 
 
-def _log_stages(what: str, t0: int, stages: "dict[str, int]") -> None:
+def _log_stages(log: Log, t0: int, stages: "dict[str, int]") -> None:
     if log.debugging():
         words = " ".join(f"{name}={(at - t0) / 1e6:.2f}" for name, at in stages.items())
-        log.debug(f"{what}, ms since krun began: {words}")
+        log.debug(f"ready, ms since krun began: {words}")
 
 
 def open_log(path: str) -> int:
@@ -336,136 +351,3 @@ def attach_root(container: Container) -> int:
         container.statedir.save(container.state)
 
     return rootfs.attach_root(container.spec.rootfs, remember)
-
-
-def exec_process(config: "Spec", state: ContainerState, process: "Process", options: ExecOptions) -> Launched:
-    """Runs a further process in a running container, in a VM of its own.
-
-    Arguments: config, state, of the container; process; options. Returns the process, its program started. Raises
-    KrunError; the process is gone then.
-    """
-    made = build_exec(process)
-    labels.check_lsm(process, "")
-    pidfd = pidfd_open(state.pid)
-    root = open_root(state)
-    # Both are of whoever has the number now; only with the same start time is that our init.
-    if process_start_time(state.pid) != state.start_time:
-        raise KrunError("cannot exec in a stopped container")
-    join = cgroup_paths(state, options.cgroup)
-    initial = sched.number_list(process.cpu_initial, "/process/execCPUAffinity/initial")
-    final = sched.number_list(process.cpu_final, "/process/execCPUAffinity/final")
-    ctx = Context(config, process, options.id)
-    ctx.t0 = options.t0
-    ctx.keep = options.keep
-    ctx.console = options.console
-    ctx.kvm = boot.open_kvm()
-    ctx.exe = boot.open_monitor()
-    ctx.board = open_board(StateDir(options.root, options.id))
-    ctx.seccomp = seccomp.compile_filter(config.seccomp, options.root)
-    if options.trace:
-        ctx.log = open_log(options.trace)
-        ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
-    open_cgroup(ctx, join)
-    child = init.Child(ctx, made)
-    flags = differing_namespaces(state.pid)
-    if not flags & CLONE_NEWUSER:
-        cred.warn_unavailable(process, cred.own_capabilities())
-    if flags & CLONE_NEWPID:
-        child.join_fds["pid"] = pidfd
-    # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.
-    child.join_all = (pidfd, flags & ~CLONE_NEWPID)
-    if state.root_mount:
-        child.root_mount = (state.rootfs, state.root_mount)
-    born = 0
-    if flags & CLONE_NEWUSER and os.geteuid() != 0:
-        # An ordinary user has no right to enter the pid namespace but from inside the user namespace.
-        child.join_fds = {"user": pidfd, **child.join_fds}
-        child.join_all = (pidfd, flags & ~(CLONE_NEWPID | CLONE_NEWUSER))
-        # Nor to make a procfs where the mount namespace is the host's: a copy of it, until the container's is joined.
-        born = CLONE_NEWNS
-    ctx.groups_denied = _groups_denied(state.pid)
-    if initial:
-        sched_setaffinity(0, initial)
-    if flags & CLONE_NEWPID and not flags & CLONE_NEWUSER:
-        child.birth_root = root
-    launched = spawn(child, init.EXEC_ORDER, born)
-    child.join_fds = {"init": pidfd, "root": root}
-    close_all(ctx, child)
-    late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
-    conversation = talk.ExecTalk(launched, ctx.parent_sync, final, state, late)
-    try:
-        conversation.run()
-        if options.pidfd_socket:
-            send_pidfd(options.pidfd_socket, launched.pidfd, b"setns")
-        if options.pid_file:
-            write_pid_file(options.pid_file, launched.pid)
-    except BaseException as e:
-        reap(launched)
-        if isinstance(e, KrunError):
-            raise sync.explain(e) from None
-        raise
-    finally:
-        os.close(ctx.parent_sync)
-    return launched
-
-
-def cgroup_paths(state: "ContainerState", wanted: "list[str]") -> "dict[str, str]":
-    """Returns the directories to join: the container's, or below them where --cgroup says so.
-
-    Arguments: wanted, "[CONTROLLER[,CONTROLLER]:]PATH" each (runc, exec.go). Raises KrunError.
-    """
-    paths = dict(state.cgroup_paths)
-    for text in wanted:
-        head, colon, tail = text.rpartition(":")
-        if ".." in tail.split("/"):
-            raise KrunError(f"invalid --cgroup {text}: leads out of the container's cgroup")
-        for name in head.split(",") if colon else [""] if list(paths) == [""] else list(paths):
-            if name not in paths:
-                raise KrunError(f"unknown controller {name} in --cgroup {text}")
-            path = f"{state.cgroup_paths[name]}/{tail.strip('/')}".rstrip("/")
-            if not os.path.isdir(path):
-                raise KrunError(f"--cgroup {text}: {path} does not exist")
-            paths[name] = path
-    return paths
-
-
-def differing_namespaces(pid: int) -> int:
-    """Returns the CLONE_NEW* flags of those namespaces of `pid` that are not ours: setns(2) refuses our own user
-    namespace, and the others would be waste. Raises SysError."""
-    flags = 0
-    for kind, name in namespaces.FILES.items():
-        try:
-            theirs, ours = os.stat(f"/proc/{pid}/ns/{name}"), os.stat(f"/proc/self/ns/{name}")
-        except OSError as e:
-            if kind == "time":
-                continue  # Linux before 5.6
-            if e.errno in (ENOENT, ESRCH):
-                raise KrunError("cannot exec in a stopped container") from None  # it is just dying
-            raise SysError("stat namespace of", str(pid), e.errno or 0) from None
-        if theirs.st_ino != ours.st_ino:
-            flags |= namespaces.FLAGS[kind]
-    return flags
-
-
-def open_root(state: "ContainerState") -> int:
-    """Opens the root directory of the container's init, for our child to be born with: a process of the container that
-    may trace it (CAP_SYS_PTRACE) then finds its own root there, and not the host's.
-
-    Returns -1 for a container without a mount namespace, which has no root of its own. Raises SysError, KrunError.
-    """
-    if state.root_mount:
-        return -1
-    path = f"/proc/{state.pid}/root"
-    try:
-        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as e:
-        if e.errno in (ENOENT, ESRCH):
-            raise KrunError("cannot exec in a stopped container") from None
-        raise SysError("open", path, e.errno or 0) from None
-
-
-def _groups_denied(pid: int) -> bool:
-    try:
-        return read_file(f"/proc/{pid}/setgroups").startswith(b"deny")
-    except SysError:
-        return False

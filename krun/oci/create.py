@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def main(opts: "Options") -> int:
     """Creates a container. Raises KrunError with runc's prefix."""
     try:
-        make(opts, caller.seal_descriptors(opts.preserve_fds), True)
+        make(opts, caller.seal_descriptors(opts.preserve_fds, opts.logger.fileno()), True)
     except KrunError as e:
         raise prefixed("create", e) from None
     return 0
@@ -41,7 +41,7 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
         from krun.oci import resctrl
 
         resctrl.check(config.intel_rdt)
-    if os.environ.get("NOTIFY_SOCKET"):
+    if caller.notify_socket():
         # Cost: socket and its enums; only service managers set the variable.
         from krun.oci import notify
 
@@ -56,7 +56,8 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     caller.check_terminal(process, detach, opts.console_socket)
     if opts.console_socket:
         console = unix_connect(opts.console_socket)
-    options = container.CreateOptions(opts.root, opts.id)
+    options = container.CreateOptions(opts.root, opts.id, opts.logger)
+    options.notify = bool(caller.notify_socket())
     options.manager, options.rootless = manager_of(opts), is_rootless(opts)
     options.keep, options.console, options.t0 = keep, console, opts.t0
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket

@@ -3,7 +3,6 @@
 import os
 from errno import EINVAL
 
-from krun import log
 from krun.oci.fields import RLIMITS
 from krun.oci.steps import Context, Step
 from krun.sysio import (
@@ -29,6 +28,7 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from krun.log import Log
     from krun.oci.spec import Process, Rlimit
 
 # capabilities(7), in the order of their numbers.
@@ -60,7 +60,7 @@ def own_capabilities() -> int:
     return capget()[1]
 
 
-def warn_unavailable(process: "Process", own: int) -> None:
+def warn_unavailable(process: "Process", own: int, log: "Log") -> None:
     """Warns of capabilities that are unknown or not ours to give; not an error since runtime-spec 1.1."""
     wanted = {name for kind in KINDS for name in (process.caps or {}).get(kind) or ()}
     lost = sorted(name for name in wanted if name not in NUMBERS or not own >> NUMBERS[name] & 1)

@@ -15,5 +15,5 @@ def main(opts: "Options") -> int:
     Raises NotFoundError, KrunError "cannot delete container ID that is not stopped: STATUS", SysError.
     """
     for id in chosen(opts.root, opts.id, opts.regex):
-        delete(StateDir(opts.root, id), opts.force)
+        delete(StateDir(opts.root, id), opts.force, opts.logger)
     return 0

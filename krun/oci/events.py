@@ -36,7 +36,7 @@ def main(opts: "Options") -> int:
     state = statedir.load()
     if st.status(state, statedir) == st.STOPPED:
         raise KrunError(f"container with id {opts.id} is not running")
-    cgroup = Cgroup.load(state.cgroup_paths, state.manager)
+    cgroup = Cgroup.load(state.cgroup_paths, opts.logger, state.manager)
     if opts.stats:
         _put({"type": "stats", "id": state.id, "data": data(state, cgroup)})
         return 0

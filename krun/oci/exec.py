@@ -4,7 +4,7 @@ import time
 
 from krun.errors import KrunError
 from krun.oci import caller, spec
-from krun.oci.container import ExecOptions, exec_process
+from krun.oci.enter import ExecOptions, exec_process
 from krun.oci.foreground import Foreground
 from krun.oci.state import PAUSED, STOPPED, StateDir, status
 from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, read_file, socketpair, unix_connect
@@ -30,7 +30,7 @@ def main(opts: "Options") -> int:
 
 def _exec(opts: "Options") -> int:
     t0 = time.monotonic_ns()
-    keep = caller.seal_descriptors(opts.preserve_fds, False)
+    keep = caller.seal_descriptors(opts.preserve_fds, opts.logger.fileno(), False)
     statedir = StateDir(opts.root, opts.id)
     state = statedir.load()
     found = status(state, statedir)
@@ -51,7 +51,7 @@ def _exec(opts: "Options") -> int:
             ours, console = socketpair()
     if opts.console_socket:
         console = unix_connect(opts.console_socket)
-    options = ExecOptions(opts.root, opts.id)
+    options = ExecOptions(opts.root, opts.id, opts.logger)
     options.keep, options.console, options.t0 = keep, console, t0
     options.cgroup = opts.cgroup or []
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket

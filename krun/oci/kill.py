@@ -10,6 +10,7 @@ from krun.oci import state as st
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
+    from krun.log import Log
 
 NOT_RUNNING = "container not running"  # containerd and CRI-O match these words
 
@@ -20,7 +21,7 @@ def main(opts: "Options") -> int:
     """
     number = parse_signal(opts.signal or "TERM")
     for container_id in chosen(opts.root, opts.id, opts.regex):
-        signal_container(st.StateDir(opts.root, container_id), number, opts.all)
+        signal_container(st.StateDir(opts.root, container_id), number, opts.all, opts.logger)
     return 0
 
 
@@ -64,7 +65,7 @@ def chosen(root: str, container_id: str, regex: bool) -> "list[str]":
     return [name for name in st.ids(root) if expression.search(name)]
 
 
-def signal_container(statedir: st.StateDir, number: int, everybody: bool) -> None:
+def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "Log") -> None:
     """Send one signal. Argument: everybody, to each process of the container; then "not running" is no error
     (runc).
 
@@ -75,7 +76,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool) -> Non
     if everybody and state.cgroup_paths:
         from krun.oci.cgroup.group import Cgroup
 
-        Cgroup.load(state.cgroup_paths, state.manager).kill(number)
+        Cgroup.load(state.cgroup_paths, log, state.manager).kill(number)
         return
     if not sent and not everybody:
         raise KrunError(NOT_RUNNING)
@@ -83,7 +84,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool) -> Non
         # A frozen process of cgroup v1 dies only once it is thawed.
         from krun.oci.cgroup.group import Cgroup
 
-        Cgroup.load(state.cgroup_paths, state.manager).thaw()
+        Cgroup.load(state.cgroup_paths, log, state.manager).thaw()
 
 
 def open_init(state: st.ContainerState) -> int:

@@ -3,7 +3,6 @@
 import os
 from errno import EACCES, ENOENT, ENOSYS, EPERM
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.oci.procfs import write_proc
 from krun.oci.steps import Context, Step
@@ -16,6 +15,7 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from krun.log import Log
     from krun.oci.spec import Process
 
 
@@ -63,7 +63,7 @@ class SetSelinux(Step):
             raise SysError("can't set process label: write /proc/self/attr/exec", "", e.errno) from None
 
 
-def check_lsm(process: "Process", mount_label: str) -> str:
+def check_lsm(process: "Process", mount_label: str, log: "Log") -> str:
     """Raises KrunError if a label is asked for and its module is not on (config.md, "Linux Process").
 
     Returns the mount label to use: "" where SELinux is off.

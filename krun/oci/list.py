@@ -3,7 +3,6 @@
 import os
 import sys
 
-from krun import log
 from krun.errors import KrunError, NotFoundError, UsageError
 from krun.jsonio import dumps
 from krun.oci import state as st
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from krun.cli.options import Options
+    from krun.log import Log
 
 _COLUMNS = ("id", "pid", "status", "bundle", "created", "owner")
 
@@ -24,7 +24,7 @@ def main(opts: "Options") -> int:
     """
     if opts.format not in (None, "", "table", "json"):
         raise UsageError(f"invalid format option: {opts.format}")
-    found = containers(opts.root)
+    found = containers(opts.root, opts.logger)
     if opts.quiet:
         sys.stdout.write("".join(f"{entry['id']}\n" for entry in found))
     elif opts.format == "json":
@@ -34,7 +34,7 @@ def main(opts: "Options") -> int:
     return 0
 
 
-def containers(root: str) -> "list[dict[str, Any]]":
+def containers(root: str, log: "Log") -> "list[dict[str, Any]]":
     """Return the states of all containers with their owners; one that cannot be read is a warning, as it may
     just go.
     """

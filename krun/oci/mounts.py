@@ -7,7 +7,6 @@ descriptor of its destination: it is never visible half-made, and no path is fol
 import os
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 
-from krun import log
 from krun.errors import ConfigError, KrunError, SysError
 from krun.mountio import (
     AT_RECURSIVE,
@@ -438,8 +437,8 @@ def is_bind(mount: "Mount") -> bool:
     return "bind" in mount.options or "rbind" in mount.options
 
 
-def make(spec: "Spec") -> "list[MountStep]":
-    """Makes the steps for mounts, in the order of the list. Pure. Raises ConfigError."""
+def make(spec: "Spec", warnings: "list[str]") -> "list[MountStep]":
+    """Makes the steps for mounts, in the order of the list; adds to `warnings`. Pure. Raises ConfigError."""
     steps: list[MountStep] = []
     for index, mount in enumerate(spec.mounts):
         options = parse(mount.options)
@@ -448,7 +447,7 @@ def make(spec: "Spec") -> "list[MountStep]":
                 raise ConfigError(f"/mounts/{index}/source", "a bind mount needs a source")
             if options.data:
                 # mount(2) ignores them for a bind, and so do the engines' older runtimes.
-                log.warning(
+                warnings.append(
                     f"mount option {options.data[0][0]} of bind mount {mount.destination} has no effect"
                 )
             steps.append(BindMount(mount, options, index, spec.bundle))

@@ -9,13 +9,13 @@ import os
 import socket
 import time
 
-from krun import log
 from krun.errors import SysError
 from krun.oci.spec import Mount
 from krun.sysio import poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from krun.log import Log
     from krun.oci.spec import Spec
 
 DIRECTORY = "notify"
@@ -54,17 +54,18 @@ def make_directory(state_path: str) -> None:
         raise SysError("make", path, e.errno or 0) from None
 
 
-def open_relay(state_path: str) -> "Relay | None":
+def open_relay(state_path: str, host: str, log: "Log") -> "Relay | None":
     """Makes the socket in the container's directory.
+
+    Arguments: state_path, the container's state directory; host, the caller's NOTIFY_SOCKET; log.
 
     Returns None if the container was created without one (NOTIFY_SOCKET is then somebody else's affair), or if the
     host's socket is not there: a container must not fail to start because a variable was inherited.
     """
-    host = os.environ["NOTIFY_SOCKET"]
     if not os.path.isdir(f"{state_path}/{DIRECTORY}"):
         return None
     try:
-        return Relay(state_path, host)
+        return Relay(state_path, host, log)
     except OSError as e:
         log.warning(f"notify socket {host}: {e.strerror or e}")
         return None
@@ -73,10 +74,11 @@ def open_relay(state_path: str) -> "Relay | None":
 class Relay:
     """Both ends: `inner`, which the payload writes to, and `outer`, connected to the host's NOTIFY_SOCKET."""
 
-    __slots__ = ("inner", "outer")
+    __slots__ = ("inner", "outer", "log")
 
-    def __init__(self, state_path: str, host: str) -> None:
+    def __init__(self, state_path: str, host: str, log: "Log") -> None:
         """Raises OSError."""
+        self.log = log
         self.outer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         # "@" stands for the abstract name space (sd_notify(3)).
         self.outer.connect("\0" + host[1:] if host.startswith("@") else host)
@@ -122,7 +124,7 @@ class Relay:
                 self.outer.send(b"MAINPID=%d\n" % main_pid)
             self._barrier()
         except OSError as e:
-            log.warning(f"notify socket: {e.strerror or e}")
+            self.log.warning(f"notify socket: {e.strerror or e}")
 
     def _barrier(self) -> None:
         ours, theirs = os.pipe()
@@ -131,7 +133,9 @@ class Relay:
             os.close(theirs)
             theirs = -1
             if not poll((ours,), _BARRIER_MS)[0]:
-                log.warning("notify socket: the service manager has not read the notification within 30 s")
+                self.log.warning(
+                    "notify socket: the service manager has not read the notification within 30 s"
+                )
         finally:
             os.close(ours)
             if theirs >= 0:

@@ -16,7 +16,7 @@ def pause(opts: "Options") -> int:
         state = statedir.load()
         if st.status(state, statedir) not in (st.RUNNING, st.CREATED):
             raise KrunError("container not running")
-        Cgroup.load(state.cgroup_paths, state.manager).freeze()
+        Cgroup.load(state.cgroup_paths, opts.logger, state.manager).freeze()
     return 0
 
 
@@ -27,5 +27,5 @@ def resume(opts: "Options") -> int:
         state = statedir.load()
         if st.status(state, statedir) != st.PAUSED:
             raise KrunError("container not paused")
-        Cgroup.load(state.cgroup_paths, state.manager).thaw()
+        Cgroup.load(state.cgroup_paths, opts.logger, state.manager).thaw()
     return 0

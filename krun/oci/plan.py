@@ -24,10 +24,19 @@ class Plan:
     """The actions for one process. clone_flags: new namespaces, without time (made before the clone, oci/spawn.py) and
     cgroup (made by the child, oci/init.py).
 
-    joins: type to path. stages: the child's steps. sources: bind mounts whose source the parent must open.
+    joins: type to path. stages: the child's steps. sources: bind mounts whose source the parent must open. warnings: lines for the log.
     """
 
-    __slots__ = ("clone_flags", "new_cgroup_ns", "new_time_ns", "joins", "stages", "parent_sources", "host")
+    __slots__ = (
+        "clone_flags",
+        "new_cgroup_ns",
+        "new_time_ns",
+        "joins",
+        "stages",
+        "parent_sources",
+        "host",
+        "warnings",
+    )
 
     def __init__(self) -> None:
         self.clone_flags = 0
@@ -37,6 +46,7 @@ class Plan:
         self.stages: dict[str, list[Step]] = {name: [] for name in STAGES}
         self.parent_sources: list[BindMount] = []
         self.host: list[str] = []
+        self.warnings: list[str] = []
 
     def describe(self) -> "list[str]":
         """Returns the plan as lines, parent's part first."""
@@ -80,7 +90,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         stages["root"].append(rootfs.BindRoot(spec.rootfs, spec.propagation))
     else:
         stages["root"].append(rootfs.TakeRoot(spec.rootfs))
-    all_mounts = mounts.make(spec)
+    all_mounts = mounts.make(spec, plan.warnings)
     stages["mounts"] += all_mounts
     stages["devices"] += rootfs.make_before_pivot(spec)
     if process.terminal:

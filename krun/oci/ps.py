@@ -10,6 +10,7 @@ from krun.oci import state as st
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
+    from krun.log import Log
 
 # podman and containerd hand us no PATH.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,7 +23,7 @@ def main(opts: "Options") -> int:
     """
     if opts.format not in (None, "", "table", "json"):
         raise UsageError(f"invalid format option: {opts.format}")
-    pids = processes(st.StateDir(opts.root, opts.id).load())
+    pids = processes(st.StateDir(opts.root, opts.id).load(), opts.logger)
     if opts.format == "json":
         sys.stdout.write(dumps(pids) + "\n")
         return 0
@@ -39,12 +40,12 @@ def main(opts: "Options") -> int:
     return 0
 
 
-def processes(state: st.ContainerState) -> "list[int]":
+def processes(state: st.ContainerState, log: "Log") -> "list[int]":
     """Return the pids in the container's cgroup, sorted; without a cgroup the init process alone."""
     if state.cgroup_paths:
         from krun.oci.cgroup.group import Cgroup
 
-        return sorted(Cgroup.load(state.cgroup_paths, state.manager).procs())
+        return sorted(Cgroup.load(state.cgroup_paths, log, state.manager).procs())
     return [state.pid] if st.alive(state) else []
 
 

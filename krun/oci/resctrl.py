@@ -7,7 +7,6 @@ exists, krun keeps it, and its schemata must equal the requested ones. Monitorin
 
 import os
 
-from krun import log
 from krun.errors import ConfigError, KrunError, SysError
 from krun.sysio import read_file, write_file
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from krun.log import Log
     from krun.oci.state import ContainerState
 
 _AT = "/linux/intelRdt"
@@ -179,7 +179,7 @@ def join(state: "ContainerState", pid: int) -> None:
             write_file(f"{path}/tasks", str(pid))
 
 
-def remove(state: "ContainerState") -> None:
+def remove(state: "ContainerState", log: "Log") -> None:
     """Removes the directories that this container made, the innermost first. Raises SysError."""
     for path in state.intel_rdt_made:
         try:

@@ -1,6 +1,5 @@
 """`krun run`: create and start; in the foreground also waits, forwards signals, copies the terminal, and deletes."""
 
-from krun import log
 from krun.errors import KrunError
 from krun.oci import caller, wake
 from krun.oci.create import make, prefixed
@@ -10,6 +9,7 @@ from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
+    from krun.log import Log
 
 
 def main(opts: "Options") -> int:
@@ -23,7 +23,7 @@ def main(opts: "Options") -> int:
 def _run(opts: "Options") -> int:
     detach = bool(opts.detach)
     # Before krun opens descriptors of its own, which would pass for the caller's.
-    keep = caller.seal_descriptors(opts.preserve_fds)
+    keep = caller.seal_descriptors(opts.preserve_fds, opts.logger.fileno())
     front = None
     ours = theirs = -1
     if not detach and not opts.dry_run:
@@ -38,9 +38,9 @@ def _run(opts: "Options") -> int:
         return 0
     launched = container.launched
     assert launched is not None
-    relay = wake.open_relay(container.statedir)
-    log_stages(container.start())
-    wake.run_poststart(container.statedir, container.state, {"hooks": container.spec.hooks})
+    relay = wake.open_relay(container.statedir, caller.notify_socket(), opts.logger)
+    log_stages(container.start(), opts.logger)
+    wake.run_poststart(container.statedir, container.state, {"hooks": container.spec.hooks}, opts.logger)
     if front is None:
         if relay is not None:
             relay.wait(launched.pidfd, launched.pid)
@@ -53,7 +53,7 @@ def _run(opts: "Options") -> int:
     return code
 
 
-def log_stages(stages: "dict[str, int]") -> None:
+def log_stages(stages: "dict[str, int]", log: "Log") -> None:
     """Writes the times of the way to the first instruction, with --debug."""
     if log.debugging() and stages:
         first = min(stages.values())

@@ -43,6 +43,12 @@ class Launched:
         self.pidfd = pidfd
         self.stages: dict[str, int] = {}
 
+    def close(self) -> None:
+        """Closes the pidfd."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
 
 def _restore(fd: int, flag: int) -> None:
     """Goes back to our own namespace after a clone; hooks that we run must be born in it."""

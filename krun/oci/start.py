@@ -1,6 +1,6 @@
 """`krun start`: lets the program of a created container run (oci/wake.py)."""
 
-from krun.oci import wake
+from krun.oci import caller, wake
 from krun.oci.state import StateDir
 
 TYPE_CHECKING = False
@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 def main(opts: "Options") -> int:
     """Starts container opts.id. Raises what wake.start does."""
-    wake.start(StateDir(opts.root, opts.id))
+    wake.start(StateDir(opts.root, opts.id), caller.notify_socket(), opts.logger)
     return 0

@@ -7,7 +7,6 @@ file imports little.
 import os
 import select
 
-from krun import log
 from krun.errors import KrunError, NotFoundError
 from krun.oci import state as st
 from krun.oci.kill import SIGKILL, open_init, signal_init
@@ -16,11 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.log import Log
+
 _EXIT_WAIT_MS = 10_000  # runc waits 100 times 100 ms
 _LOCK_WAIT_S = 10.0
 
 
-def delete(statedir: st.StateDir, force: bool) -> None:
+def delete(statedir: st.StateDir, force: bool, log: "Log") -> None:
     """Takes down one container: a stopped one, with `force` any. Precondition: the caller does not hold its lock.
 
     Raises NotFoundError unless `force`; KrunError "cannot delete container ID that is not stopped: STATUS"; those of
@@ -30,7 +31,7 @@ def delete(statedir: st.StateDir, force: bool) -> None:
         if force:
             _kill_before_lock(statedir)
         with statedir.lock(_LOCK_WAIT_S):
-            _delete_locked(statedir, force)
+            _delete_locked(statedir, force, log)
     except NotFoundError:
         if not force:
             raise
@@ -45,7 +46,7 @@ def _kill_before_lock(statedir: st.StateDir) -> None:
     signal_init(state, SIGKILL)
 
 
-def _delete_locked(statedir: st.StateDir, force: bool) -> None:
+def _delete_locked(statedir: st.StateDir, force: bool, log: "Log") -> None:
     try:
         state = statedir.load()
     except KrunError as error:
@@ -63,11 +64,11 @@ def _delete_locked(statedir: st.StateDir, force: bool) -> None:
     except KrunError as error:
         log.debug(f"delete {statedir.id}: {error.message}")
         config = {}
-    take_down(statedir, state, config)
+    take_down(statedir, state, config, log)
 
 
 def take_down(
-    statedir: st.StateDir, state: st.ContainerState, config: "dict[str, Any]", hooks: bool = True
+    statedir: st.StateDir, state: st.ContainerState, config: "dict[str, Any]", log: "Log", hooks: bool = True
 ) -> None:
     """THE teardown: process, cgroup, resctrl group, root mount, state directory, poststop hooks (runtime.md, lifecycle
     12 and 13).
@@ -80,7 +81,7 @@ def take_down(
     failures: list[KrunError] = []
     for step in (_end_init, _destroy_cgroup, _remove_resctrl, _detach_root):
         try:
-            step(state, config)
+            step(state, config, log)
         except KrunError as error:
             failures.append(error)
     if failures:
@@ -97,7 +98,7 @@ def take_down(
             log.warning(failure.message)
 
 
-def _end_init(state: st.ContainerState, config: "dict[str, Any]") -> None:
+def _end_init(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:
     """Kills the init process and waits until it has ended (a zombie has). Raises KrunError after 10 s."""
     fd = open_init(state)
     if fd < 0:
@@ -107,7 +108,7 @@ def _end_init(state: st.ContainerState, config: "dict[str, Any]") -> None:
         if st.frozen(state.cgroup_paths):
             from krun.oci.cgroup.group import Cgroup
 
-            Cgroup.load(state.cgroup_paths, state.manager).thaw()
+            Cgroup.load(state.cgroup_paths, log, state.manager).thaw()
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if not poll.poll(_EXIT_WAIT_MS):
@@ -118,13 +119,13 @@ def _end_init(state: st.ContainerState, config: "dict[str, Any]") -> None:
         os.close(fd)
 
 
-def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]") -> None:
+def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:
     if state.manager == "disabled":
         return
     if state.cgroup_paths:
         from krun.oci.cgroup.group import Cgroup
 
-        cgroup = Cgroup.load(state.cgroup_paths, state.manager)
+        cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
         cgroup.kill(SIGKILL)
         cgroup.destroy()
         return
@@ -136,19 +137,19 @@ def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]") -> None:
     from krun.oci.cgroup.group import Cgroup, locate
 
     try:
-        Cgroup.load(locate(linux.get("cgroupsPath") or "", state.id), "cgroupfs").destroy(0.5)
+        Cgroup.load(locate(linux.get("cgroupsPath") or "", state.id), log).destroy(0.5)
     except KrunError as error:
         log.debug(f"delete {state.id}: {error.message}")
 
 
-def _remove_resctrl(state: st.ContainerState, config: "dict[str, Any]") -> None:
+def _remove_resctrl(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:
     if state.intel_rdt_made:
         from krun.oci import resctrl
 
-        resctrl.remove(state)
+        resctrl.remove(state, log)
 
 
-def _detach_root(state: st.ContainerState, config: "dict[str, Any]") -> None:
+def _detach_root(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:
     if state.root_mount:
         from krun.oci.rootfs import detach_root
 

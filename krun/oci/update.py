@@ -3,7 +3,6 @@
 import os
 import sys
 
-from krun import log
 from krun.errors import KrunError, SysError, UsageError
 from krun.oci import resctrl
 from krun.oci import state as st
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from krun.cli.options import Options
+    from krun.log import Log
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
@@ -26,13 +26,13 @@ def main(opts: "Options") -> int:
     Errors: NotFoundError, KrunError "container not running", UsageError for a bad size, ConfigError for bad
     JSON.
     """
-    resources = _read(opts.resources) if opts.resources else from_flags(opts)
+    resources = _read(opts.resources, opts.logger) if opts.resources else from_flags(opts)
     statedir = st.StateDir(opts.root, opts.id)
     with statedir.lock():
         state = statedir.load()
         if st.status(state, statedir) == st.STOPPED:
             raise KrunError("container not running")
-        Cgroup.load(state.cgroup_paths, state.manager).apply(resources)
+        Cgroup.load(state.cgroup_paths, opts.logger, state.manager).apply(resources)
         _schemata(state, opts)
     return 0
 
@@ -49,7 +49,7 @@ def from_flags(opts: "Options") -> "dict[str, Any]":
                 value = size(value, setting.flag.replace("_", "-"))
             resources.setdefault(controller.member, {})[setting.key] = value
     if opts.kernel_memory or opts.kernel_memory_tcp:
-        log.warning("kernel memory settings are ignored and will be removed")
+        opts.logger.warning("kernel memory settings are ignored and will be removed")
     return resources
 
 
@@ -73,7 +73,7 @@ def size(text: str, flag: str) -> int:
     return int(whole) * scale + (int(fraction) * scale // 10 ** len(fraction) if fraction else 0)
 
 
-def _read(path: str) -> "dict[str, Any]":
+def _read(path: str, log: "Log") -> "dict[str, Any]":
     if path == "-":
         data = sys.stdin.buffer.read()
     else:

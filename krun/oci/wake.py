@@ -3,7 +3,6 @@
 import os
 from errno import ESRCH
 
-from krun import log
 from krun.errors import HookError, KrunError, SysError
 from krun.oci import sync
 from krun.oci.state import CREATED, PAUSED, RESULT_FIFO, START_FIFO, STOPPED, StateDir, hook_state, status
@@ -16,12 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from krun.log import Log
     from krun.oci.notify import Relay
     from krun.oci.state import ContainerState
 
 
-def start(statedir: StateDir) -> None:
+def start(statedir: StateDir, notify_socket: str, log: "Log") -> None:
     """Starts the program of a created container.
+
+    Arguments: statedir; notify_socket, the caller's NOTIFY_SOCKET or ""; log.
 
     Raises NotFoundError; KrunError in runc's words if the container is not in state created, if the program cannot be
     run after all, or if a startContainer or poststart hook fails.
@@ -38,22 +40,22 @@ def start(statedir: StateDir) -> None:
         pidfd = _pidfd(state.pid)
         begin = _open(statedir, START_FIFO, os.O_WRONLY)
         result = _open(statedir, RESULT_FIFO, os.O_RDONLY)
-        relay = open_relay(statedir)
+        relay = open_relay(statedir, notify_socket, log)
         wake(begin, result, pidfd)
         finish(statedir)
-        run_poststart(statedir, state, statedir.load_config(state))
+        run_poststart(statedir, state, statedir.load_config(state), log)
     if relay is not None:
         # Without the lock: whoever waits for a payload that is never ready must be able to kill it.
         relay.wait(pidfd, state.pid)
 
 
-def open_relay(statedir: StateDir) -> "Relay | None":
+def open_relay(statedir: StateDir, notify_socket: str, log: "Log") -> "Relay | None":
     """Returns what hands on the payload's "ready", if there is a NOTIFY_SOCKET."""
-    if not os.environ.get("NOTIFY_SOCKET"):
+    if not notify_socket:
         return None
     from krun.oci import notify
 
-    return notify.open_relay(statedir.path)
+    return notify.open_relay(statedir.path, notify_socket, log)
 
 
 def _pidfd(pid: int) -> int:
@@ -104,7 +106,7 @@ def finish(statedir: StateDir) -> None:
         raise SysError("remove", START_FIFO, e.errno or 0) from None
 
 
-def run_poststart(statedir: StateDir, state: "ContainerState", config: "dict[str, Any]") -> None:
+def run_poststart(statedir: StateDir, state: "ContainerState", config: "dict[str, Any]", log: "Log") -> None:
     """Runs poststart hooks; if one fails, the container is stopped and removed (runtime-spec 1.3, lifecycle 9).
 
     Arguments: config, of which the hooks count. Raises HookError.
@@ -119,7 +121,7 @@ def run_poststart(statedir: StateDir, state: "ContainerState", config: "dict[str
         hooks.run(wanted, "poststart", hook_state(state, "running"))
     except HookError:
         try:
-            teardown.take_down(statedir, state, config)
+            teardown.take_down(statedir, state, config, log)
         except KrunError as e:
             log.warning(f"undo start: {e}")
         raise

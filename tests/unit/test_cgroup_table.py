@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krun.cli import table
+from krun.log import Log
 from krun.oci import fields, update
 from krun.oci.cgroup import controllers, stats, v1, v2
 from krun.oci.cgroup.controllers import CONTROLLERS
@@ -93,9 +94,9 @@ def test_a_new_controller_is_one_row(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "CONTROLLERS", (*CONTROLLERS, row))
     (tmp_path / "misc.max").write_text("")
     (tmp_path / "misc.current").write_text("3\n")
-    v2.limit({"": str(tmp_path)}, {"misc": {"limit": -1}})
+    v2.limit({"": str(tmp_path)}, {"misc": {"limit": -1}}, Log())
     assert (tmp_path / "misc.max").read_text() == "max"
-    v1.limit({"misc": str(tmp_path)}, {"misc": {"limit": 12}})
+    v1.limit({"misc": str(tmp_path)}, {"misc": {"limit": 12}}, Log())
     assert (tmp_path / "misc.max").read_text().startswith("12")
     assert stats.collect({"": str(tmp_path)})["misc"] == {"current": 3}
     assert systemd.limits({"misc": {"limit": 5}}, True) == [("MiscMax", ("t", 5))]
@@ -114,5 +115,5 @@ def test_a_new_controller_is_one_row(tmp_path, monkeypatch):
 def test_refusals_come_before_any_write(tmp_path):
     (tmp_path / "cpu.weight").write_text("kept")
     with pytest.raises(Exception, match="realtime"):
-        v2.limit({"": str(tmp_path)}, {"cpu": {"shares": 1024, "realtimePeriod": 1000}})
+        v2.limit({"": str(tmp_path)}, {"cpu": {"shares": 1024, "realtimePeriod": 1000}}, Log())
     assert (tmp_path / "cpu.weight").read_text() == "kept"

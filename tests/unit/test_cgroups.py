@@ -9,6 +9,7 @@ import time
 import pytest
 
 from krun.errors import KrunError, SysError
+from krun.log import Log
 from krun.oci.cgroup import bpf, convert, devices, files, v1, v2
 from krun.oci.cgroup import group as cgroups
 from krun.oci.cgroup.stats import blkio_rows
@@ -75,7 +76,7 @@ def folder(tmp_path):
 
 
 def limit(folder, resources):
-    v2.limit({"": str(folder)}, resources)
+    v2.limit({"": str(folder)}, resources, Log())
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
@@ -254,17 +255,17 @@ RESOURCES = {
 
 @root
 def test_life_of_a_cgroup(name, sleeper):
-    cgroup = cgroups.create(name, RESOURCES, "box")
+    cgroup = cgroups.create(name, RESOURCES, "box", Log())
     try:
         cgroup.join(sleeper.pid)
         assert cgroup.procs() == [sleeper.pid]
-        again = cgroups.Cgroup.load(cgroup.paths, cgroup.manager)
+        again = cgroups.Cgroup.load(cgroup.paths, Log(), cgroup.manager)
         with pytest.raises(KrunError, match="is not empty: 1 process"):
-            cgroups.create(name, None, "box")
+            cgroups.create(name, None, "box", Log())
         again.freeze()
         assert again.frozen()
         with pytest.raises(KrunError, match="unexpectedly frozen"):
-            cgroups.create(name, None, "box")
+            cgroups.create(name, None, "box", Log())
         again.thaw()
         assert not again.frozen()
         again.apply({"pids": {"limit": -1}, "memory": {"limit": 32 << 20, "swap": 32 << 20}})
@@ -287,7 +288,7 @@ def test_life_of_a_cgroup(name, sleeper):
 
 @root
 def test_what_the_payload_made_below_goes_too(name, sleeper):
-    cgroup = cgroups.create(name, None, "box")
+    cgroup = cgroups.create(name, None, "box", Log())
     for path in cgroup.directories():
         os.makedirs(path + "/deep/deeper")
     cgroup.kill()
@@ -297,9 +298,9 @@ def test_what_the_payload_made_below_goes_too(name, sleeper):
 @root
 def test_a_limit_that_cannot_be_set_leaves_nothing(name):
     with pytest.raises(KrunError):
-        cgroups.create(name, {"cpu": {"period": 1}}, "box")
+        cgroups.create(name, {"cpu": {"period": 1}}, "box", Log())
     with pytest.raises(KrunError):
-        cgroups.create(name, {"memory": {"limit": 100 << 20, "swap": 1 << 20}}, "box")
+        cgroups.create(name, {"memory": {"limit": 100 << 20, "swap": 1 << 20}}, "box", Log())
 
 
 @root
@@ -312,14 +313,14 @@ def test_v1_refusals(name):
         ({"rdma": {"x": {"hcaHandles": 1}}}, "rdma cgroup controller is not mounted"),
     ):
         with pytest.raises(KrunError, match=words):
-            cgroups.create(name, resources, "box")
+            cgroups.create(name, resources, "box", Log())
 
 
 @root
 @pytest.mark.skipif(files.host_layout() == "v2", reason="v1 only")
 def test_v1_device_list(name):
     cgroup = cgroups.create(
-        name, {"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]}, "box"
+        name, {"devices": [{"allow": True, "type": "c", "major": 10, "minor": 232}]}, "box", Log()
     )
     try:
         lines = files.read(cgroup.paths["devices"] + "/devices.list").split("\n")
@@ -331,7 +332,7 @@ def test_v1_device_list(name):
 
 @root
 def test_destroy_says_who_is_in_the_way(name, sleeper):
-    cgroup = cgroups.create(name, None, "box")
+    cgroup = cgroups.create(name, None, "box", Log())
     cgroup.join(sleeper.pid)
     with pytest.raises(SysError, match="remove cgroup .*1 process"):
         cgroup.destroy(0.05)
@@ -353,7 +354,7 @@ def test_thaw_of_a_group_that_is_gone(tmp_path):
 
 
 def test_disabled_has_nothing():
-    cgroup = cgroups.create("/x", {"pids": {"limit": 1}}, "box", "disabled")
+    cgroup = cgroups.create("/x", {"pids": {"limit": 1}}, "box", Log(), "disabled")
     cgroup.join(1)
     cgroup.kill()
     cgroup.destroy()

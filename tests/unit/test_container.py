@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from krun.errors import KrunError, SysError
+from krun.log import Log
 from krun.oci import spawn, state, teardown
 from krun.oci.cgroup import group
 
@@ -21,7 +22,7 @@ def statedir(tmp_path: Path) -> state.StateDir:
 
 
 def fails(message: str) -> Any:
-    def step(state: Any, config: Any) -> None:
+    def step(state: Any, config: Any, log: Any) -> None:
         raise KrunError(message)
 
     return step
@@ -36,10 +37,10 @@ def test_everything_is_tried_and_the_state_stays_while_anything_does(
         patch.setattr(teardown, "_destroy_cgroup", fails("the cgroup is busy"))
         patch.setattr(teardown, "_detach_root", fails("the root is busy"))
         with pytest.raises(KrunError, match="the cgroup is busy"):
-            teardown.take_down(statedir, state.ContainerState(id="box"), config)
+            teardown.take_down(statedir, state.ContainerState(id="box"), config, Log())
     assert "the root is busy" in capfd.readouterr().err
     assert statedir.exists() and not (tmp_path / "poststop").exists()
-    teardown.take_down(statedir, state.ContainerState(id="box"), config)
+    teardown.take_down(statedir, state.ContainerState(id="box"), config, Log())
     assert not statedir.exists() and (tmp_path / "poststop").exists()
 
 
@@ -48,7 +49,7 @@ def test_a_create_that_came_to_nothing_runs_no_poststop_hook(
 ) -> None:
     hook = {"path": "/usr/bin/touch", "args": ["touch", f"{tmp_path}/poststop"]}
     config = {"hooks": {"poststop": [hook]}}
-    teardown.take_down(statedir, state.ContainerState(id="box"), config, hooks=False)
+    teardown.take_down(statedir, state.ContainerState(id="box"), config, Log(), hooks=False)
     assert not statedir.exists() and not (tmp_path / "poststop").exists()
 
 
@@ -63,8 +64,8 @@ def test_a_unit_that_was_not_made_is_not_stopped(
     monkeypatch.setattr(group.Cgroup, "destroy", lambda self, wait=5.0: touched.append("destroy"))
     paths = {"": "/sys/fs/cgroup/system.slice/other.scope"}
     recorded = state.ContainerState(id="box", cgroup_paths=paths, manager="systemd:other.scope")
-    container = Container(SimpleNamespace(hooks={}), statedir, recorded)  # type: ignore[arg-type]
-    container.cgroup = group.Cgroup(paths, "systemd:other.scope")
+    container = Container(SimpleNamespace(hooks={}), statedir, recorded, Log())  # type: ignore[arg-type]
+    container.cgroup = group.Cgroup(paths, Log(), "systemd:other.scope")
     container.cgroup.pending = ({}, False, [])
     container.undo()
     assert touched == [] and not statedir.exists()

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from krun.errors import KrunError, SysError
+from krun.log import Log
 from krun.oci import labels, masks, mounts
 from krun.oci.spec import Mount, Process, Spec
 from krun.oci.steps import Context, labelled
@@ -75,13 +76,13 @@ def test_what_selinux_refuses(ctx, monkeypatch):
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_mount_label_counts_where_selinux_is_on(monkeypatch, enabled):
     monkeypatch.setattr(os, "access", lambda path, mode: enabled)
-    assert labels.check_lsm(Process({}), LABEL) == (LABEL if enabled else "")
+    assert labels.check_lsm(Process({}), LABEL, Log()) == (LABEL if enabled else "")
     process = Process({"selinuxLabel": "u:r:t:s0"})
     if enabled:
-        assert labels.check_lsm(process, "") == ""
+        assert labels.check_lsm(process, "", Log()) == ""
     else:
         with pytest.raises(KrunError, match="selinux label is specified in config, but selinux is disabled"):
-            labels.check_lsm(process, "")
+            labels.check_lsm(process, "", Log())
 
 
 def test_context_is_an_option_unless_there_is_one():

@@ -59,6 +59,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.talk", "krun.oci.teardown"},
         {"krun.oci.wake"},
         {"krun.oci.container"},
+        {"krun.oci.enter"},
     ],
     [
         {"krun.oci.foreground", "krun.oci.create"},

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from krun import log
 from krun.errors import ConfigError, KrunError, SysError
+from krun.log import Log, rfc3339
 
 ROOT = Path(__file__).parents[2]
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -20,7 +20,7 @@ STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 def logged(tmp_path, setup, calls="log.error('bad\\nthing'); log.warning('careful'); log.debug('detail')"):
     """Run calls in a process of its own; returns (content of the log file, standard error)."""
-    code = f"from krun import log; log.setup({setup}); {calls}"
+    code = f"from krun.log import Log; log = Log(); log.setup({setup}); {calls}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     file = tmp_path / "log"
     return (file.read_text() if file.exists() else ""), done.stderr
@@ -62,15 +62,15 @@ def test_text_is_quoted(tmp_path):
 
 def test_a_log_that_cannot_be_opened_is_an_error():
     with pytest.raises(SysError, match="open log file /nope/log: no such file or directory"):
-        log.setup("/nope/log", None, False)
+        Log().setup("/nope/log", None, False)
     with pytest.raises(KrunError, match="invalid log format"):
-        log.setup(None, "xml", False)
+        Log().setup(None, "xml", False)
 
 
 def test_times():
-    assert log.rfc3339(0) == "1970-01-01T00:00:00Z"
-    assert log.rfc3339(1_700_000_000_123_456_789, True) == "2023-11-14T22:13:20.123456789Z"
-    assert log.rfc3339(1_700_000_000_500_000_000, True) == "2023-11-14T22:13:20.5Z"
+    assert rfc3339(0) == "1970-01-01T00:00:00Z"
+    assert rfc3339(1_700_000_000_123_456_789, True) == "2023-11-14T22:13:20.123456789Z"
+    assert rfc3339(1_700_000_000_500_000_000, True) == "2023-11-14T22:13:20.5Z"
 
 
 def test_errors_are_one_line_in_the_words_that_callers_match():

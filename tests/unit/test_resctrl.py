@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from krun.errors import ConfigError, KrunError, SysError
+from krun.log import Log
 from krun.oci import resctrl
 from krun.oci.state import ContainerState
 
@@ -92,9 +93,9 @@ def test_a_class_of_its_own(root, state):
     assert read(f"{path}/schemata") == "L3:0=7f0;1=1f\nMB:0=20;1=70\n"
     resctrl.join(state, 4711)
     assert read(f"{path}/tasks") == "4711" and read(f"{root}/tasks") == ""
-    resctrl.remove(state)
+    resctrl.remove(state, Log())
     assert not os.path.exists(path)
-    resctrl.remove(state)
+    resctrl.remove(state, Log())
 
 
 def test_bandwidth_of_the_cache_schema_gives_way(root, state):
@@ -112,7 +113,7 @@ def test_a_class_that_is_there(root, state):
     os.mkdir(f"{root}/gold")
     saved = create({"closID": "gold", "l3CacheSchema": "L3:0=0fffff", "memBwSchema": "MB:1=100"}, state, root)
     assert saved == [] and state.intel_rdt_made == [] and read(f"{root}/gold/schemata") == SCHEMATA
-    resctrl.remove(state)
+    resctrl.remove(state, Log())
     assert os.path.isdir(f"{root}/gold")
 
 
@@ -151,14 +152,14 @@ def test_monitoring(root, state):
     assert shown["cmt_stats"] == [{"llc_occupancy": 4096}] * 2
     assert shown["l3_cache_info"] == {"cbm_mask": "fffff", "min_cbm_bits": 1, "num_closids": 16}
     assert shown["mem_bw_schema"] == "MB:0= 100;1= 100"
-    resctrl.remove(state)
+    resctrl.remove(state, Log())
     assert not os.path.exists(group) and os.path.isdir(f"{root}/gold")
 
 
 def test_both_directories_are_removed_innermost_first(root, state):
     saved = create({"enableMonitoring": True}, state, root)
     assert saved[-1] == [f"{root}/c1/mon_groups/c1", f"{root}/c1"]
-    resctrl.remove(state)
+    resctrl.remove(state, Log())
     assert not os.path.exists(f"{root}/c1")
 
 

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from krun.errors import KrunError, SysError
+from krun.log import Log
 from krun.oci.cgroup import dbus, systemd
 
 
@@ -45,7 +46,7 @@ def test_without_systemd(monkeypatch):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "tcp:host=x")
     with pytest.raises(KrunError, match="no unix socket"):
         systemd.start_scope("u.scope", 1, {}, False, "/a.slice/u.scope", True)
-    systemd.stop_unit("u.scope", False)  # nobody answers: the directories are removed by hand
+    systemd.stop_unit("u.scope", False, Log())  # nobody answers: the directories are removed by hand
 
 
 def test_properties():
@@ -243,5 +244,5 @@ def test_failures_are_one_line(bus):
         systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True)
     with pytest.raises(KrunError, match=r"start systemd unit u.scope: no \(org.x.Denied\)"):
         systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True)
-    systemd.stop_unit("u.scope", False)
+    systemd.stop_unit("u.scope", False, Log())
     assert found.asked[-1][0] == "StopUnit"

@@ -17,6 +17,7 @@ import pytest
 
 from krun.cli import fast
 from krun.errors import KrunError, NotFoundError, UsageError
+from krun.log import Log
 from krun.oci import delete, events, kill, pause, ps, spec_cmd, state_cmd, teardown, update
 from krun.oci import list as list_verb
 from krun.oci import state as st
@@ -37,7 +38,7 @@ class Box:
         self.state = st.ContainerState("1.3.0", name, "/b", self.process.pid, start, "T", "/b/r", {}, 0)
         self.cgroup = None
         if cgroup:
-            self.cgroup = cgroups.create(f"/krun-test-{os.getpid()}-{name}", None, name)
+            self.cgroup = cgroups.create(f"/krun-test-{os.getpid()}-{name}", None, name, Log())
             self.cgroup.join(self.process.pid)
             self.state.cgroup_paths = self.cgroup.paths
         else:
@@ -46,14 +47,16 @@ class Box:
 
     def end(self) -> None:
         self.process.kill()
+        if self.cgroup:
+            self.cgroup.kill()  # thaws: a frozen process of cgroup v1 would not end
         self.process.wait()
         if self.cgroup:
-            self.cgroup.kill()
             self.cgroup.destroy()
 
     def opts(self, line: str):
         opts = fast.parse(line.split())[1]
         opts.root = self.dir.root
+        opts.logger = Log()
         return opts
 
 
@@ -130,9 +133,12 @@ def test_kill_by_expression(box):
 @root
 def test_kill_all_reaches_everybody(grouped):
     with subprocess.Popen(["sleep", "1000"]) as other:
-        grouped.cgroup.join(other.pid)
-        kill.main(grouped.opts("kill -a grouped TERM"))
-        assert other.wait() == -15
+        try:
+            grouped.cgroup.join(other.pid)
+            kill.main(grouped.opts("kill -a grouped TERM"))
+            assert other.wait(10) == -15
+        finally:
+            other.kill()
     assert grouped.process.wait() == -15
 
 
@@ -188,7 +194,7 @@ def test_what_a_killed_create_left_behind(tmp_path, files):
     for name, data in files.items():
         Path(half.path, name).write_bytes(data)
     os.mkfifo(half.path + "/start.fifo")
-    teardown.delete(half, True)
+    teardown.delete(half, True, Log())
     assert not half.exists()
 
 
@@ -197,9 +203,9 @@ def test_the_empty_cgroup_of_a_killed_create_goes(tmp_path):
     half = st.StateDir(str(tmp_path), "half")
     half.create()
     name = f"/krun-test-half-{os.getpid()}"
-    cgroup = cgroups.create(name, None, "half")
+    cgroup = cgroups.create(name, None, "half", Log())
     half.write("config.json", json.dumps({"linux": {"cgroupsPath": name}}).encode())
-    teardown.delete(half, True)
+    teardown.delete(half, True, Log())
     assert not any(os.path.exists(path) for path in cgroup.directories())
 
 

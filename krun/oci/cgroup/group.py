@@ -8,7 +8,6 @@ import errno
 import os
 import time
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup.devices import device_rules
 from krun.oci.cgroup.files import clean, host_layout, put, read, unmake
@@ -18,6 +17,8 @@ from krun.sysio import read_file
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from krun.log import Log
 
 
 def _driver(paths: "dict[str, str]") -> "Any":
@@ -51,6 +52,7 @@ def create(
     spec_cgroups_path: str,
     resources: "dict[str, Any] | None",
     id: str,
+    log: "Log",
     manager: str = "cgroupfs",
     rootless: bool = False,
     annotations: "dict[str, str] | None" = None,
@@ -58,27 +60,27 @@ def create(
     """Make the container's cgroup, with its limits and device rules already set; no process is in it yet.
 
     Arguments: spec_cgroups_path, linux.cgroupsPath ("" = "/" + id relative to ours; systemd:
-    "slice:prefix:name"); resources, linux.resources; manager, "cgroupfs", "systemd" or "disabled"; rootless,
+    "slice:prefix:name"); resources, linux.resources; log, of this container; manager, "cgroupfs", "systemd" or "disabled"; rootless,
     do without when we may not; annotations, whose org.systemd.property.* are properties of the unit.
     Returns the Cgroup; with systemd the unit is started by `join` (a scope needs a process).
     Errors: KrunError when the cgroup is frozen or not empty or a value is impossible, SysError when a file
     refuses; what was made is removed again.
     """
     if manager == "disabled":
-        return Cgroup({}, "disabled")
+        return Cgroup({}, log, "disabled")
     if manager == "systemd":
         from krun.oci.cgroup import properties, systemd
 
         asked = properties.from_annotations(annotations or {})
         unit, paths = systemd.place(spec_cgroups_path, id, rootless, host_layout() == "v2")
-        cgroup = Cgroup(paths, "systemd:" + unit)
+        cgroup = Cgroup(paths, log, "systemd:" + unit)
         cgroup.pending = (resources or {}, rootless, asked)
         return cgroup
     paths = locate(spec_cgroups_path, id)
     driver = _driver(paths)
-    cgroup = Cgroup(paths, "cgroupfs")
+    cgroup = Cgroup(paths, log)
     try:
-        made = driver.make(paths)
+        made = driver.make(paths, log)
     except SysError as error:
         refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
         if refused and (rootless or in_user_namespace()):
@@ -87,12 +89,12 @@ def create(
                     f"{error.message}; rootless limits need a cgroup delegated to this user"
                 ) from None
             log.debug(f"no cgroup for a rootless container: {error.message}")
-            return Cgroup({}, "disabled")
+            return Cgroup({}, log, "disabled")
         raise
     try:
         cgroup._refuse_used(made)
-        driver.limit(paths, resources or {})
-        driver.devices(paths, device_rules(resources), rootless)
+        driver.limit(paths, resources or {}, log)
+        driver.devices(paths, device_rules(resources), rootless, log)
     except BaseException:
         unmake(made)
         raise
@@ -105,19 +107,20 @@ def _limits(resources: "dict[str, Any] | None") -> bool:
 
 
 class Cgroup:
-    """The directories of one container. paths: controller to absolute directory; v2: {"": directory}."""
+    """The directories of one container. paths: controller to absolute directory; v2: {"": directory}. log: where lines about them go."""
 
-    __slots__ = ("paths", "manager", "pending")
+    __slots__ = ("paths", "log", "manager", "pending")
 
-    def __init__(self, paths: "dict[str, str]", manager: str = "cgroupfs") -> None:
+    def __init__(self, paths: "dict[str, str]", log: "Log", manager: str = "cgroupfs") -> None:
         self.paths = paths
+        self.log = log
         self.manager = manager
         self.pending: tuple[dict[str, Any], bool, list[tuple[str, tuple[str, Any]]]] | None = None
 
     @classmethod
-    def load(cls, paths: "dict[str, str]", manager: str = "cgroupfs") -> "Cgroup":
+    def load(cls, paths: "dict[str, str]", log: "Log", manager: str = "cgroupfs") -> "Cgroup":
         """Return the cgroup of a saved container (ContainerState.cgroup_paths and .manager)."""
-        return cls(dict(paths), manager)
+        return cls(dict(paths), log, manager)
 
     def directories(self) -> "list[str]":
         """Return the distinct directories."""
@@ -164,13 +167,13 @@ class Cgroup:
         try:
             # systemd puts the process into its own hierarchy (and the controllers it was told of); the rest
             # is ours.
-            driver.make(self.paths)
+            driver.make(self.paths, self.log)
             for path in self.directories():
                 enter(path, pid)
-            driver.limit(self.paths, resources)
-            driver.devices(self.paths, device_rules(resources), rootless)
+            driver.limit(self.paths, resources, self.log)
+            driver.devices(self.paths, device_rules(resources), rootless, self.log)
         except BaseException:
-            systemd.stop_unit(unit, rootless)
+            systemd.stop_unit(unit, rootless, self.log)
             raise
 
     def apply(self, resources: "dict[str, Any]") -> None:
@@ -183,7 +186,7 @@ class Cgroup:
             from krun.oci.cgroup import systemd
 
             systemd.set_properties(self.manager[8:], resources, "" in self.paths)
-        _driver(self.paths).limit(self.paths, resources)
+        _driver(self.paths).limit(self.paths, resources, self.log)
 
     def destroy(self, wait: float = 5.0) -> None:
         """Remove the directories, those that the payload made below included; gone already is no error.
@@ -195,7 +198,7 @@ class Cgroup:
         if self.manager.startswith("systemd:"):
             from krun.oci.cgroup import systemd
 
-            systemd.stop_unit(self.manager[8:], os.geteuid() != 0)
+            systemd.stop_unit(self.manager[8:], os.geteuid() != 0, self.log)
         deadline = time.monotonic() + wait
         for path in self.directories():
             remove(path, deadline)

@@ -3,7 +3,6 @@
 import errno
 import os
 
-from krun import log
 from krun.errors import KrunError
 from krun.oci.cgroup.controllers import given
 from krun.oci.cgroup.convert import rdma_line
@@ -14,12 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from krun.log import Log
+
 
 def apply(
     version: int,
     resources: "dict[str, Any]",
     find: "Callable[[str, str], str]",
     writers: "dict[str, Callable[[str, Any], None]]",
+    log: "Log",
 ) -> None:
     """Write all values of linux.resources except the device rules.
 

@@ -6,7 +6,6 @@ org.freedesktop.systemd1(5)).
 
 import os
 
-from krun import log
 from krun.errors import KrunError
 from krun.oci.cgroup.controllers import CONTROLLERS
 from krun.oci.cgroup.convert import bitmap, per_second
@@ -17,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from krun.log import Log
 
     Property = tuple[str, tuple[str, Any]]  # name, (signature, value)
 
@@ -126,7 +127,7 @@ def start_scope(
                 raise KrunError(f"start systemd unit {unit}: {again.message}") from None
 
 
-def stop_unit(unit: str, rootless: bool) -> None:
+def stop_unit(unit: str, rootless: bool, log: "Log") -> None:
     """Stop a unit and forget it. A unit that is gone already, or a bus without an answer, is no error,
     because the caller removes the directories in any case."""
     try:

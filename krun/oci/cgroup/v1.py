@@ -4,7 +4,6 @@ import errno
 import os
 import time
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup import limits
 from krun.oci.cgroup.controllers import CONTROLLERS
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from krun.log import Log
     from krun.oci.cgroup.devices import Rule
     from krun.oci.cgroup.files import Paths
 
@@ -66,7 +66,7 @@ def _under(point: str, root: str, own: str, inner: str) -> str:
     return os.path.normpath(f"{point}/{own}/{inner}")
 
 
-def make(paths: "Paths") -> "list[str]":
+def make(paths: "Paths", log: "Log") -> "list[str]":
     """Make what is missing and return it, deepest first.
 
     Drops "unified" from `paths` when the v2 tree of a hybrid host is not ours to write: no limit stands
@@ -76,7 +76,7 @@ def make(paths: "Paths") -> "list[str]":
     made: list[str] = []
     try:
         for name, path in list(paths.items()):
-            if path not in made and not _make_one(name, path, made):
+            if path not in made and not _make_one(name, path, made, log):
                 del paths[name]
     except BaseException:
         unmake(made[::-1])
@@ -85,13 +85,13 @@ def make(paths: "Paths") -> "list[str]":
     return made
 
 
-def _make_one(name: str, path: str, made: "list[str]") -> bool:
+def _make_one(name: str, path: str, made: "list[str]", log: "Log") -> bool:
     try:
         os.mkdir(path, 0o755)
     except FileExistsError:
         return True
     except FileNotFoundError:
-        return _make_one(name, os.path.dirname(path), made) and _make_one(name, path, made)
+        return _make_one(name, os.path.dirname(path), made, log) and _make_one(name, path, made, log)
     except OSError as error:
         if name == "unified":
             log.debug(f"make cgroup {path}: {error.strerror}")
@@ -115,9 +115,9 @@ def _need(paths: "Paths", controller: str, what: str) -> str:
     return path
 
 
-def limit(paths: "Paths", resources: "dict[str, Any]") -> None:
+def limit(paths: "Paths", resources: "dict[str, Any]", log: "Log") -> None:
     """Write linux.resources, all but devices. Errors: KrunError for a value that cannot be, SysError for a file that refuses."""
-    limits.apply(1, resources, lambda tree, what: _need(paths, tree, what), WRITERS)
+    limits.apply(1, resources, lambda tree, what: _need(paths, tree, what), WRITERS, log)
 
 
 def _memory(path: str, memory: "dict[str, Any]") -> None:
@@ -202,7 +202,7 @@ WRITERS: "dict[str, Callable[[str, Any], None]]" = {
 }
 
 
-def devices(paths: "Paths", rules: "list[Rule]", rootless: bool) -> None:
+def devices(paths: "Paths", rules: "list[Rule]", rootless: bool, log: "Log") -> None:
     """Write device rules in order (cgroup-v1/devices): "a" resets the list. Errors: SysError."""
     path = paths.get("devices")
     if path is None or rootless:

@@ -4,7 +4,6 @@ import errno
 import os
 import time
 
-from krun import log
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup import limits
 from krun.oci.cgroup.convert import cpu_weight, io_weight, max_below_zero, swap_max
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from krun.log import Log
     from krun.oci.cgroup.devices import Rule
     from krun.oci.cgroup.files import Paths
 
@@ -33,7 +33,7 @@ def place(inner: str) -> "Paths":
     return {"": os.path.normpath(f"{MOUNT}/{os.path.dirname(own)}/{inner}")}
 
 
-def make(paths: "Paths") -> "list[str]":
+def make(paths: "Paths", log: "Log") -> "list[str]":
     """Make what is missing from the mount point down, handing on every controller there is; return it,
     deepest first.
 
@@ -46,7 +46,7 @@ def make(paths: "Paths") -> "list[str]":
         for name in path[len(MOUNT) :].strip("/").split("/"):
             if not name:
                 continue
-            _hand_on(here)
+            _hand_on(here, log)
             here = f"{here}/{name}"
             try:
                 os.mkdir(here, 0o755)
@@ -68,7 +68,7 @@ def make(paths: "Paths") -> "list[str]":
     return made
 
 
-def _hand_on(path: str) -> None:
+def _hand_on(path: str, log: "Log") -> None:
     """Give a group's children all its controllers; what does not work shows when a limit needs it."""
     try:
         wanted = set(read(path + "/cgroup.controllers").split())
@@ -87,9 +87,9 @@ def _hand_on(path: str) -> None:
                 log.debug(f"hand on controller {name} in {path}: {error.strerror}")
 
 
-def limit(paths: "Paths", resources: "dict[str, Any]") -> None:
+def limit(paths: "Paths", resources: "dict[str, Any]", log: "Log") -> None:
     """Write linux.resources, all but devices. Errors: KrunError for a value that cannot be, SysError for a file that refuses."""
-    limits.apply(2, resources, lambda _tree, _what: paths[""], WRITERS)
+    limits.apply(2, resources, lambda _tree, _what: paths[""], WRITERS, log)
 
 
 def _memory(path: str, memory: "dict[str, Any]") -> None:
@@ -186,7 +186,7 @@ WRITERS: "dict[str, Callable[[str, Any], None]]" = {
 }
 
 
-def devices(paths: "Paths", rules: "list[Rule]", rootless: bool) -> None:
+def devices(paths: "Paths", rules: "list[Rule]", rootless: bool, log: "Log") -> None:
     """Attach the device program. Errors: SysError, unless rootless: loading it needs CAP_BPF on the host."""
     from krun.oci.cgroup import bpf
 

@@ -1,0 +1,199 @@
+"""A further process in a running container: exec_process, in a VM of its own. `krun exec` calls it (docs/lifecycle.md)."""
+
+import os
+from errno import ENOENT, ESRCH
+
+from krun.errors import KrunError, SysError
+from krun.log import Log
+from krun.oci import cred, init, labels, namespaces, sched, seccomp, sync, talk
+from krun.oci.caller import send_pidfd, write_pid_file
+from krun.oci.container import CreateOptions, close_all, open_cgroup, open_for_child
+from krun.oci.plan import build_exec
+from krun.oci.spawn import Launched, reap, spawn
+from krun.oci.state import (
+    BOARD,
+    ContainerState,
+    StateDir,
+    process_start_time,
+)
+from krun.oci.steps import Context
+from krun.sysio import (
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    pidfd_open,
+    read_file,
+    sched_setaffinity,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.oci.spec import Process, Spec
+
+
+class ExecOptions(CreateOptions):
+    """The options of a further process: those of CreateOptions, and cgroup, the paths of --cgroup below the container's."""
+
+    __slots__ = ("cgroup",)
+
+    def __init__(self, root: str, id: str, log: Log) -> None:
+        super().__init__(root, id, log)
+        self.cgroup: list[str] = []
+
+
+def exec_process(config: "Spec", state: ContainerState, process: "Process", options: ExecOptions) -> Launched:
+    """Runs a further process in a running container, in a VM of its own.
+
+    Arguments: config, state, of the container; process; options. Returns the process, its program started. Raises
+    KrunError; the process is gone then.
+    """
+    labels.check_lsm(process, "", options.log)
+    ctx = Context(config, process, options.id)
+    child = init.Child(ctx, build_exec(process))
+    pidfd = pidfd_open(state.pid)
+    root = -1
+    try:
+        root = open_root(state)
+        # Both are of whoever has the number now; only with the same start time is that our init.
+        if process_start_time(state.pid) != state.start_time:
+            raise KrunError("cannot exec in a stopped container")
+        return _exec_process(child, state, options, pidfd, root)
+    finally:
+        child.join_fds = {"init": pidfd, "root": root}
+        close_all(ctx, child)
+
+
+def _exec_process(
+    child: init.Child, state: ContainerState, options: ExecOptions, pidfd: int, root: int
+) -> Launched:
+    """The part of exec_process behind the checks. Arguments: pidfd, root, of the container's init; the caller closes them."""
+    ctx = child.ctx
+    process = ctx.process
+    join = cgroup_paths(state, options.cgroup)
+    initial = sched.number_list(process.cpu_initial, "/process/execCPUAffinity/initial")
+    final = sched.number_list(process.cpu_final, "/process/execCPUAffinity/final")
+    open_for_child(ctx, options)
+    ctx.board = open_board(StateDir(options.root, options.id))
+    ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
+    open_cgroup(ctx, join)
+    flags = differing_namespaces(state.pid)
+    if not flags & CLONE_NEWUSER:
+        cred.warn_unavailable(process, cred.own_capabilities(), options.log)
+    if flags & CLONE_NEWPID:
+        child.join_fds["pid"] = pidfd
+    # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.
+    child.join_all = (pidfd, flags & ~CLONE_NEWPID)
+    if state.root_mount:
+        child.root_mount = (state.rootfs, state.root_mount)
+    born = 0
+    if flags & CLONE_NEWUSER and os.geteuid() != 0:
+        # An ordinary user has no right to enter the pid namespace but from inside the user namespace.
+        child.join_fds = {"user": pidfd, **child.join_fds}
+        child.join_all = (pidfd, flags & ~(CLONE_NEWPID | CLONE_NEWUSER))
+        # Nor to make a procfs where the mount namespace is the host's: a copy of it, until the container's is joined.
+        born = CLONE_NEWNS
+    ctx.groups_denied = _groups_denied(state.pid)
+    if flags & CLONE_NEWPID and not flags & CLONE_NEWUSER:
+        child.birth_root = root
+    launched = _spawn_on(initial, child, born)
+    child.join_fds = {}  # the caller's to close
+    close_all(ctx, child)
+    late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
+    conversation = talk.ExecTalk(launched, ctx.parent_sync, final, state, late)
+    try:
+        conversation.run()
+        if options.pidfd_socket:
+            send_pidfd(options.pidfd_socket, launched.pidfd, b"setns")
+        if options.pid_file:
+            write_pid_file(options.pid_file, launched.pid)
+    except BaseException as e:
+        reap(launched)
+        launched.close()
+        if isinstance(e, KrunError):
+            raise sync.explain(e) from None
+        raise
+    finally:
+        os.close(ctx.parent_sync)
+    return launched
+
+
+def _spawn_on(cpus: "list[int]", child: init.Child, flags: int) -> Launched:
+    """Spawns exec's child with these processors, [] for our own (config.md, "execCPUAffinity"); ours stay as they are."""
+    if not cpus:
+        return spawn(child, init.EXEC_ORDER, flags)
+    ours = os.sched_getaffinity(0)
+    sched_setaffinity(0, cpus)
+    try:
+        return spawn(child, init.EXEC_ORDER, flags)
+    finally:
+        sched_setaffinity(0, ours)
+
+
+def cgroup_paths(state: "ContainerState", wanted: "list[str]") -> "dict[str, str]":
+    """Returns the directories to join: the container's, or below them where --cgroup says so.
+
+    Arguments: wanted, "[CONTROLLER[,CONTROLLER]:]PATH" each (runc, exec.go). Raises KrunError.
+    """
+    paths = dict(state.cgroup_paths)
+    for text in wanted:
+        head, colon, tail = text.rpartition(":")
+        if ".." in tail.split("/"):
+            raise KrunError(f"invalid --cgroup {text}: leads out of the container's cgroup")
+        for name in head.split(",") if colon else [""] if list(paths) == [""] else list(paths):
+            if name not in paths:
+                raise KrunError(f"unknown controller {name} in --cgroup {text}")
+            path = f"{state.cgroup_paths[name]}/{tail.strip('/')}".rstrip("/")
+            if not os.path.isdir(path):
+                raise KrunError(f"--cgroup {text}: {path} does not exist")
+            paths[name] = path
+    return paths
+
+
+def differing_namespaces(pid: int) -> int:
+    """Returns the CLONE_NEW* flags of those namespaces of `pid` that are not ours: setns(2) refuses our own user
+    namespace, and the others would be waste. Raises SysError."""
+    flags = 0
+    for kind, name in namespaces.FILES.items():
+        try:
+            theirs, ours = os.stat(f"/proc/{pid}/ns/{name}"), os.stat(f"/proc/self/ns/{name}")
+        except OSError as e:
+            if kind == "time":
+                continue  # Linux before 5.6
+            if e.errno in (ENOENT, ESRCH):
+                raise KrunError("cannot exec in a stopped container") from None  # it is just dying
+            raise SysError("stat namespace of", str(pid), e.errno or 0) from None
+        if theirs.st_ino != ours.st_ino:
+            flags |= namespaces.FLAGS[kind]
+    return flags
+
+
+def open_root(state: "ContainerState") -> int:
+    """Opens the root directory of the container's init, for our child to be born with: a process of the container that
+    may trace it (CAP_SYS_PTRACE) then finds its own root there, and not the host's.
+
+    Returns -1 for a container without a mount namespace, which has no root of its own. Raises SysError, KrunError.
+    """
+    if state.root_mount:
+        return -1
+    path = f"/proc/{state.pid}/root"
+    try:
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as e:
+        if e.errno in (ENOENT, ESRCH):
+            raise KrunError("cannot exec in a stopped container") from None
+        raise SysError("open", path, e.errno or 0) from None
+
+
+def _groups_denied(pid: int) -> bool:
+    try:
+        return read_file(f"/proc/{pid}/setgroups").startswith(b"deny")
+    except SysError:
+        return False
+
+
+def open_board(statedir: StateDir) -> int:
+    """Returns a descriptor of the container's board; -1 without one (made by an older krun)."""
+    try:
+        return os.open(f"{statedir.path}/{BOARD}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return -1
