@@ -205,7 +205,7 @@ def _build(_root: str) -> Iterator[Finding]:
     monitor = os.path.join(native, "krun-monitor")
     remedy = "./dev setup, or pip install . anew"
     if os.access(monitor, os.X_OK):
-        yield Finding("monitor", OK, f"{monitor}, {os.stat(monitor).st_size // 1024} KiB")
+        yield from _monitor_mode(monitor)
     else:
         yield Finding("monitor", FAIL, f"{monitor} is missing or not executable", remedy)
     try:
@@ -213,6 +213,19 @@ def _build(_root: str) -> Iterator[Finding]:
         yield Finding("native module", OK, "krun.native._krun")
     except ImportError as error:
         yield Finding("native module", FAIL, str(error), remedy)
+
+
+def _monitor_mode(path: str) -> Iterator[Finding]:
+    from krun.kvm.boot import readable_by_root
+
+    info = os.stat(path)
+    if os.geteuid() == 0 and readable_by_root(info):
+        # The first container mends a file of root's (kvm/boot.py); one of another owner stays as it is.
+        text = f"{path} has mode {info.st_mode & 0o7777:04o} and owner {info.st_uid}: root can read it"
+        remedy = f"chown root:root {path} && chmod 0115 {path} (docs/lifecycle.md); the next create does the chmod itself"
+        yield Finding("monitor", WARN, text, remedy)
+    else:
+        yield Finding("monitor", OK, f"{path}, {info.st_size // 1024} KiB")
 
 
 def _launcher(_root: str) -> Iterator[Finding]:

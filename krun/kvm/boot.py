@@ -55,6 +55,8 @@ FLAG_COUNT = 2
 FLAG_FIRST = 4
 
 MONITOR_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/native/krun-monitor"
+# As native/build_native.py makes it for root, and why: what root cannot read is not dumpable from its exec on.
+MONITOR_MODE = 0o115
 KVM_PATH = "/dev/kvm"
 
 
@@ -156,6 +158,7 @@ def open_monitor() -> int:
     """
     try:
         fd = open_tree(AT_FDCWD, MONITOR_PATH, OPEN_TREE_CLONE)
+        mend_mode(fd)
         mount_setattr(fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, name=MONITOR_PATH)
         return fd
     except SysError as e:
@@ -170,6 +173,26 @@ def open_monitor() -> int:
     fd = sealed_copy(source, "krun-monitor")
     os.close(source)
     return fd
+
+
+def readable_by_root(info: os.stat_result) -> bool:
+    """Tells whether a root without CAP_DAC_OVERRIDE may read a file: then the monitor is dumpable until its first call."""
+    mode = info.st_mode
+    return bool(mode & (0o400 if info.st_uid == 0 else 0o040 if info.st_gid == 0 else 0o004))
+
+
+def mend_mode(fd: int) -> None:
+    """Takes root's right to read the monitor's file away, if it has it (pip installs every program with 0755).
+
+    Argument: fd, O_PATH, of the monitor on a mount that can be written. Only a file of root's is changed, because its owner
+    could not copy it any more. A file that cannot be changed is used as it is; `krun doctor` names it.
+    """
+    info = os.fstat(fd)
+    if info.st_uid == 0 and readable_by_root(info) and os.geteuid() == 0:
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", MONITOR_MODE)
+        except OSError:
+            pass
 
 
 def start_monitor(exe: int, block: bytes, argv: "list[bytes]", env: "list[bytes]") -> None:

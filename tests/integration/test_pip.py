@@ -56,12 +56,19 @@ def test_what_pip_installs_runs_containers(tree: Path, tmp_path: Path, busybox_r
     place = run(venv / "bin" / "python", "-c", "import krun; print(krun.__file__)", cwd=tmp_path).strip()
     assert Path(place).is_relative_to(tree if how == "editable" else site)
 
+    if how == "regular":
+        assert "root can read it" in subprocess.run([krun, "doctor"], capture_output=True, text=True).stdout
     bundle = Bundle(tmp_path / "bundle", root=busybox_root).args("echo", "from a wheel").write()
     state = tmp_path / "state"
     assert (
         run(krun, "--root", state, "run", "--bundle", bundle, f"pip{os.getpid()}", cwd=tmp_path)
         == "from a wheel\n"
     )
+
+    # pip gives every program 0755; root's first container takes the right to read away (docs/lifecycle.md).
+    monitor = Path(place).with_name("native") / "krun-monitor"
+    assert monitor.stat().st_mode & 0o7777 == 0o115
+    assert "root can read it" not in subprocess.run([krun, "doctor"], capture_output=True, text=True).stdout
 
     # The fast launcher is made on the machine where it is used: from what the package brings.
     run(venv / "bin" / "python", "-m", "krun.native.build_launcher", tmp_path / "bin", cwd=tmp_path)
