@@ -4,6 +4,7 @@ import os
 import sys
 import time
 
+from krun import settings
 from krun.cli import fast
 from krun.errors import KrunError, UsageError, one_line
 from krun.log import Log
@@ -83,7 +84,7 @@ def _run(argv: "list[str]", t0: int, log: Log) -> int:
     if isinstance(found, int):
         return found
     row, opts = found
-    log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
+    opts.settings = _settings(row, opts, log)
     opts.root = state_root(opts)
     opts.t0 = t0
     opts.logger = log
@@ -91,6 +92,23 @@ def _run(argv: "list[str]", t0: int, log: Log) -> int:
     __import__(module)
     code: int = getattr(sys.modules[module], function)(opts)
     return code
+
+
+def _settings(row: "Verb", opts: "Options", log: Log) -> settings.Settings:
+    """Direct the log as the command line or else the administrator says (docs/configuration.md), and return the settings.
+
+    Verbs of krun.cli are for people and work with a wrong file as well: doctor names it. Errors: KrunError.
+    """
+    found = settings.Settings()
+    try:
+        if not row.call.startswith("krun.cli."):
+            found = settings.load()
+    except KrunError:
+        log.setup(opts.log, opts.log_format, opts.debug, opts.log_level)
+        raise
+    level = opts.log_level or (None if opts.debug else found.log_level)
+    log.setup(opts.log or found.log_file, opts.log_format or found.log_format, opts.debug, level)
+    return found
 
 
 def _parse_fully(argv: "list[str]", log: Log) -> "tuple[Verb, Options] | int":

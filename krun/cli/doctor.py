@@ -253,6 +253,7 @@ def _python(_root: str) -> Iterator[Finding]:
         ("pyseccomp", "seccomp profiles"),
         ("pyroute2", "linux.netDevices"),
         ("prctl", "check of privileges"),
+        ("yaml", "/etc/krun/krun.yaml"),
     ):
         if find_spec(module) is None:
             yield Finding(
@@ -404,6 +405,22 @@ def _limits(_root: str) -> Iterator[Finding]:
         yield Finding("limits", WARN, f"no CAP_SYS_RESOURCE: rlimits above {hard} files are refused", remedy)
 
 
+def _configuration(_root: str) -> Iterator[Finding]:
+    from krun import settings
+
+    if not os.path.lexists(settings.PATH):
+        yield Finding("configuration", OK, f"no {settings.PATH}: the defaults")
+        return
+    try:
+        found = settings.load()
+    except KrunError as error:
+        remedy = "krun refuses every command of a container until the file is mended or removed"
+        yield Finding("configuration", FAIL, str(error), remedy)
+        return
+    values = ", ".join(f"{key}={getattr(found, attribute)}" for key, _, _, attribute in settings.KEYS)
+    yield Finding("configuration", OK, f"{settings.PATH}: {values}")
+
+
 def _state(root: str) -> Iterator[Finding]:
     place = root
     while not os.path.exists(place):
@@ -474,6 +491,7 @@ CHECKS: tuple[tuple[str, Callable[[str], Iterator[Finding]]], ...] = (
     ("user namespaces", _user_namespaces),
     ("seccomp", _seccomp),
     ("limits", _limits),
+    ("configuration", _configuration),
     ("state", _state),
     ("engines", _engines),
 )

@@ -3,12 +3,13 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.log import Log
+    from krun.settings import Settings
 
 
 class Options:
     """The values of a command line: one attribute per flag of the verb and of krun itself, dashes as underscores,
     and one per positional. Not given: None (str, int), False (bool), [] (list). root, t0 (when krun began,
-    CLOCK_MONOTONIC ns) and logger are set by __main__.
+    CLOCK_MONOTONIC ns), logger and settings are set by __main__.
 
     The names are for mypy; tests/unit/test_cli.py compares them with the rows below."""
 
@@ -16,6 +17,7 @@ class Options:
         root: "str"
         t0: "int"
         logger: "Log"
+        settings: "Settings"
         log: "str | None"
         log_format: "str | None"
         log_level: "str | None"

@@ -35,6 +35,10 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     """
     bundle = os.path.abspath(opts.bundle or ".")
     config = spec.load(bundle, opts.config)
+    if not opts.settings.hooks_allowed and any(config.hooks.values()):
+        raise KrunError(
+            "config.json has hooks, and the administrator allows none (hooks.allowed in /etc/krun/krun.yaml)"
+        )
     namespaces.inherit_own_mounts(config.namespaces)
     if config.intel_rdt is not None:
         # Cost: hardly any container has a class of service.

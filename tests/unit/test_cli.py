@@ -157,7 +157,7 @@ def test_options_has_the_attributes_of_the_table():
     """What mypy knows of a command line is what the readers set."""
     kinds = {"bool": "bool", "str": "str | None", "int": "int | None", "list": "list[str]"}
     places = {"one": "str", "one.": "str", "opt": "str | None", "rest": "list[str]"}
-    wanted: dict[str, set[str]] = {"t0": {"int"}, "logger": {"Log"}}
+    wanted: dict[str, set[str]] = {"t0": {"int"}, "logger": {"Log"}, "settings": {"Settings"}}
     for row in table.VERBS:
         for flag in (*table.GLOBALS, *row.flags):
             wanted.setdefault(table.attribute(flag), set()).update(kinds[flag.kind].split(" | "))

@@ -25,7 +25,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.cli",
         }
     ],
-    [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log", "krun.mountio"}],
+    [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log", "krun.mountio", "krun.settings"}],
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
     [
         {"krun.oci.steps"},
