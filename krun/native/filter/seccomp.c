@@ -121,9 +121,11 @@ void kr_seccomp_inherit(struct kr_task *child, struct kr_task *t) {
 }
 
 void kr_seccomp_drop(struct kr_task *t) {
-    put(t->seccomp);
-    t->seccomp = NULL;
+    struct kr_seccomp *s = t->seccomp;
+    __atomic_store_n(&t->seccomp, NULL,
+                     __ATOMIC_RELEASE); /* first, so that no death in between drops s twice */
     t->seccomp_mode = SECCOMP_MODE_DISABLED;
+    put(s);
 }
 
 static int is_ancestor(const struct kr_seccomp *old, const struct kr_seccomp *s) {

@@ -2,6 +2,9 @@
  *
  * The heap: see kr_alloc.h. State: a free list for each size class, and one region from which new objects are cut.
  * Lock: heap_lock; no other lock is taken inside it.
+ *
+ * Each change of the state is one store. A process that is killed inside heap_lock (lib/kr_lock.h) therefore leaves
+ * a heap that is right; at most one object is lost.
  */
 #include "kr_alloc.h"
 #include "kr_guard.h"
@@ -15,7 +18,14 @@
 
 static struct kr_lock heap_lock;
 static void *free_list[LARGEST + 1];
-static u8 *region, *region_end;
+
+/* New objects are cut from here. What is cut off is counted in the region itself: so each change is one store. */
+static struct region {
+    u64 used; /* bytes of memory[] */
+    u64 pad[3];
+    u8 memory[REGION - 32];
+} * region;
+_Static_assert(sizeof(struct region) == REGION, "memory[] begins at a multiple of the smallest object");
 
 static unsigned class_of(size_t size) {
     unsigned c = SMALLEST;
@@ -38,27 +48,25 @@ void *kr_alloc(size_t size) {
     unsigned c = class_of(size);
     size_t n = (size_t)1 << c;
     kr_lock(&heap_lock);
-    u8 *p = free_list[c];
+    void **p = free_list[c]; /* a free object begins with the address of the next one */
     if (p) {
-        memcpy(&free_list[c], p, sizeof(void *));
-    } else {
-        if ((size_t)(region_end - region) < n) {
-            u8 *r = map(REGION); /* the rest of the old region, less than one object, stays unused */
-            if (!r) {
-                kr_unlock(&heap_lock);
-                return NULL;
-            }
-            region = r;
-            region_end = r + REGION;
-        }
-        p = region;
-        region += n;
+        free_list[c] = *p;
         kr_unlock(&heap_lock);
-        return p; /* fresh pages are zero */
+        memset(p, 0, n);
+        return p;
     }
+    if (!region || sizeof region->memory - region->used < n) {
+        struct region *r = map(REGION); /* the rest of the old region, less than one object, stays unused */
+        if (!r) {
+            kr_unlock(&heap_lock);
+            return NULL;
+        }
+        region = r;
+    }
+    p = (void **)(region->memory + region->used);
+    region->used += n;
     kr_unlock(&heap_lock);
-    memset(p, 0, n);
-    return p;
+    return p; /* fresh pages are zero */
 }
 
 void kr_free(void *p, size_t size) {
@@ -70,8 +78,8 @@ void kr_free(void *p, size_t size) {
     }
     unsigned c = class_of(size);
     kr_lock(&heap_lock);
-    memcpy(p, &free_list[c], sizeof(void *));
-    free_list[c] = p;
+    *(void **)p = free_list[c];
+    __atomic_store_n(&free_list[c], p, __ATOMIC_RELEASE);
     kr_unlock(&heap_lock);
 }
 

@@ -104,8 +104,8 @@ int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
     long r = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE, (void *)(c << KR_CHUNK_SHIFT));
     if (r < 0)
         return (int)r;
-    vm->next_chunk = n + 1;
     vm->chunk_list[n] = (u32)c;
+    __atomic_store_n(&vm->next_chunk, n + 1, __ATOMIC_RELEASE);
     vm->chunk[c] = n + 1;
     return 0;
 }
@@ -346,15 +346,17 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     if (vm->scarce || !(v = kr_alloc(sizeof *v)))
         return NULL;
     v->fd = -1;
-    v->idx = vm->next_vcpu;
+    /* The number is counted before KVM has the vCPU: a process that is killed in between uses up a number. */
+    v->idx = vm->next_vcpu++;
     kr_fd_hide_begin();
-    long fd = kr_fd_hide_end((int)new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), KR_FD_FORK_DROPS, &v->fd), run = 0;
-    if (fd < 0) {
+    long made = new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), run = 0;
+    if (kr_fd_hide_end((int)made, KR_FD_FORK_DROPS, &v->fd) < 0) {
+        if (made < 0) /* else KVM keeps the vCPU, and refuses its number from now on */
+            vm->next_vcpu--;
         kr_free(v, sizeof *v);
         __atomic_store_n(&vm->scarce, vm->vcpus != NULL, __ATOMIC_RELAXED);
         return NULL;
     }
-    vm->next_vcpu++; /* the number is used up, whatever happens next */
     /* Only a hidden number is used, because the payload's threads can put another file under a number that is
      * not hidden. A thread may have done so before the number was hidden. A file that is not an anonymous inode
      * is refused: so no file of another kind gets the requests of set_up. */

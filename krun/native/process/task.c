@@ -40,14 +40,19 @@ void kr_task_release(struct kr_task *t) {
             *p = t->next;
             break;
         }
-    if (t->vcpu)
-        kr_vcpu_put(&t->mm->vm, t->vcpu);
-    kr_seccomp_drop(t);
+    struct kr_vcpu *v = t->vcpu;
+    u8 *xsave = t->xsave;
+    struct kvm_run *parked = t->parked;
+    /* The task forgets each thing before the thing is given back: a process that is killed in between loses the
+     * thing, and nobody gives it back twice. */
     t->vcpu = NULL;
-    kr_free(t->xsave, 4096);
-    kr_free(t->parked, sizeof *t->parked);
     t->xsave = NULL;
     t->parked = NULL;
+    if (v)
+        kr_vcpu_put(&t->mm->vm, v);
+    kr_seccomp_drop(t);
+    kr_free(xsave, 4096);
+    kr_free(parked, sizeof *parked);
 }
 
 void kr_process_alone(struct kr_task *t) {
