@@ -77,6 +77,9 @@ __attribute__((weak)) int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
     (void)t, (void)fd, (void)pid;
     return KR_DIR_PLAIN;
 }
+__attribute__((weak)) void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks) {
+    (void)vm, (void)tasks;
+}
 __attribute__((weak)) void kr_board_update(struct kr_task *t) { (void)t; }
 
 struct iov {

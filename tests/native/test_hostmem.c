@@ -97,9 +97,9 @@ static void edges(void) {
     u64 last = KR_WINDOW_END - KR_PAGE;
     CHECK_EQ(kr_host_map(last, KR_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), last);
     CHECK_EQ(kr_host_unmap(last, KR_PAGE), 0);
-    CHECK_EQ(kr_host_back((u8 *)KR_WINDOW_END, KR_PAGE), -EFAULT);
-    CHECK_EQ(kr_host_back((u8 *)KR_HOST_LOW - KR_PAGE, 2 * KR_PAGE), -EFAULT);
-    CHECK_EQ(kr_host_back((u8 *)KR_HOST_SYS, ~0ULL), -EFAULT);
+    CHECK_EQ(kr_host_back((u8 *)KR_WINDOW_END, KR_PAGE, 0), -EFAULT);
+    CHECK_EQ(kr_host_back((u8 *)KR_HOST_LOW - KR_PAGE, 2 * KR_PAGE, 0), -EFAULT);
+    CHECK_EQ(kr_host_back((u8 *)KR_HOST_SYS, ~0ULL, 0), -EFAULT);
 }
 
 #define IPC_PRIVATE 0

@@ -84,7 +84,8 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
         kr_lock(&mm->lock);
         long r = -ENOMEM;
-        if (!kr_vma_reserve(mm, 2) && kr_vma_range_mapped(mm, addr, addr + len)) {
+        if (kr_vma_range_mapped(mm, addr, addr + len) &&
+            !kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 2)) {
             r = kr_host_advise(addr, len, advice);
             if (!r) {
                 kr_vma_split(mm, addr);
@@ -98,7 +99,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
                 kr_vma_merge(mm, addr, addr + len);
             }
         }
-        kr_unlock(&mm->lock);
+        kr_mm_release(mm);
         return r;
     }
     return kr_host_advise(addr, len, advice);

@@ -162,13 +162,13 @@ int kr_host_empty_path(void) {
     return 0;
 }
 
-int kr_host_back(u8 *at, u64 size) {
+int kr_host_back(u8 *at, u64 size, int again) {
     u64 addr = (u64)at;
     if (addr < KR_HOST_SYS || size > KR_HOST_LOW - KR_HOST_SYS || addr > KR_HOST_LOW - size)
         return -EFAULT;
     long p = kr_sys6(__NR_mmap, addr, size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, (u64)-1, 0);
-    if (p < 0)
+    if (p < 0 && !(again && p == -EEXIST))
         return (int)p;
     kr_guard_memory(addr, size); /* before the seal, which would refuse the key */
     kr_host_seal(addr, size);

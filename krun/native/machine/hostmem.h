@@ -42,8 +42,9 @@ long kr_host_attach(s32 id, u64 addr, u32 flags, u64 *len);
 long kr_host_segment(s32 id, u64 *len);
 
 /* Maps fresh memory of the monitor's own at a place in the range of the system area (KR_HOST_SYS), and seals it.
- * 0 or -errno. */
-int kr_host_back(u8 *at, u64 size);
+ * again: a process that has died may have made the mapping already, which only it counted; nothing else is ever
+ * mapped in that range. 0 or -errno. */
+int kr_host_back(u8 *at, u64 size, int again);
 
 /* Takes the window at start, before anything is mapped in it. Checks that nothing is mapped in
  * [KR_WINDOW_START, KR_HOST_LOW). Maps a fence of one page behind the window's end and seals it, so that no

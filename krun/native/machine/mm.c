@@ -26,7 +26,8 @@
 #include <asm/siginfo.h>
 
 long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
-    if (kr_vma_reserve(mm, 2) < 0)
+    const struct kr_change change = {.kind = KR_CHANGE_UNMAP, .start = addr, .end = addr + len};
+    if (kr_change_begin(mm, &change, 2) < 0)
         return -ENOMEM;
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len;
          i++) /* gaps are left out, because they may be wide */
@@ -40,17 +41,25 @@ long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
     return 0;
 }
 
-/* Places a host mapping over [addr, addr+len), whatever was there. */
+/* Places a host mapping over [addr, addr+len), whatever was there. Locked, until kr_mm_release. */
 static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off,
                        u32 vma_flags) {
     if (!kr_in_window(addr, len))
         return -ENOMEM;
-    if (kr_vma_reserve(mm, 3) < 0)
-        return -ENOMEM;
-    kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
     u32 host_flags = flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT);
     if (len > KR_EAGER && (flags & MAP_ANONYMOUS) && !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
         host_flags |= MAP_NORESERVE; /* a reservation: no commit charge */
+    const struct kr_change change = {.kind = kr_vma_range_free(mm, addr, len) ? KR_CHANGE_FRESH
+                                             : flags & MAP_ANONYMOUS          ? KR_CHANGE_ANON
+                                                                              : KR_CHANGE_REPLACE,
+                                     .prot = prot,
+                                     .flags = vma_flags,
+                                     .host_flags = host_flags,
+                                     .start = addr,
+                                     .end = addr + len};
+    if (kr_change_begin(mm, &change, 3) < 0)
+        return -ENOMEM;
+    kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
     long r = kr_host_map(addr, len, kr_mm_host_prot(prot), host_flags, fd, off);
     if (r < 0) {
         kr_mm_refill(mm, addr, addr + len);
@@ -135,7 +144,7 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
         r = -EPERM;
     else
         r = map_locked(mm, addr, len, prot & 7, flags, flags & MAP_ANONYMOUS ? -1 : fd, off, vma_flags);
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
@@ -144,7 +153,7 @@ long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
     long r =
         map_locked(mm, addr, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | (len > KR_EAGER ? MAP_NORESERVE : 0),
                    -1, 0, KR_VMA_ANON | vma_flags);
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
@@ -152,22 +161,31 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
     if (!kr_in_window(addr, len))
         return -ENOMEM;
     kr_lock(&mm->lock);
-    long r = kr_vma_reserve(mm, 3);
+    long r = kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 3);
     if (!r) {
         kr_vma_cut(mm, addr, addr + len);
         kr_vma_insert(mm, addr, addr + len, prot, vma_flags);
         r = kr_mm_reflect(mm, addr, addr + len, prot, vma_flags);
     }
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
 /* Moves the segment that has just been attached at `at` to addr, in place of what is there. Locked. */
-static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr) {
+static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr, u32 prot) {
     if (!kr_in_window(addr, len))
         return -EINVAL;
     if (kr_vma_sealed(mm, addr, len))
         return -EPERM;
+    const struct kr_change change = {.kind = KR_CHANGE_MOVE,
+                                     .prot = prot,
+                                     .flags = KR_VMA_SHARED,
+                                     .host_flags = MREMAP_MAYMOVE | MREMAP_FIXED,
+                                     .start = addr,
+                                     .end = addr + len,
+                                     .from = at,
+                                     .from_end = at + len};
+    kr_change_to(mm, &change);
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
     long r = kr_host_remap(at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
     if (r < 0)
@@ -186,17 +204,20 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
         return addr < KR_WINDOW_START || addr >= KR_WINDOW_END ? -EINVAL : -ENOMEM;
     kr_lock(&mm->lock);
     u64 at = addr && !replace ? addr : kr_mm_find_free(mm, hint, KR_PAGE);
-    if (!at || kr_vma_reserve(mm, 3) < 0)
+    const struct kr_change change = {.kind = KR_CHANGE_FRESH, .start = at, .end = at + hint};
+    if (!at)
         r = -ENOMEM;
     else if (!kr_vma_range_free(mm, at, hint))
         r = -EINVAL;
+    else if (kr_change_begin(mm, &change, 3) < 0)
+        r = -ENOMEM;
     else
         r = kr_host_attach(id, at, prot & PROT_WRITE ? 0 : SHM_RDONLY, len);
     if (r >= 0) {
         if (!kr_vma_range_free(mm, at, *len))
             r = -EINVAL;
         else if (addr && replace)
-            r = replace_by(mm, at, *len, addr);
+            r = replace_by(mm, at, *len, addr, prot);
         if (r < 0)
             kr_host_unmap(at, *len);
     }
@@ -208,7 +229,7 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
             r = -ENOMEM;
         }
     }
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
@@ -224,7 +245,7 @@ long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {
     long r = kr_vma_range_free(mm, addr, end - addr) ? 0
              : kr_vma_sealed(mm, addr, end - addr)   ? -EPERM
                                                      : kr_mm_unmap_locked(mm, addr, end - addr);
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 void kr_mm_after_fork(struct kr_mm *mm) {
@@ -244,19 +265,24 @@ long kr_mm_brk(struct kr_mm *mm, u64 brk) {
     if (brk < mm->brk_start || brk >= KR_WINDOW_END)
         goto out;
     if (new > old) {
-        if (!kr_vma_range_free(mm, old, new - old + KR_PAGE) || !kr_in_window(old, new - old))
+        const struct kr_change change = {
+            .kind = KR_CHANGE_FRESH, .start = old, .end = new, .brk = mm->brk_end};
+        if (!kr_vma_range_free(mm, old, new - old + KR_PAGE) || !kr_in_window(old, new - old) ||
+            kr_change_begin(mm, &change, 3) < 0)
             goto out;
         if (map_locked(mm, old, new - old, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0,
                        KR_VMA_ANON | KR_VMA_HEAP) < 0)
             goto out;
-    } else if (new < old &&
-               (kr_vma_sealed(mm, new, old - new) || kr_mm_unmap_locked(mm, new, old - new) < 0)) {
-        goto out;
+    } else if (new < old) {
+        const struct kr_change change = {.kind = KR_CHANGE_UNMAP, .start = new, .end = old, .brk = brk};
+        if (kr_vma_sealed(mm, new, old - new) || kr_change_begin(mm, &change, 2) < 0 ||
+            kr_mm_unmap_locked(mm, new, old - new) < 0)
+            goto out;
     }
     mm->brk_end = brk;
 out:
     brk = mm->brk_end;
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return (long)brk;
 }
 /* Grows a MAP_GROWSDOWN mapping above addr down to addr (mmap(2)); the main stack is mapped whole. The host's
@@ -265,7 +291,7 @@ out:
 static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr) {
     u32 i = kr_vma_index(mm, addr), seen;
     if (i == mm->nvma || !(mm->vma[i].flags & KR_VMA_GROWSDOWN) || mm->vma[i].start <= addr ||
-        kr_vma_reserve(mm, 2) < 0)
+        kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 2) < 0)
         return NULL;
     struct kr_vma v = mm->vma[i];
     u64 start = KR_PAGE_DOWN(addr);
@@ -313,7 +339,7 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
                        mm->vma[i].prot) < 0)
             r = KR_FAULT_BUS;
 out:
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 

@@ -27,11 +27,36 @@ struct kr_vma {
     u32 flags; /* KR_VMA_* */
 };
 
+/* A change of the address space that is under way (change.c): what is done if its process dies in the middle. */
+enum kr_change_kind {
+    KR_CHANGE_NONE,
+    KR_CHANGE_ARRAY,   /* the array only: taken back */
+    KR_CHANGE_PAGES,   /* other pages at the same addresses: the page tables are filled again */
+    KR_CHANGE_FRESH,   /* [start, end), which was free, becomes mapped: unmapped again */
+    KR_CHANGE_UNMAP,   /* [start, end) becomes free: completed */
+    KR_CHANGE_PROTECT, /* [start, end) gets prot: completed */
+    KR_CHANGE_ANON,    /* [start, end) becomes anonymous memory, in place of another: completed */
+    KR_CHANGE_MOVE,    /* [from, from_end) moves to [start, end): completed */
+    KR_CHANGE_REPLACE, /* something else comes in place of what is there: the relatives end */
+};
+
+struct kr_change {
+    u32 kind;           /* enum kr_change_kind; written last */
+    u32 prot, flags;    /* PROT_*, KR_VMA_* of what comes to be */
+    u32 host_flags;     /* ANON: MAP_*; MOVE: MREMAP_* */
+    u64 start, end;     /* addresses, multiples of the page size */
+    u64 from, from_end; /* MOVE */
+    u64 brk;            /* the break afterwards; 0: it stays */
+};
+
 struct kr_mm {
     struct kr_lock lock;
     struct kr_vm vm;    /* the VM, its slots and vCPUs (vm.h) */
     struct kr_vma *vma; /* sorted by start, disjoint */
     u32 nvma, vma_room;
+    struct kr_change change;
+    struct kr_vma *undo; /* the array before the change */
+    u32 nundo, undo_room;
     u64 brk_start, brk_end; /* brk_end: the current break, not rounded */
     u64 mmap_top;           /* the search for free space goes down from here */
     u64 stack_start, stack_end;
@@ -85,6 +110,10 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
  * guest runs on with an empty page table, which is filled page by page (probe.c). 0: the host refuses none any
  * more. */
 u64 kr_probe_fault(struct kr_task *t);
+
+/* Called by the process that has got mm->lock from a dead one (lib/kr_lock.h): completes what the dead one left
+ * half done, or takes it back. Ends the process if neither is possible. Locked. */
+void kr_mm_heir(struct kr_mm *mm);
 
 /* In a fork child: removes the mappings that the child does not have because of MADV_DONTFORK. Locked. */
 void kr_mm_after_fork(struct kr_mm *mm);

@@ -7,6 +7,33 @@
 #include "vma.h"
 #include "hostmem.h"
 
+long kr_mm_protect_locked(struct kr_mm *mm, u64 addr, u64 end, u32 prot) {
+    int lost_exec_only = 0;
+    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && kr_mm_host_prot(prot) &&
+            kr_mm_host_prot(prot) == kr_mm_host_prot(mm->vma[i].prot))
+            lost_exec_only = 1;
+    /* Rights that are taken away leave the tables first. Rights that are given could be given by the host
+     * first, but a page whose table allows more than the host gives only costs a retry (kr_mm_fault finds
+     * nothing wrong). So one order serves both. */
+    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        kr_mm_reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot,
+                      mm->vma[i].flags);
+    long r = kr_host_protect(addr, end - addr, kr_mm_host_prot(prot));
+    if (r < 0) {
+        kr_mm_refill(mm, addr, end);
+        return r;
+    }
+    kr_vma_split(mm, addr);
+    kr_vma_split(mm, end);
+    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+        mm->vma[i].prot = prot;
+    kr_vma_merge(mm, addr, end);
+    if (lost_exec_only) /* the host saw no change, so no notifier ran */
+        kr_vm_flush(&mm->vm);
+    return 0;
+}
+
 long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     u32 grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
     prot &= ~(u32)(PROT_GROWSDOWN | PROT_GROWSUP);
@@ -19,7 +46,6 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     if (!len || !kr_in_window(addr, len))
         return -ENOMEM;
     kr_lock(&mm->lock);
-    long r = -ENOMEM;
     if (grows & PROT_GROWSDOWN) { /* from the start of the (stack) mapping that holds addr */
         struct kr_vma *v = kr_vma_find(mm, addr);
         if (v && v->start <= addr) {
@@ -31,43 +57,18 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     long result = hole < end ? -ENOMEM : 0; /* the part before the hole is changed all the same */
     if (seal < hole) {
         hole = seal;
-        result = r = -EPERM;
+        result = -EPERM;
     }
-    if (hole == addr)
-        goto out;
-    if (kr_vma_reserve(mm, 2) < 0) {
-        r = -ENOMEM;
-        goto out;
+    if (hole > addr) {
+        const struct kr_change change = {.kind = KR_CHANGE_PROTECT, .prot = prot, .start = addr, .end = hole};
+        long r = kr_change_begin(mm, &change, 2);
+        if (r == 0)
+            r = kr_mm_protect_locked(mm, addr, hole, prot);
+        if (r < 0)
+            result = r;
     }
-    end = hole;
-    len = end - addr;
-    int lost_exec_only = 0;
-    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
-        if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && kr_mm_host_prot(prot) &&
-            kr_mm_host_prot(prot) == kr_mm_host_prot(mm->vma[i].prot))
-            lost_exec_only = 1;
-    /* Rights that are taken away leave the tables first. Rights that are given could be given by the host
-     * first, but a page whose table allows more than the host gives only costs a retry (kr_mm_fault finds
-     * nothing wrong). So one order serves both. */
-    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
-        kr_mm_reflect(mm, KR_MAX(addr, mm->vma[i].start), KR_MIN(end, mm->vma[i].end), prot,
-                      mm->vma[i].flags);
-    r = kr_host_protect(addr, len, kr_mm_host_prot(prot));
-    if (r < 0) {
-        kr_mm_refill(mm, addr, end);
-        goto out;
-    }
-    kr_vma_split(mm, addr);
-    kr_vma_split(mm, end);
-    for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
-        mm->vma[i].prot = prot;
-    kr_vma_merge(mm, addr, end);
-    if (lost_exec_only) /* the host saw no change, so no notifier ran */
-        kr_vm_flush(&mm->vm);
-    r = result;
-out:
-    kr_unlock(&mm->lock);
-    return r;
+    kr_mm_release(mm);
+    return result;
 }
 
 /* Moves the first part of [from, from+left) that lies in one host mapping: a block, or less if mappings meet
@@ -87,7 +88,7 @@ static long move_some(u64 from, u64 left, u32 flags, u64 to) {
 /* mremap(2) on the host, to a fixed place. One mapping of the array may be several on the host, because
  * kr_mm_fault asks for huge pages block by block. The host refuses to move several together (EFAULT): then
  * they are moved one by one. */
-static long host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
+long kr_mm_host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
     long r = kr_host_remap(old, old_len, new_len, flags, to);
     if (r != -EFAULT || old_len <= KR_PAGE)
@@ -117,8 +118,6 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     if (!v || v->start > old)
         return -EFAULT;
     struct kr_vma src = *v;
-    if (kr_vma_reserve(mm, 5) < 0)
-        return -ENOMEM;
     u64 span = KR_MAX(old_len, KR_PAGE);
     if (old + span > src.end && old_len) /* crosses into another mapping */
         return -EFAULT;
@@ -135,8 +134,11 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         }
         if (old_len && old + old_len == src.end && kr_in_window(old, new_len) &&
             kr_vma_range_free(mm, src.end, new_len - old_len)) {
-            /* Only the last page is named: the host may have several mappings here, see host_move(). */
+            /* Only the last page is named: the host may have several mappings here, see kr_mm_host_move(). */
             u64 last = src.end - KR_PAGE;
+            const struct kr_change change = {.kind = KR_CHANGE_FRESH, .start = src.end, .end = old + new_len};
+            if (kr_change_begin(mm, &change, 5) < 0)
+                return -ENOMEM;
             if (kr_host_remap(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
                 kr_vma_insert(mm, src.end, old + new_len, src.prot, src.flags);
                 /* kr_vma_insert() does not join mappings of a file. On the host they are one: so they become one here. */
@@ -158,9 +160,20 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         if (!new_addr)
             return -ENOMEM;
     }
+    const struct kr_change change = {.kind = KR_CHANGE_MOVE,
+                                     .prot = src.prot,
+                                     .flags = src.flags,
+                                     .host_flags = flags,
+                                     .start = new_addr,
+                                     .end = new_addr + new_len,
+                                     .from = old,
+                                     .from_end = old + old_len};
+    if (kr_change_begin(mm, &change, 5) < 0)
+        return -ENOMEM;
+    kr_change_to(mm, &change); /* the range behind the mapping may have refused to grow */
     kr_pt_update(&mm->vm, new_addr, new_addr + new_len, 0, 0);
     kr_pt_update(&mm->vm, old, old + old_len, 0, 0);
-    long r = host_move(old, old_len, new_len, flags, new_addr);
+    long r = kr_mm_host_move(old, old_len, new_len, flags, new_addr);
     if (r < 0) {
         kr_mm_refill(mm, old, old + old_len);
         kr_mm_refill(mm, new_addr, new_addr + new_len);
@@ -198,7 +211,7 @@ long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags
     }
     kr_lock(&mm->lock);
     long r = mremap_locked(mm, old, old_len, new_len, flags, new_addr);
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
@@ -215,7 +228,8 @@ long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len) {
         return -ENOMEM;
     kr_lock(&mm->lock);
     r = -ENOMEM;
-    if (kr_vma_range_mapped(mm, addr, addr + n) && !kr_vma_reserve(mm, 2)) {
+    if (kr_vma_range_mapped(mm, addr, addr + n) &&
+        !kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 2)) {
         kr_vma_split(mm, addr);
         kr_vma_split(mm, addr + n);
         for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < addr + n; i++)
@@ -223,7 +237,7 @@ long kr_mm_seal(struct kr_mm *mm, u64 addr, u64 len) {
         kr_vma_merge(mm, addr, addr + n);
         r = 0;
     }
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }
 
@@ -237,11 +251,16 @@ long kr_mm_remap_file(struct kr_mm *mm, u64 addr, u64 len, u64 page) {
         if (v->flags & KR_VMA_SEALED) {
             r = -EPERM;
         } else {
+            const struct kr_change change = {.kind = KR_CHANGE_PAGES, .start = addr, .end = addr + len};
+            if (kr_change_begin(mm, &change, 0) < 0) {
+                kr_mm_release(mm);
+                return -ENOMEM;
+            }
             kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
             r = kr_host_file_pages(addr, len, page);
             kr_mm_refill(mm, addr, addr + len);
         }
     }
-    kr_unlock(&mm->lock);
+    kr_mm_release(mm);
     return r;
 }

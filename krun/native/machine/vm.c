@@ -54,7 +54,7 @@ static void *reserve(u64 size) {
 /* System area and table pool have a place of their own (KR_HOST_SYS). They are mapped piece by piece when first
  * needed, because RLIMIT_AS and RLIMIT_DATA count every mapped page, and the payload may have set them tight. */
 int kr_pt_back(struct kr_vm *vm) {
-    int r = kr_host_back(vm->pt + vm->pt_backed, KR_PT_STEP);
+    int r = kr_host_back(vm->pt + vm->pt_backed, KR_PT_STEP, vm->inherited != 0);
     if (!r)
         vm->pt_backed += KR_PT_STEP;
     return r;
@@ -174,7 +174,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
         vm->sys_backed = KR_SYS_FIRST;
         vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
         vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof(u32));
-        if (kr_host_back(vm->sys, KR_SYS_FIRST) < 0 || !vm->chunk || !vm->chunk_list)
+        if (kr_host_back(vm->sys, KR_SYS_FIRST, 0) < 0 || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
         if (kr_pt_init(vm) < 0 ||
@@ -234,7 +234,7 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
 static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
     while (area + KR_VCPU_SIZE > vm->sys_backed) {
-        if (kr_host_back(vm->sys + vm->sys_backed, KR_SYS_STEP) < 0)
+        if (kr_host_back(vm->sys + vm->sys_backed, KR_SYS_STEP, vm->inherited != 0) < 0)
             return -ENOMEM;
         vm->sys_backed += KR_SYS_STEP;
     }
@@ -404,6 +404,40 @@ void kr_vm_open_port(struct kr_vm *vm) {
     kr_vm_entry_set(vm, KR_ENTRY_RING3);
     for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
         kr_x86_tss(v->tss, v->idx, 1);
+}
+
+/* ---- after a death ---- */
+
+static int is_free(const struct kr_vm *vm, const struct kr_vcpu *v) {
+    const struct kr_vcpu *f = vm->free_vcpus;
+    while (f && f != v)
+        f = f->free_next;
+    return f == v;
+}
+
+static int has_owner(const struct kr_vcpu *v, const struct kr_task *tasks) {
+    while (tasks && tasks != v->owner)
+        tasks = tasks->next;
+    return tasks != NULL;
+}
+
+void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks) {
+    vm->inherited = 1;
+    if (vm->root_gpa !=
+        KR_PT_GPA) { /* inside kr_probe_fault; the pool's first table is the root (kr_pt_init) */
+        vm->root_gpa = KR_PT_GPA;
+        vm->probe_gpa = 0;
+    }
+    /* A slot that KVM has, and that neither the pool nor the chunks count. */
+    u32 counted = SLOT_FIRST + vm->pt_slots - 1 + vm->next_chunk;
+    for (u32 s = counted; vm->fd >= 0 && s <= vm->nslots; s++)
+        set_slot(vm, s, 0, 0, NULL);
+    vm->nslots = counted;
+    for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
+        if (!has_owner(v, tasks) && !is_free(vm, v))
+            kr_vcpu_put(vm, v);
+    if (kr_vm_entry(vm) == KR_ENTRY_RING3)
+        kr_vm_open_port(vm);
 }
 
 int kr_vcpu_get_xsave(struct kr_vm *vm, struct kr_vcpu *v, void *buf) {

@@ -41,6 +41,7 @@ struct kr_vm {
     u32 pt_used, pt_slots; /* table pages given out; pool slots registered */
     u64 pt_backed;         /* bytes of the pool that the host has mapped */
     u64 sys_backed;        /* the same of the system area */
+    u32 inherited;         /* kr_vm_heir has been called: mappings may exist that are not counted */
     u32 scarce;            /* KVM refused a vCPU once: share.h; atomic */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
     u64 root_gpa;
@@ -77,6 +78,10 @@ void kr_vm_set_cpuid(const void *data, u32 size);
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner);
 /* Gives a vCPU back, and wakes a thread that waits for one. */
 void kr_vcpu_put(struct kr_vm *vm, struct kr_vcpu *v);
+
+/* Part of kr_mm_heir (mm.h): completes or drops what a dead process has left half done in the VM. tasks: those of
+ * the mm. */
+void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks);
 
 /* Called when SYSCALL is found to stay in ring 3: opens the exit port in every TSS, because the stub's OUT needs
  * it there. */

@@ -30,11 +30,16 @@ int kr_vma_reserve(struct kr_mm *mm, u32 more) {
     if (mm->nvma + more <= mm->vma_room)
         return 0;
     u32 room = KR_MAX(mm->vma_room * 2, 128u);
-    struct kr_vma *v = kr_realloc(mm->vma, mm->vma_room * sizeof *v, room * sizeof *v);
+    struct kr_vma *old = mm->vma, *v = kr_alloc(room * sizeof *v);
+    u32 was = mm->vma_room;
     if (!v)
         return -ENOMEM;
-    mm->vma = v;
-    mm->vma_room = room;
+    if (old)
+        memcpy(v, old, mm->nvma * sizeof *v);
+    /* In this order, for an heir (change.c): the array is never smaller than its room says. */
+    __atomic_store_n(&mm->vma, v, __ATOMIC_RELEASE);
+    __atomic_store_n(&mm->vma_room, room, __ATOMIC_RELEASE);
+    kr_free(old, was * sizeof *old);
     return 0;
 }
 

@@ -33,7 +33,7 @@ static inline u32 kr_mm_host_prot(u32 prot) {
 
 /* Index of the first mapping with end > addr; mm->nvma if there is none. */
 u32 kr_vma_index(struct kr_mm *mm, u64 addr);
-/* Makes room for `more` entries. A change calls it first, so that the change cannot fail half-way. 0; -ENOMEM. */
+/* Makes room for `more` entries. 0; -ENOMEM. */
 int kr_vma_reserve(struct kr_mm *mm, u32 more);
 /* Removes n entries from index i on. */
 void kr_vma_remove(struct kr_mm *mm, u32 i, u32 n);
@@ -68,6 +68,25 @@ int kr_mm_fill(struct kr_mm *mm, u64 start, u64 end, u32 prot);
 int kr_mm_reflect(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 vma_flags);
 /* Makes the page tables of [start, end) say again what the array says, after a host call that failed. */
 void kr_mm_refill(struct kr_mm *mm, u64 start, u64 end);
+
+/* ---- change.c ---- */
+
+/* Begins a change: records what it does, and makes room for `more` entries, so that the change cannot fail half-way.
+ * Called before the first step of each change. Inside a change that has begun it only makes room. The change lasts
+ * until kr_mm_release. 0; -ENOMEM. */
+int kr_change_begin(struct kr_mm *mm, const struct kr_change *c, u32 more);
+/* Goes on with another record. The steps that are done then belong to no record. */
+void kr_change_to(struct kr_mm *mm, const struct kr_change *c);
+/* Ends the change, if one has begun, and gives up mm->lock. */
+void kr_mm_release(struct kr_mm *mm);
+
+/* ---- remap.c ---- */
+
+/* Gives [addr, end), which is mapped without a hole and not sealed, the rights prot. Needs two reserved entries.
+ * 0 or -errno. */
+long kr_mm_protect_locked(struct kr_mm *mm, u64 addr, u64 end, u32 prot);
+/* mremap(2) on the host, to a fixed place. */
+long kr_mm_host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to);
 
 /* ---- mm.c ---- */
 
