@@ -55,6 +55,9 @@ void *kr_test_window(size_t size);
 /* A task of one thread with its process and mm; kr_self() is not available in hosted tests. */
 struct kr_task *kr_test_task(void);
 
+/* The calling thread as a holder of locks. */
+extern __thread u64 kr_test_holder;
+
 /* The descriptors that kr_boot names, in a hosted test: procfs, executable. */
 void kr_test_boot(void);
 

@@ -203,10 +203,10 @@ static void copies(void) {
     int h;
     kr_fd_hide(open_null(), KR_FD_EXEC_DROPS, &h);
     int n = h;
-    kr_fd_copy_begin(&h);
-    kr_fd_copy_made(&n); /* another's */
-    kr_fd_copy_made(&h);
-    kr_fd_copy_made(&h);
+    kr_fd_copy_begin();
+    kr_fd_copy_made(kr_lock_self() + (1 << 24)); /* another's */
+    kr_fd_copy_made(kr_lock_self());
+    kr_fd_copy_made(kr_lock_self());
     kr_fd_drop(&h);
     CHECK_EQ(h, -1);
     CHECK(kr_fd_hidden((u64)n));

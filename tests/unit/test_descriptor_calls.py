@@ -44,6 +44,7 @@ ALLOWED = {
     "process/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
     "view/ask.c": ("sockets of monitors, hidden as they are made", {"socket": 2, "accept4": 2, "recvmsg": 1}),
     "monitor/main.c": ("a word of an error", {"F_DUPFD": 1}),
+    "process/holder.c": ("stat of a process of the container, in kr_private", {"openat": 1}),
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 1, "pidfd_open": 1, "pipe2": 1, "clone": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
     "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),

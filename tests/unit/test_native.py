@@ -27,7 +27,7 @@ def sources(test: Path) -> list[Path]:
     """Returns the files that a test is compiled with, itself first."""
     named = re.search(r"Sources: (.*?)\*/", test.read_text(), re.DOTALL)
     assert named, f"{test.name} names no sources"
-    found = [test, TESTS / "stubs.c", NATIVE / "lib" / "kr_lib.c"]
+    found = [test, TESTS / "stubs.c", NATIVE / "lib" / "kr_lib.c", NATIVE / "lib" / "kr_lock.c"]
     for name in named.group(1).replace("*", " ").split():
         matches = [
             path

@@ -167,7 +167,5 @@ void kr_mm_heir(struct kr_mm *mm) {
     if (c.brk)
         mm->brk_end = c.brk;
     kr_vm_flush(&mm->vm);
-    kr_log("a process that shares this memory was killed inside a call that changes it: call %s",
-           c.kind == KR_CHANGE_FRESH || c.kind == KR_CHANGE_ARRAY ? "taken back" : "completed");
     set_kind(mm, KR_CHANGE_NONE);
 }

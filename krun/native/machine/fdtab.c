@@ -21,9 +21,9 @@ struct entry {
 static struct kr_lock fdtab_lock;
 static struct entry *tab;
 static u32 count, room;
-static u32 copies;          /* private copies of the descriptor table that live */
-static const void *copying; /* the child whose copy is being made, with fdtab_lock held */
-static int passing;         /* holder of what kr_fd_pass makes */
+static u32 copies;   /* private copies of the descriptor table that live */
+static u32 changing; /* the table is half changed; for an heir of the lock */
+static int passing;  /* holder of what kr_fd_pass makes */
 /* Every number of the table lies in [lowest, highest]. While a descriptor is being made its number is not
  * known: the range is everything then, so that readers wait for the lock. */
 static u32 lowest = ~0u, highest;
@@ -62,28 +62,44 @@ static struct entry *find(u32 fd) {
 
 int kr_fd_hidden_locked(u32 fd) { return kr_fd_in_block(fd) || find(fd); }
 
+static void begin_change(void) { __atomic_store_n(&changing, 1, __ATOMIC_SEQ_CST); }
+static void end_change(void) { __atomic_store_n(&changing, 0, __ATOMIC_SEQ_CST); }
+
+void kr_fd_heir(const struct kr_lock *l) {
+    if (l == &fdtab_lock && (changing || (!lowest && highest == ~0u)))
+        kr_die(
+            "a process that shares this process's memory (CLONE_VM) was killed while it made a descriptor: "
+            "nobody knows which numbers are the monitor's");
+}
+
 static int make_room(void) {
     if (count < room)
         return 0;
     u32 more = room ? room * 2 : 32;
+    begin_change();
     struct entry *p = kr_realloc(tab, room * sizeof *tab, more * sizeof *tab);
-    if (!p)
-        return -ENOMEM;
-    tab = p;
-    room = more;
-    return 0;
+    if (p) {
+        tab = p;
+        room = more;
+    }
+    end_change();
+    return p ? 0 : -ENOMEM;
 }
 
 static void insert(int fd, int kind, int *holder) {
     u32 i = bound((u32)fd);
+    begin_change();
     memmove(&tab[i + 1], &tab[i], (count - i) * sizeof *tab);
     tab[i] = (struct entry){fd, kind, holder};
     count++;
+    end_change();
 }
 
 static void forget(struct entry *e) {
+    begin_change();
     memmove(e, e + 1, (size_t)(&tab[count] - (e + 1)) * sizeof *tab);
     count--;
+    end_change();
 }
 
 /* Duplicates fd to the lowest number behind the slots that is free. If none is: to the base that suits the
@@ -244,17 +260,12 @@ int kr_fd_list(int *out, int max) {
     return n;
 }
 
-void kr_fd_copy_begin(const void *child) {
+void kr_fd_copy_begin(void) {
     kr_lock(&fdtab_lock);
     copies++;
-    __atomic_store_n(&copying, child, __ATOMIC_RELEASE);
 }
 
-void kr_fd_copy_made(const void *child) {
-    const void *is = child;
-    if (__atomic_compare_exchange_n(&copying, &is, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        kr_unlock(&fdtab_lock);
-}
+void kr_fd_copy_made(u64 parent) { kr_unlock_of(&fdtab_lock, parent); }
 
 void kr_fd_copy_stays(void) {
     kr_lock(&fdtab_lock);
@@ -282,7 +293,6 @@ void kr_fd_fork_parent(void) { kr_unlock(&fdtab_lock); }
 void kr_fd_after_fork(void) {
     kr_lock_init(&fdtab_lock);
     copies = 0;
-    copying = NULL;
     u32 kept = 0;
     for (u32 i = 0; i < count; i++) {
         if (tab[i].holder && tab[i].kind != KR_FD_FORK_DROPS) {

@@ -158,16 +158,20 @@ int kr_fd_list(int *out, int max);
  *
  *   begin  right before the clone. Until kr_fd_copy_made no descriptor is made, because the copy could have it
  *          under a number that is not hidden.
- *   made   first of all in the child; again in the parent when the clone returns, because the child may have
- *          been killed before its call. child: names the copy.
+ *   made   in the parent when the clone returns, with kr_lock_self(). With CLONE_VFORK the parent returns only
+ *          when the child is gone, so the child calls it first of all, with the parent's kr_lock_self().
  *   end    when no process can have the copy any more. Until then no number leaves the table, because the copy
  *          still holds the monitor's files under those numbers.
  *   stays  for a child that made such tasks itself: it may have left its copy to them, so the numbers stay in
  *          the table for good. */
-void kr_fd_copy_begin(const void *child);
-void kr_fd_copy_made(const void *child);
+void kr_fd_copy_begin(void);
+void kr_fd_copy_made(u64 parent);
 void kr_fd_copy_end(void);
 void kr_fd_copy_stays(void);
+
+/* Called by the heir of a lock (lib/kr_lock.h). Ends the process if the lock is fdtab_lock and the table, or a
+ * descriptor, was half made: the payload could reach that descriptor. */
+void kr_fd_heir(const struct kr_lock *l);
 
 /* Around fork, which happens with fdtab_lock held. Afterwards the parent calls kr_fd_fork_parent, the child
  * kr_fd_after_fork. */

@@ -105,7 +105,8 @@ struct kr_task {
                                 handler on this thread */
     volatile u32 asked;      /* KR_ASKED_*; atomic, because other threads set it, too. syscall.S reads it
                                 together with sig_caught */
-    u64 pad1[3];
+    u64 holder; /* KR_TASK_HOLDER: names the task in the locks that it holds (process/holder.h) */
+    u64 pad1[2];
     u64 canary; /* KR_TASK_CANARY */
 
     struct kr_proc *proc;
@@ -168,6 +169,7 @@ struct kr_task {
 _Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");
 _Static_assert(offsetof(struct kr_task, sig_caught) == KR_TASK_SIG_CAUGHT, "offsets.h");
 _Static_assert(offsetof(struct kr_task, asked) == KR_TASK_SIG_CAUGHT + 4, "syscall.S tests both");
+_Static_assert(offsetof(struct kr_task, holder) == KR_TASK_HOLDER, "offsets.h");
 _Static_assert(offsetof(struct kr_task, canary) == KR_TASK_CANARY, "offsets.h");
 
 /* The calling thread's task. */

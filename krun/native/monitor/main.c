@@ -14,6 +14,7 @@
 #include "../process/board.h"
 #include "../process/exec.h"
 #include "../machine/fdtab.h"
+#include "../process/holder.h"
 #include "../process/hook.h"
 #include "../process/hostsig.h"
 #include "../filter/jail.h"
@@ -61,6 +62,7 @@ static void relocate(void) {
                     PROT_READ);
 }
 
+static struct kr_task starting; /* %fs until the first task is made: making it takes the heap's lock */
 static struct kr_mm first_mm;
 static struct kr_proc first_proc;
 
@@ -246,6 +248,7 @@ void kr_publish_mm(struct kr_mm *mm) {
 
 __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     relocate();
+    kr_sys2(__NR_arch_prctl, ARCH_SET_FS, &starting);
     u64 argc = sp[0];
     char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
     u32 envc = 0;
@@ -286,6 +289,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
     kr_layout_restore_stack();
     hide_all(t);
+    kr_holder_learn(t);
     r = kr_exec_ready();
     if (r < 0)
         give_up(t, "exec", "finding", "the monitor's file", r);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the table of the state (state.def) before and after a fork and a vfork. No state.
+ * Walks the table of the state (state.def) before and after a fork and a vfork, and after the death of a lock's
+ * holder. No state.
  */
+#include "../lib/above.h"
 #include "../process/state.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
@@ -14,21 +16,29 @@
 #include "../process/robust.h"
 
 #define NONE (void)t
+#define HEIR(lock, repair) (l == (lock) ? (repair) : (void)0)
 
 void kr_state_before_fork(struct kr_task *t) {
-#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) before;
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) before;
 #include "state.def"
 #undef STATE
 }
 
 void kr_state_vfork(struct kr_task *t) {
-#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) vfork;
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) vfork;
+#include "state.def"
+#undef STATE
+}
+
+void kr_state_heir(struct kr_lock *l) {
+    struct kr_task *t = kr_self();
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) heir;
 #include "state.def"
 #undef STATE
 }
 
 enum row {
-#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables) ROW_##name,
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) ROW_##name,
 #include "state.def"
 #undef STATE
     ROWS
@@ -37,7 +47,7 @@ enum row {
 void kr_state_fork_parent(struct kr_task *t) {
     for (u32 row = ROWS; row-- > 0;)
         switch ((enum row)row) {
-#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables)                         \
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables)                   \
     case ROW_##name:                                                                                         \
         parent;                                                                                              \
         break;
@@ -51,7 +61,7 @@ void kr_state_fork_parent(struct kr_task *t) {
 void kr_state_fork_child(struct kr_task *t) {
     for (u32 row = ROWS; row-- > 0;)
         switch ((enum row)row) {
-#define STATE(name, lock, before, parent, child, vfork, exec, save, load, variables)                         \
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables)                   \
     case ROW_##name:                                                                                         \
         child;                                                                                               \
         break;

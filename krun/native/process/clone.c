@@ -15,6 +15,7 @@
 #include "board.h"
 #include "../machine/cpu.h"
 #include "../machine/fdtab.h"
+#include "holder.h"
 #include "hostsig.h"
 #include "process.h"
 #include "quiesce.h"
@@ -101,8 +102,9 @@ static void note_user_ns(struct kr_task *t, u64 flags) {
 
 /* The first function of a host thread or vfork child. It runs on the new stack with all signals blocked. */
 static void child_start(struct kr_task *t) {
-    if (t->is_vfork && !(t->scratch[0] & CLONE_FILES))
-        kr_fd_copy_made(t);
+    if (t->is_vfork && (t->scratch[0] & (CLONE_FILES | CLONE_VFORK)) == CLONE_VFORK)
+        kr_fd_copy_made(t->scratch[1]);
+    kr_holder_learn(t);
     __atomic_store_n(&t->tid, (u32)kr_sys0(__NR_gettid), __ATOMIC_RELEASE);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
@@ -185,6 +187,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         c->altstack = (struct kr_altstack){.flags = 2};
     c->is_vfork = !thread;
     c->scratch[0] = ca->flags;
+    c->scratch[1] = kr_lock_self();
     if (thread)
         __atomic_add_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
     host->stack = (u64)c->stack + GUARD;
@@ -205,10 +208,10 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
     if (copies) /* the child keeps the monitor's descriptors under the present numbers (machine/fdtab.h) */
-        kr_fd_copy_begin(c);
+        kr_fd_copy_begin();
     r = kr_host_clone(host, child_start, c);
     if (copies)
-        kr_fd_copy_made(c);
+        kr_fd_copy_made(kr_lock_self());
     if (ca->flags & CLONE_VFORK)
         kr_quiesce_back(t);
     if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))

@@ -5,6 +5,7 @@
 #include "../machine/mm.h"
 #include "board.h"
 #include "core.h"
+#include "holder.h"
 #include "hostsig.h"
 #include "process.h"
 #include "above.h"
@@ -75,6 +76,7 @@ void kr_tasks_after_fork(struct kr_task *t) {
     mm->tasks = t;
     t->next = NULL;
     t->tid = (u32)kr_sys0(__NR_gettid);
+    kr_holder_learn(t);
     t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "ask_wire.h"
 #include "../process/board.h"
+#include "../process/holder.h"
 #include "../machine/mm.h"
 #include "../process/process.h"
 #include "../lib/kr_linux.h"
@@ -23,6 +24,12 @@ static int ask_fd = -1, ask_peer = -1;
 void kr_ask_after_fork(void) {
     kr_lock_init(&ask_lock);
     kr_answer_after_fork();
+}
+
+void kr_ask_heir(const struct kr_lock *l) {
+    if (l == &ask_lock)
+        ask_fd = ask_peer = -1; /* the dead holder's own, or still in the table of dynamic numbers */
+    kr_answer_heir(l);
 }
 
 /* ---- Sockets ---- */
@@ -94,24 +101,13 @@ int kr_ask_same_numbers(void) {
     return kr_strtou(self, NULL) == (u64)kr_sys0(__NR_getpid);
 }
 
-/* State (a letter) and start time (clock ticks) of process pid: fields 3 and 22 of stat. 0 or -ESRCH. */
+/* State and start time of process pid (kr_stat_parse). 0 or -ESRCH. */
 static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
     char rel[32];
     size_t size, len;
     kr_snprintf(rel, sizeof rel, "%u/stat", pid);
-    char *text = kr_proc_slurp(t, rel, &size, &len), *p = text ? strrchr(text, ')') : NULL;
-    long r = -ESRCH;
-    if (p && p[1] == ' ') {
-        *state = p[2];
-        for (int field = 2; p && field < 22; field++) {
-            p = strchr(p, ' ');
-            p = p ? p + 1 : NULL;
-        }
-        if (p) {
-            *start = kr_strtou(p, NULL);
-            r = 0;
-        }
-    }
+    char *text = kr_proc_slurp(t, rel, &size, &len);
+    long r = text ? kr_stat_parse(text, state, start) : -ESRCH;
     kr_free(text, text ? size : 0);
     return r;
 }

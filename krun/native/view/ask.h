@@ -61,5 +61,7 @@ long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);
 void kr_ask_serve(struct kr_task *t);
 /* In the child of a fork. */
 void kr_ask_after_fork(void);
+/* Called by the heir of a lock (lib/kr_lock.h): forgets the sockets of a dead holder. */
+void kr_ask_heir(const struct kr_lock *l);
 
 #endif

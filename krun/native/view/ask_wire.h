@@ -61,5 +61,7 @@ const char *kr_line_after(const char *text, const char *key);
 u64 kr_hex_of(const char *s);
 /* In the child of a fork: the owner's half of kr_ask_after_fork. */
 void kr_answer_after_fork(void);
+/* The same of kr_ask_heir. */
+void kr_answer_heir(const struct kr_lock *l);
 
 #endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lib/kr_lock.c and process/holder.c: a lock passes from a dead holder to its heir, and from no other; who is dead.
+ * Sources: kr_alloc.c
+ */
+#define kr_holder_gone real_holder_gone
+#include "process/holder.h"
+#include "harness.h"
+#include "process/holder.c"
+#undef kr_holder_gone
+#include <asm/signal.h>
+#include <linux/wait.h>
+
+static struct kr_lock lock;
+static u32 asked, inherited;
+static u64 asked_about;
+static int (*answer)(void);
+
+int kr_holder_gone(u64 word) {
+    asked++;
+    asked_about = word;
+    return answer();
+}
+
+void kr_state_heir(struct kr_lock *l) {
+    CHECK(l == &lock);
+    CHECK_EQ(l->word, kr_lock_self() | KR_LOCK_WAITED);
+    inherited++;
+}
+
+static u64 other(void) { return kr_holder(4711, 99); }
+static int dead(void) { return 1; }
+static int dead_later(void) { return asked == 3; }
+static int free_again(void) {
+    kr_unlock_of(&lock, other());
+    return 0;
+}
+/* The holder's number and lock have passed to another holder while the question was asked. */
+static int another(void) {
+    u64 next = kr_holder(4711, 100);
+    if (asked > 1) {
+        CHECK_EQ(asked_about, next | KR_LOCK_WAITED);
+        kr_unlock(&lock);
+        return 0;
+    }
+    lock.word = next | KR_LOCK_HELD;
+    return 1;
+}
+
+static void takes(int (*f)(void), u32 times, u32 heirs) {
+    answer = f;
+    asked = inherited = 0;
+    lock.word = other() | KR_LOCK_HELD;
+    u64 before = 0, ts[2];
+    kr_sys2(__NR_clock_gettime, 1, ts);
+    before = ts[0] * 1000000000 + ts[1];
+    kr_lock(&lock);
+    kr_sys2(__NR_clock_gettime, 1, ts);
+    CHECK(ts[0] * 1000000000 + ts[1] - before >= KR_HOLDER_TICK); /* the numbers of a holder rely on it */
+    CHECK_EQ(lock.word, kr_lock_self() | KR_LOCK_WAITED);
+    CHECK_EQ(asked, times);
+    CHECK_EQ(inherited, heirs);
+    if (f != another)
+        CHECK_EQ(asked_about, other() | KR_LOCK_WAITED);
+    kr_unlock(&lock);
+    CHECK_EQ(lock.word, 0);
+}
+
+static void words(void) {
+    u64 h = kr_holder((1u << 22) - 1, (1ULL << 40) - 1);
+    CHECK_EQ(kr_holder_tid(h | KR_LOCK_WAITED), (1u << 22) - 1);
+    CHECK_EQ(kr_holder_born(h | KR_LOCK_WAITED), (1ULL << 40) - 1);
+    CHECK_EQ(h & KR_LOCK_STATE, 0);
+    kr_lock(&lock);
+    CHECK_EQ(lock.word, kr_lock_self() | KR_LOCK_HELD);
+    kr_unlock_of(&lock, other());
+    CHECK_EQ(lock.word, kr_lock_self() | KR_LOCK_HELD);
+    kr_unlock_of(&lock, kr_lock_self());
+    CHECK_EQ(lock.word, 0);
+    kr_unlock_of(&lock, kr_lock_self());
+    kr_unlock_of(&lock, 0);
+    CHECK_EQ(lock.word, 0);
+}
+
+static void stat_texts(void) {
+    char state = 0;
+    u64 start = 0;
+    CHECK_EQ(
+        kr_stat_parse("12 (a) b) R) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 9 9", &state, &start),
+        0);
+    CHECK_EQ(state, 'S');
+    CHECK_EQ(start, 777);
+    CHECK_EQ(kr_stat_parse("12 (a) S 1 12", &state, &start), -ESRCH);
+    CHECK_EQ(kr_stat_parse("12 (a)", &state, &start), -ESRCH);
+    CHECK_EQ(kr_stat_parse("", &state, &start), -ESRCH);
+}
+
+static long child(int lives) {
+    long pid = kr_sys0(__NR_fork);
+    if (pid == 0)
+        for (;;) {
+            if (!lives)
+                kr_sys1(__NR_exit_group, 0);
+            kr_sys0(__NR_pause);
+        }
+    return pid;
+}
+
+static void holders(void) {
+    struct kr_task *t = kr_test_task();
+    kr_holder_learn(t);
+    CHECK_EQ(kr_holder_tid(t->holder), kr_sys0(__NR_gettid));
+    u64 now = kr_holder_born(t->holder);
+    CHECK(now > 0);
+    kr_test_holder = t->holder;
+    CHECK_EQ(real_holder_gone(t->holder), 0);
+    CHECK_EQ(real_holder_gone(0), 0); /* unknown */
+    CHECK_EQ(real_holder_gone(kr_holder(0, now)), 0);
+    long a = child(1), b = child(0);
+    u64 born = now + 100;
+    CHECK_EQ(real_holder_gone(kr_holder((u32)a, born)), 0);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)a, now / 2)), 1); /* it began later: another has the number */
+    u8 info[128];
+    CHECK_EQ(kr_sys5(__NR_waitid, P_PID, b, info, WEXITED | WNOWAIT, 0), 0);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)b, born)), 1); /* a zombie */
+    kr_sys4(__NR_wait4, b, 0, 0, 0);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)b, born)), 1);
+    kr_sys2(__NR_kill, a, SIGKILL);
+    kr_sys4(__NR_wait4, a, 0, 0, 0);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)a, born)), 1);
+    int proc = kr_boot.fd_proc;
+    kr_boot.fd_proc = -1; /* no answer: nobody is dead, unless the kernel itself knows no such number */
+    a = child(1);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)a, now / 2)), 0);
+    kr_sys2(__NR_kill, a, SIGKILL);
+    kr_sys4(__NR_wait4, a, 0, 0, 0);
+    kr_holder_learn(t);
+    CHECK_EQ(kr_holder_tid(t->holder), 0);
+    kr_boot.fd_proc = proc;
+}
+
+void test_main(void) {
+    kr_test_boot();
+    words();
+    takes(dead, 1, 1);
+    takes(dead_later, 3, 1);
+    takes(free_again, 1, 0);
+    takes(another, 2, 0);
+    stat_texts();
+    holders();
+}
