@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the table of the state (state.def) before and after a fork and a vfork, and after the death of a lock's
- * holder. No state.
+ * Walks the table of the state (state.def) before and after a fork, at a vfork and at an execve, and after the
+ * death of a lock's holder. No state.
  */
 #include "../lib/above.h"
+#include "../process/exec.h"
 #include "../process/state.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
@@ -26,6 +27,17 @@ void kr_state_before_fork(struct kr_task *t) {
 
 void kr_state_vfork(struct kr_task *t) {
 #define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) vfork;
+#include "state.def"
+#undef STATE
+}
+
+#define FRESH (void)0
+#define KERNEL (void)0
+
+void kr_state_exec(const struct kr_exec_save *x) {
+    struct kr_task *t = x->t;
+    (void)t;
+#define STATE(name, lock, before, parent, child, vfork, heir, exec, save, load, variables) exec;
 #include "state.def"
 #undef STATE
 }

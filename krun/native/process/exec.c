@@ -12,6 +12,7 @@
 #include "main.h"
 #include "process.h"
 #include "resume.h"
+#include "state.h"
 #include "../abi/boot.h"
 #include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
@@ -69,46 +70,72 @@ int kr_exec_ready(void) {
     return 0;
 }
 
+/* ---- what the next monitor is told, by rows of monitor/state.def ---- */
+
+void kr_exec_save_boot(const struct kr_exec_save *x) {
+    const struct {
+        u16 tag;
+        s32 fd;
+    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},
+               {KR_BOOT_FD_EXE, kr_boot.fd_exe},
+               {KR_BOOT_FD_PROC, kr_boot.fd_proc},
+               {KR_BOOT_FD_LOG, kr_boot.fd_log},
+               {KR_BOOT_FD_BOARD, kr_boot.fd_board},
+               {KR_BOOT_FD_TARGET, x->p ? x->p->fd : -1},
+               {KR_BOOT_FD_INTERP, x->p ? x->p->interp : -1}};
+    x->emit(x->ctx, KR_BOOT_EXE_PATH, x->path, (u32)strlen(x->path));
+    for (u32 i = 0; i < KR_COUNT(fds); i++)
+        if (fds[i].fd >= 0)
+            x->emit(x->ctx, fds[i].tag, &fds[i].fd, 4);
+    u64 lim[2], flags = x->flags & ~(u64)(KR_BOOTF_NNP | KR_BOOTF_JAILED);
+    flags |= (x->t->nnp ? KR_BOOTF_NNP : 0) | (kr_jailed() ? KR_BOOTF_JAILED : 0);
+    x->emit(x->ctx, KR_BOOT_FLAGS, &flags, 8);
+    x->emit(x->ctx, KR_BOOT_EXE_DEV, &exe.dev, 8);
+    x->emit(x->ctx, KR_BOOT_EXE_INO, &exe.ino, 8);
+    kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
+    if (lim[0] > KR_EXEC_STACK || (x->p && x->p->full_args))
+        x->emit(x->ctx, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
+}
+
+void kr_exec_save_found(const struct kr_exec_save *x) {
+    u32 size;
+    const void *cpuid = kr_vm_cpuid(&size);
+    if (cpuid)
+        x->emit(x->ctx, KR_BOOT_CPUID, cpuid, size);
+}
+
+void kr_exec_save_process(const struct kr_exec_save *x) {
+    x->emit(x->ctx, KR_BOOT_NOFILE_HARD, &x->t->proc->nofile_hard, 8);
+}
+
+void kr_exec_save_vm(const struct kr_exec_save *x) {
+    u64 entry = kr_vm_entry(&x->t->mm->vm);
+    x->emit(x->ctx, KR_BOOT_VM_TYPE, &entry, 8);
+}
+
+void kr_exec_save_task(const struct kr_exec_save *x) {
+    u64 persona = x->t->persona;
+    if (persona)
+        x->emit(x->ctx, KR_BOOT_PERSONALITY, &persona, 8);
+    kr_seccomp_save(x->t, x->emit, x->ctx);
+}
+
+void kr_exec_save_descriptors(const struct kr_exec_save *x) {
+    u64 place = kr_fd_place();
+    x->emit(x->ctx, KR_BOOT_FD_PLACE, &place, 8);
+}
+
 long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program *p, u64 flags, char **out,
                    size_t *size) {
     struct block b = {0};
     struct kr_boot_header h = {.magic = KR_BOOT_MAGIC, .version = KR_BOOT_VERSION};
+    const struct kr_exec_save save = {t, path, p, flags, emit, &b};
     b.buf = kr_alloc(1024);
     if (!b.buf)
         return -ENOMEM;
     b.room = 1024;
     b.size = sizeof h;
-    emit(&b, KR_BOOT_EXE_PATH, path, (u32)strlen(path));
-    const struct {
-        u16 tag;
-        s32 fd;
-    } fds[] = {{KR_BOOT_FD_KVM, kr_boot.fd_kvm},       {KR_BOOT_FD_EXE, kr_boot.fd_exe},
-               {KR_BOOT_FD_PROC, kr_boot.fd_proc},     {KR_BOOT_FD_LOG, kr_boot.fd_log},
-               {KR_BOOT_FD_BOARD, kr_boot.fd_board},   {KR_BOOT_FD_TARGET, p ? p->fd : -1},
-               {KR_BOOT_FD_INTERP, p ? p->interp : -1}};
-    for (u32 i = 0; i < KR_COUNT(fds); i++)
-        if (fds[i].fd >= 0)
-            emit(&b, fds[i].tag, &fds[i].fd, 4);
-    u64 lim[2], type = t->mm->vm.entry, place = kr_fd_place();
-    flags &= ~(u64)(KR_BOOTF_NNP | KR_BOOTF_JAILED);
-    flags |= (t->nnp ? KR_BOOTF_NNP : 0) | (kr_jailed() ? KR_BOOTF_JAILED : 0);
-    emit(&b, KR_BOOT_FLAGS, &flags, 8);
-    emit(&b, KR_BOOT_VM_TYPE, &type, 8);
-    emit(&b, KR_BOOT_FD_PLACE, &place, 8);
-    emit(&b, KR_BOOT_NOFILE_HARD, &t->proc->nofile_hard, 8);
-    emit(&b, KR_BOOT_EXE_DEV, &exe.dev, 8);
-    emit(&b, KR_BOOT_EXE_INO, &exe.ino, 8);
-    kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, 0, lim);
-    if (lim[0] > KR_EXEC_STACK || (p && p->full_args))
-        emit(&b, KR_BOOT_RLIMIT_STACK, &lim[0], 8);
-    u64 persona = t->persona;
-    if (persona)
-        emit(&b, KR_BOOT_PERSONALITY, &persona, 8);
-    u32 cpuid_size;
-    const void *cpuid = kr_vm_cpuid(&cpuid_size);
-    if (cpuid)
-        emit(&b, KR_BOOT_CPUID, cpuid, cpuid_size);
-    kr_seccomp_save(t, emit, &b);
+    kr_state_exec(&save);
     h.size = (u32)b.size;
     memcpy(b.buf, &h, sizeof h);
     *size = kr_boot_text_size(b.size);

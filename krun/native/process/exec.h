@@ -52,6 +52,23 @@ void kr_mm_layout(struct kr_mm *mm);
 
 /* ---- exec.c ---- */
 
+/* What an execve hands on, and where it is written: each row of monitor/state.def that the next monitor needs has a
+ * function that emits its records (abi/boot.h). */
+struct kr_exec_save {
+    struct kr_task *t;
+    const char *path;           /* of the program, or of the script */
+    const struct kr_program *p; /* NULL: a hook, which the next monitor finds itself */
+    u64 flags;                  /* KR_BOOTF_* */
+    void (*emit)(void *ctx, u16 tag, const void *data, u32 len);
+    void *ctx;
+};
+void kr_exec_save_boot(const struct kr_exec_save *x);
+void kr_exec_save_found(const struct kr_exec_save *x);
+void kr_exec_save_process(const struct kr_exec_save *x);
+void kr_exec_save_vm(const struct kr_exec_save *x);
+void kr_exec_save_task(const struct kr_exec_save *x);
+void kr_exec_save_descriptors(const struct kr_exec_save *x);
+
 /* Makes the boot block for the next monitor, as strings for the end of its environment (main.h). *out is
  * kr_alloc(*size) and has the strings one behind the other. Returns the number of strings or -errno. No
  * descriptor carries the block, because other threads of the payload share the descriptor table and could
