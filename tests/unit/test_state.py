@@ -94,8 +94,9 @@ def test_the_test_sees_variables(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", rows())
 def test_columns(name: str) -> None:
     columns = rows()[name]
-    assert len(columns) == 11
-    lock, before, parent, child, exec_, save, load = (columns[i] for i in (1, 2, 3, 4, 7, 8, 9))
+    assert len(columns) == 12
+    lock, before, parent, child, exec_, core, save, load = (columns[i] for i in (1, 2, 3, 4, 7, 8, 9, 10))
+    assert core == "NONE" or core.startswith("kr_core_save_")
     assert (exec_ in FIXED or exec_.startswith("kr_exec_save_")) and (save, load) == ("NONE", "NONE")
     assert (before == "NONE") == (parent == "NONE"), "a lock that is taken is given back"
     assert before == "NONE" or child != "NONE", "and in the child, too"

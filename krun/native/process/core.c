@@ -10,6 +10,7 @@
 #include "hostsig.h"
 #include "quiesce.h"
 #include "process.h"
+#include "state.h"
 #include "../lib/kr_linux.h"
 #include "nnp.h"
 #include <linux/elf.h>
@@ -296,16 +297,13 @@ void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
     long fd = open_core(t, &w);
     if (fd < 0)
         return;
-    struct kr_core_map map = {0};
-    struct kr_core_bytes notes = {0};
+    struct kr_core k = {.t = t, .sig = sig, .info = info};
     struct kr_core_out out = {.fd = (int)fd, .limit = w.limit};
     out.mem = (int)kr_sys4(__NR_openat, kr_boot.fd_proc, "self/mem", O_RDONLY | O_CLOEXEC, 0);
-    r = kr_core_map(t, &map);
-    if (r >= 0)
-        kr_core_notes(&notes, t, sig, info, &map);
-    if (r >= 0 && !notes.failed)
-        write_core(&out, &map, &notes);
+    kr_state_core(&k);
+    if (!k.error)
+        write_core(&out, &k.map, &k.notes);
     else
-        kr_log("no core: reading the mappings: errno %ld", r < 0 ? -r : ENOMEM);
+        kr_log("no core: reading the mappings: errno %ld", -k.error);
     kr_sys1(__NR_close, fd);
 }

@@ -78,11 +78,22 @@ struct kr_core_out {
 void kr_core_emit(struct kr_core_out *o, const void *data, u64 n);
 void kr_core_hole(struct kr_core_out *o, u64 n);
 
-/* coremem.c: lists the mappings, as coredump_filter selects them. 0 or -errno. */
-long kr_core_map(struct kr_task *t, struct kr_core_map *m);
+/* What a core shows. Each row of monitor/state.def that a core shows has a function that adds its part; they are
+ * called in the order of the rows, while the other threads of the process stand. */
+struct kr_core {
+    struct kr_task *t;
+    int sig;
+    const siginfo_t *info; /* may be NULL */
+    struct kr_core_map map;
+    struct kr_core_bytes notes;
+    long error; /* 0 or -errno; later functions then do nothing */
+};
+/* coremem.c: the mappings, as coredump_filter selects them. */
+void kr_core_save_mappings(struct kr_core *k);
+/* corenote.c: the notes of process and threads; after the mappings, whose files are a note. */
+void kr_core_save_tasks(struct kr_core *k);
+
+/* coremem.c */
 void kr_core_write_segment(struct kr_core_out *o, const struct kr_core_segment *s);
-/* corenote.c */
-void kr_core_notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const siginfo_t *info,
-                   const struct kr_core_map *m);
 
 #endif

@@ -157,7 +157,7 @@ static void other_line(struct host_map *h, const char *p) {
     }
 }
 
-long kr_core_map(struct kr_task *t, struct kr_core_map *m) {
+static long list_mappings(struct kr_task *t, struct kr_core_map *m) {
     u32 wanted = filter();
     char *text = kr_alloc(CHUNK + 1);
     long fd = text ? kr_sys4(__NR_openat, kr_boot.fd_proc, "self/smaps", O_RDONLY | O_CLOEXEC, 0) : -ENOMEM;
@@ -196,6 +196,11 @@ long kr_core_map(struct kr_task *t, struct kr_core_map *m) {
     kr_sys1(__NR_close, fd);
     kr_free(text, CHUNK + 1);
     return n < 0 ? n : m->segments.failed || m->names.failed ? -ENOMEM : 0;
+}
+
+void kr_core_save_mappings(struct kr_core *k) {
+    if (!k->error)
+        k->error = list_mappings(k->t, &k->map);
 }
 
 /* ---- writing ---- */

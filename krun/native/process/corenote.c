@@ -149,8 +149,8 @@ static void file_note(struct kr_core_bytes *b, const struct kr_core_map *m) {
     kr_free(all.p, all.room);
 }
 
-void kr_core_notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const siginfo_t *info,
-                   const struct kr_core_map *m) {
+static void notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const siginfo_t *info,
+                  const struct kr_core_map *m) {
     status_note(b, t, sig); /* the dying thread comes first */
     process_note(b, t);
     if (info)
@@ -166,4 +166,11 @@ void kr_core_notes(struct kr_core_bytes *b, struct kr_task *t, int sig, const si
         fpu_notes(b, o);
     }
     kr_unlock(&t->mm->lock);
+}
+
+void kr_core_save_tasks(struct kr_core *k) {
+    if (!k->error)
+        notes(&k->notes, k->t, k->sig, k->info, &k->map);
+    if (!k->error && k->notes.failed)
+        k->error = -ENOMEM;
 }

@@ -14,6 +14,10 @@ void kr_state_fork_child(struct kr_task *t);
  * process that makes it. */
 void kr_state_vfork(struct kr_task *t);
 
+struct kr_core;
+/* Called by the writer of a core file: collects what the file shows, row by row (core.h). */
+void kr_state_core(struct kr_core *k);
+
 struct kr_exec_save;
 /* Called before an execve: emits what the next monitor must know, row by row (exec.h). */
 void kr_state_exec(const struct kr_exec_save *x);
