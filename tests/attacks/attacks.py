@@ -112,6 +112,13 @@ def checkpointer(bundle: Bundle) -> None:
         bundle.process["capabilities"][name] += ["CAP_SYS_ADMIN", "CAP_CHECKPOINT_RESTORE"]
 
 
+def administrator(bundle: Bundle) -> None:
+    """As --cap-add SYS_ADMIN --security-opt seccomp=unconfined: mount(2) works."""
+    unfiltered(bundle)
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_SYS_ADMIN"]
+
+
 def host_pid_namespace(bundle: Bundle) -> None:
     """As --pid=host: krun's own processes are in sight."""
     bundle.namespaces(drop=("pid",))
@@ -223,6 +230,7 @@ ATTACKS = (
     Attack("exec_number_sweep"),
     Attack("exec_target_swapped"),
     Attack("exec_filter_lost"),
+    Attack("exec_binfmt_misc", seconds=2, prepare=(unfiltered,)),
     # Paths and /proc.
     Attack("fd_symlink_stat", engines=True),
     Attack("path_links_hidden", seconds=10, engines=True),
@@ -230,6 +238,7 @@ ATTACKS = (
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
     Attack("path_helper_cwd"),
+    Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),
     Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack(

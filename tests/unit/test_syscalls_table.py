@@ -49,7 +49,7 @@ PROTOTYPES = {
     "0": """
         pipe uname getcwd sysinfo times
            sethostname setdomainname time mq_unlink pipe2
-        getrandom memfd_create fsopen futex_wake
+        getrandom memfd_create futex_wake
     """,
     "1": """
         read write pread64 pwrite64 getitimer semop msgsnd msgrcv fstat

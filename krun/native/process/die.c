@@ -19,6 +19,8 @@ static void write_line(int fd, const char *prefix, const char *fmt, va_list ap) 
     int n = kr_snprintf(line, sizeof line, "%s", prefix);
     n += kr_vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
     n = KR_MIN(n, (int)sizeof line - 2);
+    for (int i = 0; i < n; i++) /* a message may contain names of the payload's choice, and stays one line */
+        line[i] = (u8)line[i] < ' ' || line[i] == 0x7f ? '?' : line[i];
     line[n++] = '\n';
     kr_sys3(__NR_write, fd, line, n);
 }

@@ -9,6 +9,7 @@
  *
  * No state, no locks.
  */
+#include "fstype.h"
 #include "nested.h"
 #include "path.h"
 #include "../process/process.h"
@@ -19,6 +20,9 @@
 #define TYPE_MAX 64
 #define UMOUNT_NOFOLLOW_K 8
 #define PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
+/* A type that the kernel does not have, and for which it loads no module: get_fs_type() finds proc, which has no
+ * subtypes. The kernel answers ENODEV, after all other errors. */
+#define NO_TYPE "proc.none"
 
 /* Up to a page of mount data, as far as it is readable (copy_mount_options() in the kernel). 0 or -EFAULT. */
 static long data_in(u8 *page, u64 ptr) {
@@ -52,37 +56,63 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
     return r;
 }
 
-/* The other kinds of mount(2). target: a private copy that leads where the payload may go. */
-static long mount_on(const u64 a[6], const char *target) {
-    char type[TYPE_MAX];
-    if (!a[2] || !a[4])
-        return kr_call_intr(__NR_mount, a[0], (u64)target, a[2], a[3], a[4], 0);
-    long n = kr_copy_str(type, a[2], sizeof type);
-    if (n < 0)
-        return n == -ENAMETOOLONG ? -ENODEV : n;
-    u64 data = a[4];
-    u8 *page = NULL;
-    if (!strncmp(type, "nfs",
-                 3)) { /* nfs4's binary data holds pointers; text begins with a printable character */
-        page = kr_alloc(KR_PAGE);
-        if (!page)
-            return -ENOMEM;
-        long r = data_in(page, a[4]) < 0 ? -EFAULT : page[0] && page[0] < ' ' ? -EINVAL : 0;
-        if (r < 0) {
-            kr_free(page, KR_PAGE);
-            return r;
-        }
-        data = (u64)page;
-    }
-    long r = kr_call_intr(__NR_mount, a[0], (u64)target, (u64)type, a[3], data, 0);
-    if (page)
-        kr_free(page, KR_PAGE);
+/* Copies in the options of a new mount or of a remount. 0, or -errno of the kernel; *served: whether they may
+ * reach the kernel. */
+static long options_in(u8 *page, u64 ptr, int *served) {
+    long r = data_in(page, ptr);
+    page[KR_PAGE - 1] = 0; /* as path_mount() in the kernel */
+    *served = r == 0 && kr_fs_options_served((const char *)page);
     return r;
 }
 
-long sys_mount(struct kr_task *t, const u64 a[6]) {
+/* mount(2) with arguments a of the payload, except the target, the type and the options: private copies. */
+static long mount_as(const u64 a[6], const char *target, const char *type, const u8 *data) {
+    return kr_call_intr(__NR_mount, a[0], (u64)target, type ? (u64)type : a[2], a[3], (u64)data, 0);
+}
+
+/* A new mount, or a change of one. target: a private copy that leads where the payload may go. */
+static long mount_on(const u64 a[6], const char *target) {
+    char type[TYPE_MAX];
+    const char *name = NULL;
+    int served = 1;
+    if (a[2]) {
+        long n = kr_copy_str(type, a[2], sizeof type);
+        if (n < 0 && n != -ENAMETOOLONG)
+            return n;
+        name = n < 0 ? NO_TYPE : type;
+    }
+    /* Only a new mount has a type. A remount brings options to a file system that is mounted already. */
+    if (name && !(a[3] & (MS_REMOUNT | MS_BIND | PROPAGATION | MS_MOVE)) && !kr_fstype_served(name)) {
+        kr_log("mount: file system type \"%s\" is not served (docs/limits.md)", name);
+        name = NO_TYPE;
+    }
+    if (!a[4])
+        return mount_as(a, target, name, NULL);
+    u8 *page = kr_alloc(KR_PAGE);
+    if (!page)
+        return -ENOMEM;
+    long r = options_in(page, a[4], &served);
+    if (r == 0 && !served) {
+        kr_log("mount: an option names a descriptor or a socket, or the options are binary data: not served");
+        r = mount_as(a, target, NO_TYPE, NULL);
+        r = r == -ENODEV || r >= 0 ? -EINVAL : r;
+    } else if (r == 0) {
+        r = mount_as(a, target, name, page);
+    }
+    kr_free(page, KR_PAGE);
+    return r;
+}
+
+/* The flags as the kernel reads them: path_mount() takes the magic number of old programs off, whose bits would
+ * otherwise mean MS_PRIVATE and MS_SLAVE. */
+static u64 plain_flags(u64 flags) {
+    return (flags & MS_MGC_MSK) == MS_MGC_VAL ? flags & ~(u64)MS_MGC_MSK : flags;
+}
+
+long sys_mount(struct kr_task *t, const u64 args[6]) {
+    const u64 a[6] = {args[0], args[1], args[2], plain_flags(args[3]), args[4], 0};
     char *path;
-    /* do_mount() in the kernel asks in this order. */
+    /* path_mount() in the kernel asks in this order. */
     u64 kind = a[3] & MS_REMOUNT ? 0 : a[3] & MS_BIND ? MS_BIND : a[3] & PROPAGATION ? 0 : a[3] & MS_MOVE;
     if (kind && a[0])
         return mount_path(t, a);
@@ -129,18 +159,6 @@ long sys_umount2(struct kr_task *t, const u64 a[6]) {
 
 long sys_pivot_root(struct kr_task *t, const u64 a[6]) {
     return on_mounts(t, __NR_pivot_root, a, 1, O_DIRECTORY);
-}
-
-#define FSCONFIG_SET_FD_K 5
-
-long sys_fsconfig(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    u64 aux = a[4];
-    /* SET_FD, SET_PATH, SET_PATH_EMPTY: aux is a descriptor (or AT_FDCWD). For SET_BINARY it is a size, at
-     * most 1 MiB. */
-    if ((u32)a[1] >= 3 && (u32)a[1] <= FSCONFIG_SET_FD_K)
-        aux = (u32)kr_guest_fd(aux);
-    return kr_call_intr(__NR_fsconfig, a[0], a[1], a[2], a[3], aux, 0);
 }
 
 /* ---- the new interface ---- */
@@ -191,4 +209,75 @@ long sys_fspick(struct kr_task *t, const u64 a[6]) {
 
 long sys_mount_setattr(struct kr_task *t, const u64 a[6]) {
     return on_path(t, __NR_mount_setattr, a, 2, AT_EMPTY_PATH, !((u32)a[2] & AT_SYMLINK_NOFOLLOW));
+}
+
+/* ---- a file system built step by step ---- */
+
+long sys_fsopen(struct kr_task *t, const u64 a[6]) {
+    (void)t;
+    char name[TYPE_MAX];
+    long n = kr_copy_str(name, a[0], sizeof name);
+    if (n == -EFAULT)
+        return kr_call_intr(__NR_fsopen, KR_BAD_PTR, a[1], 0, 0, 0, 0);
+    if (n < 0 || !kr_fstype_served(name)) {
+        if (n >= 0)
+            kr_log("fsopen: file system type \"%s\" is not served (docs/limits.md)", name);
+        memcpy(name, NO_TYPE, sizeof NO_TYPE);
+    }
+    return kr_call_intr(__NR_fsopen, (u64)name, a[1], 0, 0, 0, 0);
+}
+
+#define WORD_MAX 256 /* fsconfig(2): a key or a value with its NUL */
+
+/* A private copy of the word at ptr, in buf[WORD_MAX + 1]. What the kernel gets for it: buf, NULL, or KR_BAD_PTR.
+ * A word that is too long is EINVAL for the kernel. */
+static u64 word_in(char *buf, u64 ptr) {
+    long n = ptr ? kr_copy_str(buf, ptr, WORD_MAX) : 0;
+    if (!ptr || n == -EFAULT)
+        return ptr ? KR_BAD_PTR : 0;
+    if (n < 0) {
+        memset(buf, 'x', WORD_MAX);
+        buf[WORD_MAX] = 0;
+    }
+    return (u64)buf;
+}
+
+/* FSCONFIG_SET_PATH and FSCONFIG_SET_PATH_EMPTY: the object is found here, and the kernel gets its descriptor. */
+static long config_path(struct kr_task *t, const u64 a[6], u64 key) {
+    u64 b[6] = {a[0], FSCONFIG_SET_PATH_EMPTY, key, kr_path_nothing(a[3]), (u32)kr_guest_fd(a[4])};
+    if ((u32)a[1] == FSCONFIG_SET_PATH_EMPTY && kr_path_empty(a[3]))
+        return kr_forward(__NR_fsconfig, b);
+    long fd = kr_path_find(t, b[4], a[3], 0);
+    if (fd < 0) {
+        b[1] = a[1];
+        return kr_path_error(__NR_fsconfig, b, 3, fd);
+    }
+    b[3] = (u64) "";
+    b[4] = (u64)fd;
+    long n = kr_forward(__NR_fsconfig, b);
+    kr_sys1(__NR_close, fd);
+    return n;
+}
+
+long sys_fsconfig(struct kr_task *t, const u64 a[6]) {
+    char key[WORD_MAX + 1], value[WORD_MAX + 1];
+    u64 b[6] = {a[0], a[1], word_in(key, a[2]), a[3], a[4]};
+    const char *word = NULL;
+    switch ((u32)a[1]) {
+    case FSCONFIG_SET_PATH:
+    case FSCONFIG_SET_PATH_EMPTY:
+        return config_path(t, a, b[2]);
+    case FSCONFIG_SET_FD:
+        b[4] = (u32)kr_guest_fd(a[4]);
+        break;
+    case FSCONFIG_SET_STRING:
+        b[3] = word_in(value, a[3]);
+        word = b[3] == (u64)value ? value : NULL;
+        break;
+    }
+    if (b[2] == (u64)key && (u32)a[1] <= FSCONFIG_SET_STRING && !kr_fs_option_served(key, word)) {
+        kr_log("fsconfig: option \"%s\" names a descriptor or a socket: not served", key);
+        memcpy(key, "krun", 5); /* the kernel's answer to an option that it does not know: EINVAL */
+    }
+    return kr_forward(__NR_fsconfig, b);
 }
