@@ -244,6 +244,7 @@ ATTACKS = (
     Attack(
         "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)
     ),
+    Attack("path_host_bind", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),

@@ -6,7 +6,10 @@
  * not interrupt that call).
  *
  * bind(2) makes a name, and the kernel shows the text of the name to every peer. So the kernel gets a copy of
- * the payload's own text, after the directory has been found with judgement.
+ * the payload's own text, and walks it again after the directory has been found with judgement. A thread of the
+ * payload can change a link in between. Therefore a short-lived thread makes the call, in a landlock(7) domain
+ * that allows a socket to be made below the judged directory only. Without landlock in the kernel the second
+ * walk is free (docs/security.md).
  *
  * No state, no locks.
  */
@@ -16,6 +19,7 @@
 #include "../process/process.h"
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
+#include <linux/landlock.h>
 #include <linux/stat.h>
 
 #define FAMILY_UNIX 1
@@ -114,17 +118,54 @@ long sys_sendto(struct kr_task *t, const u64 a[6]) {
     return n;
 }
 
+struct making {
+    const u64 *b; /* arguments of bind(2), whose path is a private copy */
+    int dir;      /* the judged directory */
+};
+
+/* A landlock domain of the calling thread in which sockets are made below dir only. 0 or -errno. -EMFILE: no
+ * free number. */
+static long confine(int dir) {
+    const u64 right = LANDLOCK_ACCESS_FS_MAKE_SOCK;
+    struct landlock_path_beneath_attr beneath = {.allowed_access = right, .parent_fd = dir};
+    long set = kr_sys3(__NR_landlock_create_ruleset, &right, sizeof right, 0);
+    if (set < 0)
+        return set;
+    long r = kr_sys4(__NR_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+    return r < 0 ? r : kr_sys2(__NR_landlock_restrict_self, set, 0);
+}
+
+/* Runs on a thread with a descriptor table of its own, which ends with the table and the domain. */
+static long bind_confined(void *arg) {
+    const struct making *m = arg;
+    long r = confine(m->dir);
+    for (int fd = 0; r == -EMFILE && fd < 3; fd++)
+        if (fd != (int)m->b[0] && fd != m->dir) { /* a standard descriptor of the copy makes room */
+            kr_sys1(__NR_close, fd);
+            r = confine(m->dir);
+        }
+    if (r == -E2BIG)
+        kr_log(
+            "bind: the thread has as many landlock domains as the kernel allows; no room for the monitor's");
+    if (r < 0 && r != -ENOSYS && r != -EOPNOTSUPP)
+        return -EACCES;
+    return kr_sys3(__NR_bind, m->b[0], m->b[1], m->b[2]);
+}
+
 long sys_bind(struct kr_task *t, const u64 a[6]) {
     char path[PATH_MOST + 1];
     struct kr_addr x;
     struct kr_parent p;
     int is_path = path_in(a[1], (u32)a[2], &x, path);
     const u64 b[6] = {a[0], x.ptr, x.len};
-    if (is_path) {
-        long r = kr_parent_open(t, AT_FDCWD, path, &p);
-        if (r < 0)
-            return refused(__NR_bind, b, r);
-        kr_parent_close(&p);
-    }
-    return kr_forward(__NR_bind, b);
+    if (!is_path)
+        return kr_forward(__NR_bind, b);
+    long r = kr_parent_open(t, AT_FDCWD, path, &p);
+    if (r < 0)
+        return refused(__NR_bind, b, r);
+    /* A name in the working directory: the kernel walks nothing, and a socket's name is not followed. */
+    struct making m = {b, p.dir};
+    r = p.dir == AT_FDCWD ? kr_forward(__NR_bind, b) : kr_alone(t, bind_confined, &m);
+    kr_parent_close(&p);
+    return r;
 }
