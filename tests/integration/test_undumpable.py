@@ -4,13 +4,16 @@ The eyes are a native process of uid 0 with docker's capabilities (proc_watch.c)
 else's processes: the kernel answers it, no monitor. What the attack programs find depends on the monitor as well.
 """
 
+import contextlib
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from helpers.bundle import Bundle
 from helpers.engines import remove, short_directory
-from helpers.runtime import Runtime
+from helpers.runtime import Runtime, wait_for
 
 #: $1 the eyes with arguments, $2 a command to begin with, the rest: what krun does again and again; says how often that worked.
 SCRIPT = """
@@ -71,3 +74,61 @@ def test_nobody_looks_into_an_exec(krun, eyes):
     container = krun.new(Bundle(krun.work / "bundle").args("sleep", "1000"))
     first = f"{krun.path} --root {krun.root} run --detach --bundle {container.bundle.write()} {container.id}"
     watch(eyes, krun, "exec", "--user", "0:0", container.id, "/bin/true", first=first)
+
+
+@contextlib.contextmanager
+def suid_dumpable(value):
+    """fs.suid_dumpable is the whole machine's: as short as can be."""
+    path = Path("/proc/sys/fs/suid_dumpable")
+    before = path.read_text()
+    path.write_text(value)
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+def uids(pid):
+    return next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("Uid:")
+    )
+
+
+@pytest.mark.parametrize("value", ["1", "2"])
+@pytest.mark.parametrize("runtime", ["runc", "krun"])
+def test_a_change_of_ids_with_suid_dumpable(as_root, tmp_path, runtime, value):
+    """The kernel makes a process that changes its ids dumpable then: a plain program stays so, a monitor does not."""
+    runtime = Runtime(runtime, tmp_path)
+    bundle = Bundle(tmp_path / "bundle").args("/ids")
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] = ["CAP_SETUID", "CAP_SETGID"]
+    source = tmp_path / "ids.c"
+    source.write_text(
+        "#include <unistd.h>\n#include <signal.h>\nstatic void go(int s) { (void)s; }\n"
+        "int main(void) { sigset_t none, one; sigemptyset(&none); sigemptyset(&one); sigaddset(&one, SIGUSR1);\n"
+        'sigprocmask(SIG_BLOCK, &one, 0); signal(SIGUSR1, go); write(1, "ready", 5); sigsuspend(&none);\n'
+        "setgid(1000); setuid(1000); for (;;) pause(); }\n"
+    )
+    subprocess.run(["gcc", "-static", "-O1", "-w", "-o", bundle.rootfs / "ids", source], check=True)
+    look = [
+        "setpriv",
+        "--reuid=1000",
+        "--regid=1000",
+        "--clear-groups",
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+    ]
+    try:
+        container = runtime.start(bundle)
+        pid = container.pid
+        wait_for(lambda: "ready" in container.out(), "it waits")
+        with suid_dumpable(value):
+            os.kill(pid, signal.SIGUSR1)
+            wait_for(lambda: "1000" in uids(pid), "other ids", 2)
+        seen = subprocess.run(
+            [*look, "readlink", f"/proc/{pid}/exe"], capture_output=True, text=True, check=False
+        )
+        expected = "/ids\n" if runtime.name == "runc" and value == "1" else ""
+        assert seen.stdout == expected, seen
+    finally:
+        runtime.clean()

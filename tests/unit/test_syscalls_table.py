@@ -37,9 +37,9 @@ HANDLERS_OWN = {"ARG", "IOVEC", "MSGHDR", "MMSG", "NEWFD"}
 PROTOTYPES = {
     "": """
         lseek sched_yield shmget pause alarm getpid shutdown listen semget msgget flock
-        fsync fdatasync ftruncate fchdir fchmod fchown umask getuid getgid setuid setgid geteuid
-        getegid setpgid getppid getpgrp setsid setreuid setregid setresuid setresgid getpgid
-        setfsuid setfsgid getsid getpriority setpriority sched_getscheduler
+        fsync fdatasync ftruncate fchdir fchmod fchown umask getuid getgid geteuid
+        getegid setpgid getppid getpgrp setsid getpgid
+        getsid getpriority setpriority sched_getscheduler
         sched_get_priority_max sched_get_priority_min vhangup sync gettid readahead epoll_create
         fadvise64 timer_getoverrun timer_delete ioprio_set ioprio_get inotify_init
         inotify_rm_watch tee sync_file_range timerfd_create eventfd fallocate eventfd2

@@ -11,6 +11,7 @@
  * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
  */
 #include "../view/ask.h"
+#include "../process/nnp.h"
 #include "../process/board.h"
 #include "../process/exec.h"
 #include "../machine/fdtab.h"
@@ -265,7 +266,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     first_mm.tasks = t;
     kr_sys2(__NR_arch_prctl, ARCH_SET_FS, t);
     t->tid = (u32)kr_sys0(__NR_gettid);
-    kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+    kr_undumpable();
 
     size_t size, room;
     u8 *block = kr_boot_decode(envp, envc, &size, &room); /* a block from a monitor */

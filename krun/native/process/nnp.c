@@ -3,6 +3,7 @@
 #include "nnp.h"
 #include "process.h"
 #include <linux/capability.h>
+#include <linux/prctl.h>
 
 int kr_nnp_view(struct kr_task *t) { return __atomic_load_n(&t->nnp, __ATOMIC_RELAXED) != 0; }
 
@@ -15,6 +16,8 @@ int kr_nnp_or_admin(struct kr_task *t) {
         return 1;
     return kr_sys2(__NR_capget, &head, cap) == 0 && cap[0].effective >> CAP_SYS_ADMIN & 1;
 }
+
+void kr_undumpable(void) { kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 int kr_dumpable_view(struct kr_task *t) {
     struct kr_proc *p = t->proc;

@@ -14,6 +14,9 @@ void kr_nnp_set(struct kr_task *t); /* prctl(PR_SET_NO_NEW_PRIVS) */
  * CAP_SYS_ADMIN. Runs on the task's own thread. */
 int kr_nnp_or_admin(struct kr_task *t);
 
+/* Makes the monitor's process undumpable (PR_SET_DUMPABLE) at its start, and again after a change of its
+ * credentials. */
+void kr_undumpable(void);
 /* Whether the payload's process may be looked at by others of its user (PR_GET_DUMPABLE). */
 int kr_dumpable_view(struct kr_task *t);
 

@@ -5,6 +5,7 @@
  */
 #include "nested.h"
 #include "../machine/mm.h"
+#include "../process/nnp.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
 #include "../process/board.h"
@@ -52,8 +53,11 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
 /* Notes the namespaces that unshare or setns has changed. r: the result of the call, returned. any: the flags
  * do not tell the kind. */
 static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
-    if (r == 0 && (any || flags & CLONE_NEWUSER))
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED), kr_board_update(t);
+    if (r == 0 && (any || flags & CLONE_NEWUSER)) {
+        kr_undumpable(); /* other credentials (sys/cred.c) */
+        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
+        kr_board_update(t);
+    }
     if (r == 0 && (any || flags & CLONE_NEWPID))
         t->newpid = kr_children_elsewhere();
     return r;
