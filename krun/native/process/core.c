@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a dying process leaves a core file, and under which name: do_coredump(), coredump_file() and
- * format_corename() in fs/coredump.c. The file's header is that of elf_core_dump() in fs/binfmt_elf.c. No
- * state.
+ * Whether a dying process leaves a core file: do_coredump() and coredump_file() in fs/coredump.c. The file's
+ * header is that of elf_core_dump() in fs/binfmt_elf.c. No state.
  */
 #include "core.h"
 #include "resume.h"
@@ -18,106 +17,6 @@
 
 /* How long a thread may take to stop, ns. A thread that takes longer is in a host call that no signal ends. */
 #define PATIENCE_NS 10000000000ULL
-
-/* ---- the name ---- */
-
-struct name {
-    char *out;
-    size_t size, n;
-};
-
-static void put_char(struct name *c, char ch) {
-    if (c->n + 1 < c->size)
-        c->out[c->n++] = ch;
-}
-
-static void put_number(struct name *c, u64 v) {
-    char word[24];
-    kr_snprintf(word, sizeof word, "%lu", (unsigned long)v);
-    for (const char *s = word; *s; s++)
-        put_char(c, *s);
-}
-
-/* Appends a name that the payload can choose as one component of a path: never "." or "..", never empty
- * (cn_esc_printf()). */
-static void put_name(struct name *c, const char *s) {
-    int dots = s[0] == '.' && (!s[1] || (s[1] == '.' && !s[2]));
-    if (!*s || dots)
-        put_char(c, '!');
-    for (s += dots; *s; s++)
-        put_char(c, *s == '/' ? '!' : *s);
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* Expands one %-specifier. Returns whether it was the number of the process. */
-static int put_word(struct name *c, char word, const struct kr_core_name *n) {
-    switch (word) {
-    case '%':
-        put_char(c, '%');
-        break;
-    case 'p':
-    case 'P':
-    case 'i':
-    case 'I':
-        put_number(c, n->pid);
-        return word == 'p' || word == 'P';
-    case 'u':
-        put_number(c, n->uid);
-        break;
-    case 'g':
-        put_number(c, n->gid);
-        break;
-    case 'd':
-        put_number(c, n->dumpable);
-        break;
-    case 's':
-        put_number(c, n->sig);
-        break;
-    case 't':
-        put_number(c, n->time);
-        break;
-    case 'c':
-        put_number(c, n->limit);
-        break;
-    case 'h':
-        put_name(c, n->host);
-        break;
-    case 'e':
-        put_name(c, n->comm);
-        break;
-    case 'f':
-        put_name(c, base_name(n->exe));
-        break;
-    case 'E':
-        put_name(c, n->exe);
-        break;
-    }
-    return 0;
-}
-
-void kr_core_format(char *out, size_t size, const char *pattern, const struct kr_core_name *n) {
-    struct name c = {out, size, 0};
-    int has_pid = 0;
-    if (!*pattern || *pattern == '\n')
-        pattern = "core";
-    for (; *pattern && *pattern != '\n'; pattern++) {
-        if (*pattern != '%')
-            put_char(&c, *pattern);
-        else if (!*++pattern)
-            break;
-        else
-            has_pid |= put_word(&c, *pattern, n);
-    }
-    if (!has_pid && n->uses_pid) {
-        put_char(&c, '.');
-        put_number(&c, n->pid);
-    }
-    out[c.n] = 0;
-}
 
 static void read_sysctl(const char *name, char *out, size_t size) {
     long fd = kr_sys4(__NR_openat, kr_boot.fd_proc, name, O_RDONLY | O_CLOEXEC, 0), n = 0;
@@ -196,16 +95,14 @@ static int core_path(struct kr_task *t, const struct wish *w, char *path, size_t
     return 1;
 }
 
-/* Creates the file: no existing file, no link followed, owned by the process and accessible to no other user
- * (coredump_file()). Descriptor or -errno. */
+/* Creates the file, owned by the process and accessible to no other user (coredump_file()). Descriptor or
+ * -errno. */
 static long open_core(struct kr_task *t, const struct wish *w) {
     char path[512];
     struct statx sx;
     if (!core_path(t, w, path, sizeof path))
         return -EPERM;
-    kr_sys3(__NR_unlinkat, AT_FDCWD, path, 0);
-    long fd = kr_sys4(__NR_openat, AT_FDCWD, path,
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_LARGEFILE | O_CLOEXEC, 0600);
+    long fd = kr_core_create(path);
     const char *why = "open";
     long r = fd < 0 ? fd : kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &sx);
     if (r >= 0 && (sx.stx_nlink != 1 || !S_ISREG(sx.stx_mode) || sx.stx_uid != w->fsuid ||

@@ -5,7 +5,8 @@
  * kernel never dumps the monitor, because the monitor is not dumpable. Therefore the wait status lacks the
  * core flag (docs/limits.md).
  *
- *   core.c      whether there is a core, and in which file
+ *   core.c      whether there is a core
+ *   corefile.c  the name of the file, and how it is made
  *   corenote.c  the notes: registers of every thread, auxv, mapped files
  *   coremem.c   the segments: which memory is dumped, and how it is written
  *
@@ -41,7 +42,13 @@ struct kr_core_name {
 };
 void kr_core_format(char *out, size_t size, const char *pattern, const struct kr_core_name *n);
 
-/* ---- between the three files ---- */
+/* Removes what has the name, and makes a new file of mode 0600: no existing file, no link followed. The
+ * directory is opened without magic links (proc(5)), because the kernel would walk them with the monitor's rights;
+ * then only the last component is walked. path: written to and restored. Descriptor for writing, or -errno
+ * (-ELOOP: a magic link). */
+long kr_core_create(char *path);
+
+/* ---- between the files ---- */
 
 /* A buffer that grows. Where memory is short the added bytes are left out and `failed` is set. */
 struct kr_core_bytes {
