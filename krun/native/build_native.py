@@ -46,11 +46,14 @@ MONITOR_CFLAGS = [
     "-fwrapv",
     "-fPIE",
     "-fvisibility=hidden",
+    "-ffunction-sections",
     "-mno-red-zone",
     "-Wall",
     "-Wextra",
     "-Werror",
 ]
+# The functions of frequent calls lie together.
+MONITOR_LAYOUT = HERE / "monitor" / "hot.ld"
 MONITOR_LDFLAGS = ["-static-pie", "-nostdlib", "-Wl,-z,noexecstack", "-Wl,-z,relro,-z,now", "-Wl,--build-id"]
 # Undefined behaviour ends the process with its place named (tests/fuzz/ubsan.c is the sanitizer's run time). Left out: alignment (the
 # ABI's packed structures), null (the window begins near address zero).
@@ -123,13 +126,26 @@ def compile_all(sources: list[Path], folder: Path, flags: list[str], force: bool
 
 
 def link(
-    objects: list[Path], output: Path, folder: Path, flags: list[str], force: bool, mode: int = 0o755
+    objects: list[Path],
+    output: Path,
+    folder: Path,
+    flags: list[str],
+    force: bool,
+    mode: int = 0o755,
+    layout: Path | None = None,
 ) -> None:
-    """Links in `folder`, if needed, and renames, so that a reader never sees half a file. Raises SystemExit."""
+    """Links in `folder`, if needed, and renames, so that a reader never sees half a file. Raises SystemExit.
+
+    layout: a linker script that is an input as well.
+    """
     work = folder / output.name
     command = [*CC, "-o", str(work), *map(str, objects), *flags]
+    inputs = [*objects]
+    if layout:
+        command.append(f"-Wl,-T,{layout}")
+        inputs.append(layout)
     is_current = (
-        output.exists() and output.stat().st_mode & 0o777 == mode and _is_current(work, objects, command)
+        output.exists() and output.stat().st_mode & 0o777 == mode and _is_current(work, inputs, command)
     )
     if force or not is_current:
         _run(command)
@@ -185,7 +201,7 @@ def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
     if debug:
         flags = ["-O0" if flag == "-O2" else flag for flag in flags] + ["-DKR_DEBUG=1"]
     objects = compile_all(sources, folder, flags, force)
-    link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE)
+    link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE, MONITOR_LAYOUT)
     return MONITOR
 
 
@@ -199,7 +215,7 @@ def build_ubsan_monitor(force: bool = False) -> Path:
     runtime = HERE.parents[1] / "tests" / "fuzz" / "ubsan.c"
     objects = compile_all([*monitor_sources(), runtime], folder / "objects", flags, force)
     output = folder / "krun-monitor"
-    link(objects, output, folder / "objects", [*MONITOR_LDFLAGS, "-fPIE"], force)
+    link(objects, output, folder / "objects", [*MONITOR_LDFLAGS, "-fPIE"], force, layout=MONITOR_LAYOUT)
     return output
 
 
