@@ -70,10 +70,13 @@ static void heap(void) {
             }
         } else if (!live[k].p) {
             size_t n = kr_test_below(20) ? 1 + kr_test_below(600) : 1 + kr_test_below(100000);
-            live[k].p = kr_alloc(n);
+            if (kr_test_below(8) == 0) /* at and around the sizes of the classes */
+                n = (1u << kr_test_below(17)) + kr_test_below(3);
+            int any = kr_test_below(4) == 0;
+            live[k].p = any ? kr_alloc_any(n) : kr_alloc(n);
             live[k].n = n;
             CHECK(live[k].p && !((u64)live[k].p & 15));
-            for (size_t b = 0; b < n; b++)
+            for (size_t b = 0; b < n && !any; b++)
                 if (live[k].p[b]) {
                     CHECK(!"fresh memory is zero");
                     break;

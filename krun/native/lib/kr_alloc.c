@@ -28,10 +28,7 @@ static struct region {
 _Static_assert(sizeof(struct region) == REGION, "memory[] begins at a multiple of the smallest object");
 
 static unsigned class_of(size_t size) {
-    unsigned c = SMALLEST;
-    while (((size_t)1 << c) < size)
-        c++;
-    return c;
+    return size <= (1u << SMALLEST) ? SMALLEST : 64 - (unsigned)__builtin_clzl(size - 1);
 }
 
 static void *map(size_t size) {
@@ -42,7 +39,9 @@ static void *map(size_t size) {
     return (void *)p;
 }
 
-void *kr_alloc(size_t size) {
+/* An object; *old: whether it was in use before, so that its bytes are not zero. */
+static void *take(size_t size, int *old) {
+    *old = 0;
     if (size > (1u << LARGEST))
         return map(KR_PAGE_UP(size));
     unsigned c = class_of(size);
@@ -52,7 +51,7 @@ void *kr_alloc(size_t size) {
     if (p) {
         free_list[c] = *p;
         kr_unlock(&heap_lock);
-        memset(p, 0, n);
+        *old = 1;
         return p;
     }
     if (!region || sizeof region->memory - region->used < n) {
@@ -67,6 +66,19 @@ void *kr_alloc(size_t size) {
     region->used += n;
     kr_unlock(&heap_lock);
     return p; /* fresh pages are zero */
+}
+
+void *kr_alloc(size_t size) {
+    int old;
+    void *p = take(size, &old);
+    if (old)
+        memset(p, 0, size);
+    return p;
+}
+
+void *kr_alloc_any(size_t size) {
+    int old;
+    return take(size, &old);
 }
 
 void kr_free(void *p, size_t size) {

@@ -10,6 +10,9 @@
 
 /* Returns `size` zeroed bytes; NULL: the host has no memory. */
 void *kr_alloc(size_t size);
+/* The same without the zeros: the bytes are what an earlier object left there. For buffers that are written before
+ * they are read. */
+void *kr_alloc_any(size_t size);
 /* Moves an object of old_size bytes to one of new_size bytes; p may be NULL. Bytes behind old_size are not
  * always zero. NULL: no memory, and p stays. */
 void *kr_realloc(void *p, size_t old_size, size_t new_size);

@@ -88,7 +88,7 @@ static long read_link(struct kr_task *t, int dirfd, u64 ptr, u64 buf, u64 len) {
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
         return n;
-    char *out = kr_alloc(LINK_ROOM);
+    char *out = kr_alloc_any(LINK_ROOM);
     n = out ? kr_readlink(t, dirfd, path, out, KR_MIN((size_t)size, LINK_ROOM)) : -ENOMEM;
     if (n > 0 && kr_copy_out(buf, out, (size_t)n) < 0)
         n = -EFAULT;

@@ -22,7 +22,7 @@
 /* ---- Finding ---- */
 
 long kr_path_copy(u64 ptr, char **path) {
-    char *p = kr_alloc(PATH_ROOM);
+    char *p = kr_alloc_any(PATH_ROOM);
     if (!p)
         return -ENOMEM;
     long n = kr_copy_str(p, ptr, PATH_ROOM);

@@ -172,7 +172,7 @@ int kr_place_own(const struct kr_proc_name *w) {
 /* ---- Judging ---- */
 
 enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, struct kr_proc_name *w) {
-    char *path = kr_alloc(KR_PATH_ROOM);
+    char *path = kr_alloc_any(KR_PATH_ROOM);
     if (!path)
         return KR_V_DENY;
     int r = kr_place_name(t, fd, sx, path, w);

@@ -180,7 +180,7 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
     u64 flags = how->flags;
     int follow = !(flags & O_NOFOLLOW) && !((flags & O_CREAT) && (flags & O_EXCL));
     long ret = -EAGAIN;
-    char *buf = kr_alloc(2 * KR_PATH_ROOM);
+    char *buf = kr_alloc_any(2 * KR_PATH_ROOM);
     if (!buf)
         return -ENOMEM;
     for (int tries = 0; ret == -EAGAIN && tries < 16; tries++) {
