@@ -55,6 +55,70 @@ long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
     return (void)c, (void)d, (void)e, (void)f, 0;
 }
 
+/* ---- trees of comparisons ---- */
+
+static u32 of_nr(const struct kr_bpf *p, u32 nr) {
+    const struct seccomp_data d = {.nr = (int)nr};
+    return kr_bpf_run(p->f, p->n, &d);
+}
+
+/* Tables of numbers, with and without labels, short and so long that a conditional jump does not reach. */
+static void trees(void) {
+    static struct sock_filter room[4096];
+    enum { COUNT = 600, PLACES = 12 };
+    for (u32 round = 0; round < 300; round++) {
+        struct kr_bpf p = {.f = room, .room = KR_COUNT(room)};
+        u8 what[COUNT];
+        u32 to[PLACES], label[PLACES] = {0}, verdict[PLACES], run = 1 + kr_test_below(20), labels = 0;
+        for (u32 i = 0; i < PLACES; i++) {
+            verdict[i] = SECCOMP_RET_ERRNO | i;
+            to[i] = kr_test_below(2) ? verdict[i] : KR_BPF_TO(i);
+            labels += to[i] != verdict[i];
+        }
+        for (u32 i = 0; i < COUNT; i++)
+            what[i] = i && kr_test_below(run) ? what[i - 1] : (u8)kr_test_below(PLACES);
+        kr_bpf_load(&p, 0);
+        kr_bpf_numbers(&p, what, COUNT, to, label);
+        for (u32 i = 0; i < PLACES; i++) {
+            kr_bpf_here(&p, label[i]);
+            for (u32 k = kr_test_below(2) ? 300 : 0; k && labels; k--) /* far */
+                kr_bpf_put(&p, BPF_ALU | BPF_AND | BPF_K, 0, 0, 0);
+            kr_bpf_return(&p, verdict[i]);
+        }
+        if (p.failed) { /* too many choices, or too far for the room */
+            CHECK(run < 4 || p.n > p.room);
+            continue;
+        }
+        CHECK_EQ(kr_bpf_check(p.f, p.n), 0);
+        for (u32 nr = 0; nr < COUNT + 5; nr++)
+            CHECK_EQ(of_nr(&p, nr), verdict[nr < COUNT ? what[nr] : 0]);
+        CHECK_EQ(of_nr(&p, ~0u), verdict[0]);
+    }
+    for (u32 round = 0; round < 300; round++) {
+        struct kr_bpf p = {.f = room, .room = KR_COUNT(room)};
+        struct kr_range r[KR_BPF_RANGES];
+        u32 n = kr_test_below(KR_BPF_RANGES + 1), at = kr_test_below(3), in = SECCOMP_RET_ERRNO | 1,
+            out = kr_test_below(2) ? KR_BPF_ON : SECCOMP_RET_ERRNO | 2;
+        for (u32 i = 0; i < n; i++) {
+            r[i].first = at;
+            r[i].last = at + kr_test_below(4);
+            at = r[i].last + 2 + kr_test_below(3);
+        }
+        if (n && kr_test_below(4) == 0)
+            r[n - 1].last = ~0u;
+        kr_bpf_load(&p, 0);
+        kr_bpf_ranges(&p, r, n, in, out);
+        kr_bpf_return(&p, SECCOMP_RET_ERRNO | 2);
+        CHECK_EQ(p.failed, 0);
+        for (u32 a = 0; a < at + 3; a++) {
+            u32 is = 0;
+            for (u32 i = 0; i < n; i++)
+                is |= a >= r[i].first && a <= r[i].last;
+            CHECK_EQ(of_nr(&p, a), SECCOMP_RET_ERRNO | (is ? 1 : 2));
+        }
+    }
+}
+
 /* ---- the jail by its program ---- */
 
 static struct sock_filter insns[4096];
@@ -378,6 +442,8 @@ void test_main(void) {
     kr_jail_build(&jail);
     CHECK_EQ(jail.failed, 0);
     CHECK_EQ(kr_bpf_check(jail.f, jail.n), 0);
+    CHECK(jail.n < 600); /* the kernel's time for it is a part of each start */
+    trees();
     numbers();
     execution();
     memory();

@@ -49,49 +49,127 @@ u32 kr_ranges_join(struct kr_range *r, u32 n) {
     return kept;
 }
 
-/* The tree of ranges. Its jumps to the end are BPF_JA instructions, chained by their k until the end is
- * known. */
-struct tree {
-    const struct kr_range *r;
-    u32 in, out, chain;
-};
-
-/* The verdict of segment s. Odd segments are the ranges, even segments lie between them. */
-static void leaf(struct kr_bpf *p, struct tree *t, u32 s) {
-    u32 verdict = s & 1 ? t->in : t->out;
-    if (verdict != KR_BPF_ON) {
-        kr_bpf_return(p, verdict);
-        return;
-    }
-    kr_bpf_put(p, BPF_JMP | BPF_JA, t->chain, 0, 0);
-    t->chain = p->n;
-}
-
-/* The tree of segments lo to hi. The recursion is as deep as the tree: log2(2 * n + 1). */
-static void grow(struct kr_bpf *p, struct tree *t, u32 lo, u32 hi) {
-    if (lo == hi) {
-        leaf(p, t, lo);
-        return;
-    }
-    u32 mid = (lo + hi + 1) / 2; /* first segment of the upper half */
-    const struct kr_range *r = &t->r[(mid - 1) / 2];
-    u32 at = p->n;
-    kr_bpf_put(p, BPF_JMP | BPF_JGE | BPF_K, mid & 1 ? r->first : r->last + 1, 0, 0);
-    grow(p, t, lo, mid - 1);
-    if (p->n - at - 1 > 255)
-        p->failed = 1;
-    if (!p->failed)
-        p->f[at].jt = (u8)(p->n - at - 1);
-    grow(p, t, mid, hi);
-}
-
-void kr_bpf_ranges(struct kr_bpf *p, const struct kr_range *r, u32 n, u32 in, u32 out) {
-    struct tree t = {r, in, out, 0};
-    grow(p, &t, 0, 2 * n);
-    for (u32 at = t.chain, next; at && !p->failed; at = next) {
+void kr_bpf_here(struct kr_bpf *p, u32 chain) {
+    for (u32 at = chain, next; at && !p->failed; at = next) {
         next = p->f[at - 1].k;
         p->f[at - 1].k = p->n - at;
     }
+}
+
+/* ---- Trees ---- */
+
+/* Values of A from `first` to the one before the next case's lead to `to`. */
+struct choice {
+    u32 first, to;
+};
+#define CHOICES (2 * KR_BPF_RANGES + 1)
+#define REACH 255 /* of a conditional jump */
+#define SLOTS 24
+
+/* A block of comparisons and, behind them, one instruction for each place to which they lead: its slots. */
+struct block {
+    const struct choice *c;
+    u32 slot[SLOTS], nslots;
+    u32 end; /* index of the first slot in the program */
+};
+
+static u32 slot_of(const struct block *b, u32 to) {
+    u32 i = 0;
+    while (i < b->nslots && b->slot[i] != to)
+        i++;
+    return i;
+}
+
+/* The comparisons that decide between the choices lo to hi (lo < hi): hi - lo instructions. The recursion is as
+ * deep as the tree. */
+static void compare(struct kr_bpf *p, const struct block *b, u32 lo, u32 hi) {
+    u32 mid = (lo + hi + 1) / 2,
+        left = mid - 1 - lo; /* first choice of the upper half; comparisons of the lower */
+    u32 to_slots = b->end - p->n - 1;
+    u32 jf = left ? 0 : to_slots + slot_of(b, b->c[lo].to);
+    u32 jt = mid < hi ? left : to_slots + slot_of(b, b->c[hi].to);
+    kr_bpf_put(p, BPF_JMP | BPF_JGE | BPF_K, b->c[mid].first, (u8)jt, (u8)jf);
+    if (left)
+        compare(p, b, lo, mid - 1);
+    if (mid < hi)
+        compare(p, b, mid, hi);
+}
+
+/* Decides between the choices lo to hi. If a conditional jump would not reach the slots, the halves are blocks of
+ * their own. */
+static void decide(struct kr_bpf *p, const struct choice *c, u32 lo, u32 hi, u32 *label) {
+    if (hi - lo + SLOTS > REACH) {
+        u32 mid = (lo + hi + 1) / 2, upper;
+        kr_bpf_put(p, BPF_JMP | BPF_JGE | BPF_K, c[mid].first, 0, 1);
+        kr_bpf_put(p, BPF_JMP | BPF_JA, 0, 0, 0);
+        upper = p->n;
+        decide(p, c, lo, mid - 1, label);
+        kr_bpf_here(p, upper);
+        decide(p, c, mid, hi, label);
+        return;
+    }
+    struct block b = {.c = c, .end = p->n + hi - lo};
+    for (u32 i = lo; i <= hi; i++)
+        if (slot_of(&b, c[i].to) == b.nslots) {
+            if (b.nslots == SLOTS) {
+                p->failed = 1;
+                return;
+            }
+            b.slot[b.nslots++] = c[i].to;
+        }
+    if (lo < hi)
+        compare(p, &b, lo, hi);
+    for (u32 i = 0; i < b.nslots; i++) {
+        u32 to = b.slot[i];
+        if (to >> 24 != KR_BPF_TO(0) >> 24) {
+            kr_bpf_return(p, to);
+            continue;
+        }
+        u32 *chain = &label[to - KR_BPF_TO(0)];
+        kr_bpf_put(p, BPF_JMP | BPF_JA, *chain, 0, 0);
+        *chain = p->n;
+    }
+}
+
+/* Appends a choice to n others; returns the new number, which is above CHOICES once there is no room. A choice
+ * that leads to the same place as the last one is a part of it. */
+static u32 choice(struct choice *c, u32 n, u32 first, u32 to) {
+    if (n > CHOICES)
+        return n;
+    if (n && c[n - 1].first == first)
+        n--;
+    if (n && c[n - 1].to == to)
+        return n;
+    if (n < CHOICES)
+        c[n] = (struct choice){first, to};
+    return n + 1;
+}
+
+static void decide_all(struct kr_bpf *p, const struct choice *c, u32 n, u32 *label) {
+    if (n > CHOICES)
+        p->failed = 1;
+    if (!p->failed)
+        decide(p, c, 0, n - 1, label);
+}
+
+void kr_bpf_ranges(struct kr_bpf *p, const struct kr_range *r, u32 n, u32 in, u32 out) {
+    struct choice c[CHOICES];
+    u32 on = 0, k = choice(c, 0, 0, out);
+    for (u32 i = 0; i < n; i++) {
+        k = choice(c, k, r[i].first, in);
+        if (r[i].last != ~0u)
+            k = choice(c, k, r[i].last + 1, out);
+    }
+    decide_all(p, c, k, &on);
+    kr_bpf_here(p, on);
+}
+
+void kr_bpf_numbers(struct kr_bpf *p, const u8 *what, u32 count, const u32 *to, u32 *label) {
+    struct choice c[CHOICES];
+    u32 k = 0;
+    for (u32 i = 0; i < count; i++)
+        k = choice(c, k, i, to[what[i]]);
+    decide_all(p, c, choice(c, k, count, to[0]), label);
 }
 
 void kr_bpf_below(struct kr_bpf *p, u32 i, u32 j, u32 to_high, u32 refuse) {

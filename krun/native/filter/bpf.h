@@ -4,7 +4,11 @@
  * The filters that the monitor gives to the kernel are made with it (filter/jail.c, filter/profile.c). Pure.
  *
  * A conditional jump of BPF reaches 255 instructions; longer jumps are made with BPF_JA. If a program does
- * not fit into its room, or a jump is too long, `failed` is set, and the program must not be used.
+ * not fit into its room, `failed` is set, and the program must not be used.
+ *
+ * Short programs matter: the kernel translates a program twice when it is installed (eBPF, machine code), and
+ * runs it for every call number to find the calls that are allowed whatever their arguments are
+ * (seccomp_cache_prepare() in kernel/seccomp.c).
  */
 #ifndef KR_BPF_H
 #define KR_BPF_H
@@ -59,11 +63,21 @@ void kr_bpf_end(struct kr_bpf *p, u32 at);
 /* Sorts n ranges and joins ranges that overlap or touch. Returns their new number. */
 u32 kr_ranges_join(struct kr_range *r, u32 n);
 
-/* The program returns `in` if A lies in one of the n ranges (ascending, disjoint), else `out`. If one of the
- * two is KR_BPF_ON, the program continues behind the ranges in that case. The code is a binary tree with 2 *
- * n + 1 comparisons; a run makes log2 of them. */
-#define KR_BPF_ON 0xffffffffu
+/* Where a comparison may lead besides to a verdict: to label i, a chain of jumps whose target is not known yet.
+ * A chain begins as 0. kr_bpf_here makes the next instruction the target of the chain. */
+#define KR_BPF_TO(i) (0xff000000u | (i))
+void kr_bpf_here(struct kr_bpf *p, u32 chain);
+
+/* The program returns `in` if A lies in one of the n ranges (ascending, disjoint, at most KR_BPF_RANGES), else
+ * `out`. If one of the two is KR_BPF_ON, the program continues behind the ranges in that case. The code is a
+ * binary tree of at most 2 * n comparisons; a run makes log2 of them. */
+#define KR_BPF_ON KR_BPF_TO(0)
+#define KR_BPF_RANGES 200
 void kr_bpf_ranges(struct kr_bpf *p, const struct kr_range *r, u32 n, u32 in, u32 out);
+
+/* The same for a table of numbers: A goes to to[what[A]], and to to[0] from `count` on. to: verdicts, and
+ * KR_BPF_TO(i) for label[i]. */
+void kr_bpf_numbers(struct kr_bpf *p, const u8 *what, u32 count, const u32 *to, u32 *label);
 
 /* The program returns `refuse` unless argument i is below to_high << 32 and the sum of arguments i and j is
  * at most to_high << 32. */

@@ -31,7 +31,7 @@
 #include <linux/seccomp.h>
 
 #define MAX_NR 600
-#define MAX_FILTER 1536
+#define MAX_FILTER 1024
 #define SHM_EXEC_FLAG 0100000
 #define SHM_REMAP_FLAG 040000
 #define MREMAP_FIXED_ 2
@@ -84,8 +84,8 @@ static const struct {
     {__NR_vfork, KILL},
 };
 
-/* The requests to KVM: exactly those that the sources of the monitor make (tests/unit/test_jail.py). The most
- * frequent one is first. */
+/* The requests to KVM: exactly those that the sources of the monitor make (tests/unit/test_jail.py). The first
+ * one is by far the most frequent. */
 static const u32 kvm_requests[] = {
     (u32)KVM_RUN,
     (u32)KVM_CREATE_VM,
@@ -129,8 +129,10 @@ static void not_fixed(struct kr_bpf *p, u32 i, u32 n, u32 others) {
 static void rule_ioctl(struct kr_bpf *p) {
     struct kr_range r[KR_IOCTL_RANGES];
     kr_bpf_load(p, KR_BPF_LOW(1));
+    kr_bpf_return_if(p, BPF_JEQ, kvm_requests[0], SECCOMP_RET_ALLOW);
     for (u32 i = 0; i < KR_COUNT(kvm_requests); i++)
-        kr_bpf_return_if(p, BPF_JEQ, kvm_requests[i], SECCOMP_RET_ALLOW);
+        r[i] = (struct kr_range){kvm_requests[i], kvm_requests[i]};
+    kr_bpf_ranges(p, r, kr_ranges_join(r, KR_COUNT(kvm_requests)), SECCOMP_RET_ALLOW, KR_BPF_ON);
     /* Other requests: the list of sys/ioctl.c, which has no request of KVM's type. They are refused on a
      * fixed descriptor, because FIOCLEX would make the next execve close it. */
     not_fixed(p, 0, KR_FD_FIXED, KR_BPF_ON);
@@ -232,61 +234,55 @@ static void rule_close_range(struct kr_bpf *p) {
     kr_bpf_return_if(p, BPF_JGE, kr_fd_base(), REFUSE_FD);
 }
 
-/* The rules on arguments. A body that does not return allows the call. Frequent calls first. */
+/* The rules on arguments. A body that does not return allows the call. The rule of the first row is asked before
+ * all others: KVM_RUN is every second call. */
 static const struct {
     u16 nr;
     void (*body)(struct kr_bpf *p);
 } rules[] = {
-    {__NR_ioctl, rule_ioctl}, /* KVM_RUN is every second call */
-    {__NR_close, rule_own_fd},
-    {__NR_mmap, rule_mmap},
-    {__NR_fcntl, rule_own_fd},
-    {__NR_mprotect, rule_mprotect},
-    {__NR_mremap, rule_mremap},
-    {__NR_dup3, rule_dup3},
-    {__NR_dup2, rule_dup3},
-    {__NR_prctl, rule_prctl},
-    {__NR_close_range, rule_close_range},
-    {__NR_execveat, rule_execveat},
-    {__NR_pkey_mprotect, rule_mprotect},
-    {__NR_shmat, rule_shmat},
-    {__NR_personality, rule_personality},
+    {__NR_ioctl, rule_ioctl},       {__NR_close, rule_own_fd},
+    {__NR_mmap, rule_mmap},         {__NR_fcntl, rule_own_fd},
+    {__NR_mprotect, rule_mprotect}, {__NR_mremap, rule_mremap},
+    {__NR_dup3, rule_dup3},         {__NR_dup2, rule_dup3},
+    {__NR_prctl, rule_prctl},       {__NR_close_range, rule_close_range},
+    {__NR_execveat, rule_execveat}, {__NR_pkey_mprotect, rule_mprotect},
+    {__NR_shmat, rule_shmat},       {__NR_personality, rule_personality},
 };
 
-/* Calls that are allowed whatever their arguments are, as ranges of numbers. */
-static u32 allowed(struct kr_range *r) {
-    u8 what[MAX_NR] = {0};
-    u32 n = 0;
+/* What is done with a call whatever its arguments are: ALLOW or KILL for each number. */
+static void decisions(u8 what[MAX_NR]) {
+    memset(what, KILL, MAX_NR);
     for (u32 nr = 0; nr < MAX_NR; nr++) {
         const struct kr_sys_row *row = kr_sys_row(nr);
         if (row && row->service != KR_SVC_REFUSE)
             what[nr] = ALLOW;
     }
     for (u32 i = 0; i < KR_COUNT(own); i++)
-        what[own[i].nr] = own[i].what;
-    for (u32 nr = 0; nr < MAX_NR; nr++) {
-        if (what[nr] != ALLOW)
-            continue;
-        u32 first = nr;
-        while (nr + 1 < MAX_NR && what[nr + 1] == ALLOW)
-            nr++;
-        r[n++] = (struct kr_range){first, nr};
-    }
-    return n;
+        what[own[i].nr] = own[i].what == ALLOW ? ALLOW : KILL;
 }
 
 void kr_jail_build(struct kr_bpf *p) {
-    struct kr_range r[MAX_NR / 2];
+    u8 what[MAX_NR];
+    u32 to[RULE + KR_COUNT(rules)] = {[KILL] = SECCOMP_RET_KILL_PROCESS, [ALLOW] = SECCOMP_RET_ALLOW};
+    u32 label[KR_COUNT(rules)] = {0};
     kr_bpf_load(p, offsetof(struct seccomp_data, arch));
     kr_bpf_return_unless(p, BPF_JEQ, AUDIT_ARCH_X86_64, SECCOMP_RET_KILL_PROCESS);
     kr_bpf_load(p, offsetof(struct seccomp_data, nr));
-    for (u32 i = 0; i < KR_COUNT(rules); i++) {
-        u32 at = kr_bpf_begin(p, BPF_JEQ, rules[i].nr);
+    u32 at = kr_bpf_begin(p, BPF_JEQ, rules[0].nr);
+    rules[0].body(p);
+    kr_bpf_return(p, SECCOMP_RET_ALLOW);
+    kr_bpf_end(p, at);
+    decisions(what);
+    for (u32 i = 1; i < KR_COUNT(rules); i++) {
+        what[rules[i].nr] = (u8)(RULE + i);
+        to[RULE + i] = KR_BPF_TO(i);
+    }
+    kr_bpf_numbers(p, what, MAX_NR, to, label);
+    for (u32 i = 1; i < KR_COUNT(rules); i++) {
+        kr_bpf_here(p, label[i]);
         rules[i].body(p);
         kr_bpf_return(p, SECCOMP_RET_ALLOW);
-        kr_bpf_end(p, at);
     }
-    kr_bpf_ranges(p, r, allowed(r), SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
 }
 
 long kr_filter_install(struct kr_bpf *p) {

@@ -58,13 +58,13 @@ static const u16 needed[] = {
 };
 
 /* Calls that are needed only where argument `arg`, without the bits outside `mask`, is `value`. With another
- * value the profile decides. */
+ * value the profile decides. The rows of a call stand together. */
 static const struct {
     u16 nr;
     u8 arg;
     u32 mask, value;
 } needed_if[] = {
-    {__NR_ioctl, 1, 0xff00, KVMIO << 8},
+    {__NR_ioctl, 1, 0xff00, KVMIO << 8}, /* the first row: let_pass */
     {__NR_clone, 0, NAMESPACES, 0},
     {__NR_socket, 0, ~0u, LOCAL}, /* monitors ask each other questions (view/ask.h) */
     {__NR_personality, 0, ~0u, ~0u},
@@ -178,35 +178,65 @@ static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32
     return 0;
 }
 
-/* Writes the calls that pass with any arguments to r, as ranges of numbers. Returns the number of ranges. */
-static u32 passing(struct kr_range *r, const struct sock_filter *profile, u32 count, struct reached *at) {
-    u32 n = 0, last = 0;
-    for (; n < KR_COUNT(needed); n++)
-        r[n] = (struct kr_range){needed[n], needed[n]};
+/* What is done with a number: the profile decides, the call passes, or CONDITION + i for needed_if[i] and the
+ * rows behind it for the same call. */
+enum { PROFILE, PASS, CONDITION };
+#define MAX_NR 512
+_Static_assert(NR_REMOVEXATTRAT < MAX_NR, "a table by number");
+
+/* at: n elements. */
+static void decisions(u8 what[MAX_NR], const struct sock_filter *profile, u32 n, struct reached *at) {
+    u32 last = 0;
+    memset(what, PROFILE, MAX_NR);
+    for (u32 i = KR_COUNT(needed_if); i-- > 1;)      /* not ioctl: let_pass */
+        what[needed_if[i].nr] = (u8)(CONDITION + i); /* the first row of a call stays */
+    for (u32 i = 0; i < KR_COUNT(needed); i++)
+        what[needed[i]] = PASS;
     for (u32 i = 0; i < KR_COUNT(served); i++)
-        if (served[i].by != last && may_allow(profile, count, at, served[i].call)) {
+        if (served[i].by != last && may_allow(profile, n, at, served[i].call)) {
             last = served[i].by; /* the rows are in the order of `by` */
-            r[n++] = (struct kr_range){last, last};
+            what[last] = PASS;
         }
-    return kr_ranges_join(r, n);
 }
 
-static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
-    struct kr_range r[KR_COUNT(needed) + KR_COUNT(served)];
-    struct reached *at = kr_alloc(n * sizeof *at);
-    if (!at)
-        return -ENOMEM;
-    for (u32 i = 0; i < KR_COUNT(needed_if); i++) {
-        u32 end = kr_bpf_begin(p, BPF_JEQ, needed_if[i].nr);
-        kr_bpf_load(p, KR_BPF_LOW(needed_if[i].arg));
+/* Lets the call pass if one of the rows for it allows its argument. first: the first of these rows. */
+static void conditions(struct kr_bpf *p, u32 first) {
+    u32 nr = needed_if[first].nr;
+    for (u32 i = first; i < KR_COUNT(needed_if) && needed_if[i].nr == nr; i++) {
+        if (i == first || needed_if[i - 1].mask != ~0u || needed_if[i].arg != needed_if[i - 1].arg)
+            kr_bpf_load(p, KR_BPF_LOW(needed_if[i].arg));
         if (needed_if[i].mask != ~0u)
             kr_bpf_put(p, BPF_ALU | BPF_AND | BPF_K, needed_if[i].mask, 0, 0);
         kr_bpf_return_if(p, BPF_JEQ, needed_if[i].value, SECCOMP_RET_ALLOW);
-        kr_bpf_load(p, offsetof(struct seccomp_data, nr));
-        kr_bpf_end(p, end);
     }
-    kr_bpf_ranges(p, r, passing(r, profile, n, at), SECCOMP_RET_ALLOW, KR_BPF_ON);
+}
+
+/* The beginning of the program; the profile's own follows. A is undefined then. */
+static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
+    u8 what[MAX_NR];
+    u32 to[CONDITION + KR_COUNT(needed_if)] = {[PROFILE] = KR_BPF_TO(0), [PASS] = SECCOMP_RET_ALLOW};
+    u32 label[1 + KR_COUNT(needed_if)] = {0};
+    struct reached *at = kr_alloc(n * sizeof *at);
+    if (!at)
+        return -ENOMEM;
+    decisions(what, profile, n, at);
     kr_free(at, n * sizeof *at);
+    u32 end = kr_bpf_begin(p, BPF_JEQ, __NR_ioctl); /* first, because KVM_RUN is every second call */
+    conditions(p, 0);
+    kr_bpf_load(p, offsetof(struct seccomp_data, nr));
+    kr_bpf_end(p, end);
+    for (u32 i = 0; i < KR_COUNT(needed_if); i++)
+        to[CONDITION + i] = KR_BPF_TO(1 + i);
+    kr_bpf_numbers(p, what, MAX_NR, to, label);
+    for (u32 i = 0; i < KR_COUNT(needed_if); i++) {
+        if (!label[1 + i])
+            continue;
+        kr_bpf_here(p, label[1 + i]);
+        conditions(p, i);
+        kr_bpf_put(p, BPF_JMP | BPF_JA, label[0], 0, 0);
+        label[0] = p->n;
+    }
+    kr_bpf_here(p, label[0]);
     return 0;
 }
 
