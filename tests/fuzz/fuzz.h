@@ -95,7 +95,7 @@ void escape(void);     // see.c: files of the host
 
 // elf.c: writes a hostile program and returns its path.
 const char *hostile_program(void);
-// see.c: whether this program runs natively; ends the process if so.
+// see.c: ends the process if this program runs natively.  Works without the libc.
 void check_native(void);
 
 // guest_fuzz.c

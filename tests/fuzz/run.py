@@ -70,7 +70,7 @@ def build() -> None:
         f"#!/usr/bin/python3 -IS\nimport sys\nsys.path += {places!r}\nfrom krun.__main__ import main\nsys.exit(main())\n"
     )
     launcher.chmod(0o755)
-    flags = "-static -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral -Wno-unused-result".split()
+    flags = "-static -Wl,-e,fuzz_entry -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral -Wno-unused-result".split()
     sources = sorted(p for p in HERE.glob("*.c") if p.name != "ubsan.c")
     subprocess.run(["gcc", *flags, "-o", BUILD / "guest_fuzz", *sources], check=True)
 

@@ -1,5 +1,8 @@
 """The guest fuzzer with fixed seeds: a hostile payload in a container, under the sanitizer build of the monitor (tests/fuzz)."""
 
+import os
+import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,14 +11,37 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
 import run  # pylint: disable=wrong-import-position
 
+#: elf(5)
+PT_LOAD, PT_INTERP, PT_TLS, ET_DYN, EM_X86_64 = 1, 3, 7, 3, 62
+
 
 @pytest.fixture(scope="module", autouse=True)
 def built(as_root):
     run.build()
 
 
-# Not seed 2: in half of its runs child 2000013 ends with status 127, the monitor's, without a word in the log. The cause is not found yet.
-@pytest.mark.parametrize("seed", [1, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_random_hostile_payload(seed):
     outcome = run.run_slice(seed, 10)
     assert not outcome.problems, "\n".join(outcome.problems)
+
+
+def test_a_program_whose_libc_cannot_start_does_not_end_with_the_monitors_status(tmp_path):
+    """glibc ends such a program with 127. The fuzzer would take this for the end of a monitor."""
+    fuzzer, program = os.fsencode(run.BUILD / "guest_fuzz") + b"\0", tmp_path / "program"
+    # type, flags, offset, address, address, size in the file, size in memory, alignment
+    segments = [
+        (PT_LOAD, 5, 0, 0, 0, 4096, 4096, 4096),
+        (PT_INTERP, 4, 512, 512, 512, len(fuzzer), len(fuzzer), 1),
+        (PT_TLS, 4, 0, 0, 0, 0, 16, 1 << 59),  # more than memory has
+    ]
+    ident = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    head = struct.pack(
+        "<16sHHIQQQIHHHHHH", ident, ET_DYN, EM_X86_64, 1, 0, 64, 0, 0, 64, 56, len(segments), 0, 0, 0
+    )
+    table = b"".join(struct.pack("<IIQQQQQQ", *segment) for segment in segments)
+    program.write_bytes(((head + table).ljust(512, b"\0") + fuzzer).ljust(4096, b"\0"))
+    program.chmod(0o755)
+    ended = subprocess.run([program, "probe"], check=False)
+    # Natively the program says that it runs natively.
+    assert run.SAW.get(ended.returncode) == "native code"
