@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The monitor's own messages: log lines, times of the stages of a start, the end after a broken invariant.
+ * The end after a broken invariant, and the times of the stages of a start.
  */
 #include "../machine/vmm.h"
 #include "main.h"
@@ -14,33 +14,18 @@ u64 kr_now(void) {
     return (u64)ts.sec * 1000000000ULL + (u64)ts.nsec;
 }
 
-static void write_line(int fd, const char *prefix, const char *fmt, va_list ap) {
-    char line[512];
-    int n = kr_snprintf(line, sizeof line, "%s", prefix);
-    n += kr_vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
-    n = KR_MIN(n, (int)sizeof line - 2);
-    for (int i = 0; i < n; i++) /* a message may contain names of the payload's choice, and stays one line */
-        line[i] = (u8)line[i] < ' ' || line[i] == 0x7f ? '?' : line[i];
-    line[n++] = '\n';
-    kr_sys3(__NR_write, fd, line, n);
-}
-
-void kr_log(const char *fmt, ...) {
-    if (kr_boot.fd_log < 0)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    write_line(kr_boot.fd_log, "krun-monitor: ", fmt, ap);
-    va_end(ap);
-}
-
 void kr_die(const char *fmt, ...) {
+    char line[KR_LOG_ROOM];
     va_list ap;
     va_start(ap, fmt);
+    size_t n = kr_log_line(line, "krun-monitor: fatal: ", fmt, ap);
+    va_end(ap);
     /* Without a log the user would not see the message. This is the only line that the monitor writes to the
      * payload's stderr. */
-    write_line(kr_boot.fd_log >= 0 ? kr_boot.fd_log : 2, "krun-monitor: fatal: ", fmt, ap);
-    va_end(ap);
+    if (kr_boot.fd_log >= 0)
+        kr_log_write(line, n);
+    else
+        kr_sys3(__NR_write, 2, line, n);
     for (;;)
         kr_sys1(__NR_exit_group, 127);
 }

@@ -29,6 +29,12 @@ int kr_layout_check(const u64 *auxv, const char **why);
  * changed the limit meanwhile. */
 void kr_layout_restore_stack(void);
 
+/* log.c: writes n bytes to the log; no signal comes of it. Returns the number of bytes, or -errno. */
+long kr_log_write(const void *data, size_t n);
+/* log.c: makes one line with its end in line; returns its length. */
+#define KR_LOG_ROOM 512
+size_t kr_log_line(char line[KR_LOG_ROOM], const char *prefix, const char *fmt, va_list ap);
+
 /* die.c: writes "name=ns\0name=ns" of the stages so far to buf. Returns the number of bytes without the last
  * NUL. */
 size_t kr_stage_fields(char *buf, size_t size);

@@ -2,10 +2,10 @@
  *
  * The trace in the format of strace(1), and counts of the calls, from the rows of the table of system calls.
  *
- * State: counters per call number (atomic; a fork child starts with zeroes). Locks: none. One write(2) writes
- * a line, so lines of several threads and processes do not mix (the log is opened with O_APPEND).
+ * State: counters per call number (atomic; a fork child starts with zeroes). Locks: none.
  */
 #include "trace.h"
+#include "main.h"
 #include "../machine/usercopy.h"
 #include "../abi/boot.h"
 #include "../table/rows.h"
@@ -186,7 +186,7 @@ void kr_trace_exit(struct kr_task *t, long ret, u64 started) {
         put(line, &n, " = %ld", ret);
     put(line, &n, " <%lu us>", (now - started) / 1000);
     line[n++] = '\n';
-    kr_sys3(__NR_write, kr_boot.fd_log, line, n);
+    kr_log_write(line, n);
 }
 
 void kr_trace_summary(void) {
@@ -217,7 +217,7 @@ void kr_trace_summary(void) {
                                  counts[best].errors, name ? name : "#", name ? "" : " (unknown)");
     }
     n += (size_t)kr_snprintf(buf + n, room - n, "%10lu %12lu total\n", calls, ns / 1000);
-    kr_sys3(__NR_write, kr_boot.fd_log, buf, KR_MIN(n, room - 1));
+    kr_log_write(buf, KR_MIN(n, room - 1));
     kr_free(buf, room);
 }
 

@@ -1,0 +1,63 @@
+"""The monitor's log (`--trace FILE`, krun.kvm.direct --log) and the words of a monitor that ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A program with a limit on files, and with one signal that waits; then so many calls that a trace of them fills a pipe.
+PROGRAM = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+int main(void) {
+    sigset_t pipes, waiting;
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipes, 0);
+    kill(getpid(), SIGPIPE);
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_FSIZE, &none);
+    for (int i = 0; i < 1500; i++)
+        getppid();
+    sigpending(&waiting);
+    dprintf(1, "SIGPIPE waits: %d, SIGXFSZ waits: %d\n", sigismember(&waiting, SIGPIPE), sigismember(&waiting, SIGXFSZ));
+    return 0;
+}
+"""
+
+
+def compiled(folder: Path, text: str) -> Path:
+    (folder / "program.c").write_text(text)
+    subprocess.run(["gcc", "-static", "-o", folder / "program", folder / "program.c"], check=True)
+    return folder / "program"
+
+
+def direct(*words: object) -> subprocess.CompletedProcess[bytes]:
+    command = ["/usr/bin/python3", "-m", "krun.kvm.direct", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, capture_output=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("log", ["file", "pipe"])
+def test_a_log_that_cannot_be_written_sends_the_payload_no_signal(tmp_path: Path, log: str) -> None:
+    program, file = compiled(tmp_path, PROGRAM), tmp_path / "log"
+    natively = subprocess.run([program], capture_output=True, check=False)
+    assert (natively.returncode, natively.stdout) == (0, b"SIGPIPE waits: 1, SIGXFSZ waits: 0\n")
+    reader = None
+    if log == "pipe":  # one that goes away after the first line
+        os.mkfifo(file)
+        read = "import sys; open(sys.argv[1], 'rb').read(1)"
+        reader = subprocess.Popen([sys.executable, "-c", read, file])
+    ended = direct("--trace", "--log", file, program)
+    if reader:
+        reader.wait()
+    else:
+        assert b"setrlimit(" not in file.read_bytes().split(b"\n", 1)[0] and b"kill(" in file.read_bytes()
+    assert (ended.returncode, ended.stdout) == (natively.returncode, natively.stdout)
