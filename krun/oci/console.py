@@ -1,23 +1,21 @@
-"""Terminals: opens a pty of the container's own devpts, sends the master to the caller, makes the slave stdio and /dev/console."""
+"""Stdio: a pty of the container's own devpts, its master for the caller, its slave as stdio and /dev/console; pipes; the null device."""
 
 import os
 from errno import EEXIST
-from stat import S_ISFIFO
+from fcntl import F_GETFL, fcntl
+from stat import S_IFCHR, S_ISCHR, S_ISFIFO
 
 from krun.errors import KrunError, SysError
-from krun.mountio import (
-    OPEN_TREE_CLONE,
-    move_mount,
-    open_tree,
-)
+from krun.mountio import OPEN_TREE_CLONE, move_mount, new_mount, open_tree
 from krun.oci.devices import open_dev
-from krun.oci.steps import PATH, Context, Step, label_file, open_in_root
+from krun.oci.steps import PATH, Context, Step, find_in_root, label_file, open_in_root
 from krun.sysio import (
     AT_EMPTY_PATH,
     DEVPTS_SUPER_MAGIC,
     check,
     fs_magic,
     lib,
+    mknodat,
     send_fd,
 )
 
@@ -102,6 +100,82 @@ class OpenConsole(Step):
             os.close(place)
         finally:
             os.close(dev)
+
+
+class OwnNull(Step):
+    """Replaces stdio that is the caller's null device by one of the container's.
+
+    A descriptor gives its holder the inode: the owner (uid 0 without a user namespace) may change mode and owner of
+    the host's /dev/null by it. runc replaces it at `create` only (reOpenDevNull()); krun replaces it at `exec`, too.
+    """
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "stdio that is the null device is the container's own"
+
+    def execute(self, ctx: Context) -> None:
+        numbers = [number for number in (0, 1, 2) if is_null(number)]
+        if not numbers:
+            return
+        for find in (find_null, make_null):
+            place = find(ctx)
+            try:
+                if (
+                    place >= 0
+                    and is_null(place)
+                    and not os.path.samestat(os.fstat(place), os.fstat(numbers[0]))
+                ):
+                    for number in numbers:
+                        reopen(ctx, place, number)
+                    return
+            except OSError:
+                pass  # the container's device rules forbid it
+            finally:
+                if place >= 0:
+                    os.close(place)
+
+
+def is_null(fd: int) -> bool:
+    """Whether the descriptor is open and is the null device, character device 1:3."""
+    try:
+        info = os.fstat(fd)
+    except OSError:
+        return False
+    return S_ISCHR(info.st_mode) and info.st_rdev == os.makedev(1, 3)
+
+
+def find_null(ctx: Context) -> int:
+    """Opens whatever is the container's /dev/null, as a path only; a negative number if nothing is."""
+    return find_in_root(ctx.root, "/dev/null", PATH | os.O_NOFOLLOW)
+
+
+def make_null(ctx: Context) -> int:
+    """Makes a null device in a file system that has no other file; -1 without the right to (user namespaces).
+
+    The container's processes may have put another file in place of their /dev/null, or removed it.
+    """
+    try:
+        mount = new_mount("tmpfs", [("size", "4k"), ("nr_inodes", "2")], 0, "null device")
+    except SysError:
+        return -1
+    try:
+        mknodat(mount, "null", S_IFCHR | 0o666, 1, 3)
+        os.chmod("null", 0o666, dir_fd=mount)
+        return os.open("null", PATH | os.O_NOFOLLOW, dir_fd=mount)
+    except (SysError, OSError):
+        return -1
+    finally:
+        os.close(mount)
+
+
+def reopen(ctx: Context, place: int, number: int) -> None:
+    """Replaces descriptor `number` by the file of the O_PATH descriptor `place`, with the same flags. Raises OSError."""
+    flags = fcntl(number, F_GETFL) & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK)
+    # No name of the image: the procfs is krun's, and the descriptor is verified.
+    fd = os.open(f"self/fd/{place}", flags | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=ctx.proc)
+    os.dup2(fd, number)
+    os.close(fd)
 
 
 class OwnStdio(Step):

@@ -341,7 +341,7 @@ ORDER: "Order" = (
     Row(13, "pivot", "pivot_root", _pivot),
     Row(14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
     Row(15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
-    Row(16, "stdio", "stdio that is a pipe goes to the user", _steps("stdio")),
+    Row(16, "stdio", "the null device is the container's own; a pipe goes to the user", _steps("stdio")),
     Row(17, "descriptors", "close all descriptors but the monitor's and the payload's", _descriptors),
     Row(18, "chdir", "working directory, as root", _early_cwd),
     Row(19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),

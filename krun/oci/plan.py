@@ -123,6 +123,7 @@ def _process(plan: Plan, process: "Process") -> None:
     """The steps that a first and a further process share."""
     plan.stages["process"] += _attributes(process)
     if not process.terminal:
+        plan.stages["stdio"].append(console.OwnNull())
         plan.stages["stdio"].append(console.OwnStdio(process.uid))
     plan.stages["ids"].append(cred.SetCapabilities(process))
     if process.no_new_privs:

@@ -80,12 +80,14 @@ class Runtime:
         #: Global options of every call, such as --systemd-cgroup.
         self.options: list[str] = []
         self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        #: What every call without an input has as its standard input.
+        self.stdin: Any = subprocess.DEVNULL
 
     def call(self, *args: str | os.PathLike[str], input: str | None = None, timeout: float = 60) -> Result:
         """Run the command line.  Output goes to files: a container may go on holding them after the command's end."""
         argv = [str(self.path), "--root", str(self.root), *self.options, *map(os.fspath, args)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            stdin: Any = subprocess.DEVNULL
+            stdin = self.stdin
             if input is not None:
                 stdin = tempfile.TemporaryFile()
                 stdin.write(input.encode())
@@ -170,7 +172,7 @@ class Container:
         with open(self.out_file, "wb") as out:
             done = subprocess.run(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=self.runtime.stdin,
                 stdout=out,
                 stderr=out,
                 env=self.runtime.environment,

@@ -204,3 +204,33 @@ def test_the_hosts_dev_null_is_as_it_was(runtime, bundle):
     found = os.stat("/dev/null")
     assert stat.S_ISCHR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o666
     assert (os.major(found.st_rdev), os.minor(found.st_rdev)) == (1, 3)
+
+
+@pytest.fixture
+def null(runtime, tmp_path):
+    """A null device that is the runtime's standard input, as /dev/null of the host is for a detached container."""
+    path = tmp_path / "null"
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    path.chmod(0o666)
+    before = runtime.stdin
+    with path.open("r+b", buffering=0) as runtime.stdin:
+        yield path
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    runtime.stdin = before
+
+
+#: A descriptor gives root of a container without a user namespace the inode: its mode.
+CHANGE = "chmod 400 /proc/self/fd/0 && cat && echo >&0"
+
+
+def test_the_callers_null_device_is_not_the_containers(runtime, bundle, null):
+    container = runtime.start(bundle.shell(f'test "$(readlink /proc/self/fd/0)" = /dev/null && {CHANGE}'))
+    assert container.wait() == 0
+
+
+@pytest.mark.parametrize("own", ["true", "rm /dev/null; ln -s /proc/self/fd/0 /dev/null", "rm /dev/null"])
+def test_the_callers_null_device_is_not_that_of_exec(runtime, bundle, null, own):
+    if runtime.name != "krun":
+        return  # runc replaces it at `create` only
+    container = runtime.start(bundle.shell(f"{own}; while :; do sleep 1; done"))
+    container.exec("/bin/sh", "-c", CHANGE).ok()
