@@ -1,16 +1,17 @@
 """The guest fuzzer: a hostile payload (guest_fuzz.c and its families) in a krun container, under the sanitizer build of the monitor.
 
 `./dev fuzz [SECONDS] [SEED...]` runs it for SECONDS (default 60) in all, some 30 seconds a seed, then the attacks of tests/attacks with
-longer times. It fails if a monitor ended by its own words ("fatal": a broken invariant or undefined behaviour) or status, if a process outlives
-SIGKILL, if the payload saw what it must not see (fuzz.h), or if the oracle of the attacks speaks (tests/attacks/oracle.py). From
+longer times. It fails if a monitor ended by its own words ("fatal": a broken invariant or undefined behaviour) or status, if its filter ended it,
+if a process outlives SIGKILL, if the payload saw what it must not see (fuzz.h), or if the oracle of the attacks speaks (tests/attacks/oracle.py). From
 outside, `krun exec` and `krun create` into the container's pid namespace run against it all the time.
 
 The container bounds what the payload can do to the machine: namespaces of its own (user namespace excepted, as with runc), a read-only
-root with nothing in it but the program, default capabilities, limits for processes, memory, files and time.
+root with nothing in it but the program, limits for processes, memory, files and time. The seed says who the payload is: KINDS.
 """
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,15 @@ SAW = {
     98: "a descriptor of the monitor's",
     99: "a file of the host",
 }
+#: By seed: user, capabilities, whether it has podman's default seccomp profile.
+KINDS = (
+    (attacks.ROOT_USER, False),
+    (attacks.ROOT_USER, False),
+    (attacks.ROOT_USER, True),
+    (attacks.USER, True),
+)
+#: What the kernel's audit writes of a monitor that made a call which its filter does not allow. The names are those of the payload's programs.
+REFUSED = re.compile(r'type=1326 .* comm="(?:guest_fuzz|elf\d|l\d|exe)" exe="/" sig=31 .* syscall=(\d+)')
 #: Time for each attack of the table after the fuzzing, in seconds.
 ATTACK_SECONDS = 20
 
@@ -87,8 +97,13 @@ def bundle(work: Path, seed: int, seconds: float, canaries: Canaries, monitor: M
     made.config["root"]["readonly"] = True
     made.mount("/tmp", "tmpfs", "nosuid", "nodev", "size=16m", "mode=1777", type="tmpfs")
     made.args("/guest_fuzz", str(seed), str(seconds))
+    user, filtered = KINDS[seed % len(KINDS)]
+    made.process["user"] = {"uid": user.uid, "gid": user.uid}
     for name in made.process["capabilities"]:
-        made.process["capabilities"][name] = attacks.CAPABILITIES
+        held = user.uid == 0 or name == "bounding"
+        made.process["capabilities"][name] = list(user.capabilities) if held else []
+    if filtered:
+        made.linux["seccomp"] = attacks.profile.default(list(user.capabilities))
     made.process["env"] += [f"FUZZ_CANARIES={canaries.path}"]
     for key, (device, inode) in (("MONITOR", monitor.id), ("CANARY", identity(canaries.path / "public"))):
         made.process["env"].append(f"FUZZ_{key}={device}:{inode}")
@@ -151,6 +166,8 @@ class Outside:
                 process.kill()
                 process.wait()
                 return
+            finally:
+                self.own.discard(process.pid)  # the number may be that of an orphan next
             out.seek(0)
             said = out.read().decode(errors="replace")
         if status in SAW:
@@ -170,7 +187,9 @@ class Outside:
             if self.pid():
                 number += 1
                 walk = ["walk", str(self.seed * 1000 + number)] if number % 2 else ["probe"]
-                user = "0:0" if number % 3 else "1000:1000"
+                # The first process, which kills what has walked long enough, cannot kill root's where it is not root.
+                root = KINDS[self.seed % len(KINDS)][0].uid == 0
+                user = "0:0" if root and number % 3 else "1000:1000"
                 self.call("exec", "--user", user, self.name, "/guest_fuzz", *walk)
 
     def orphans(self) -> None:
@@ -195,6 +214,47 @@ class Outside:
                 self.call("delete", "--force", self.second)
 
 
+class KernelLog:
+    """The kernel's log from now on."""
+
+    def __init__(self) -> None:
+        self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self.fd, 0, os.SEEK_END)
+
+    def refused(self) -> list[str]:
+        """The calls that ended a monitor; closes the log."""
+        lines = []
+        while True:
+            try:
+                lines.append(os.read(self.fd, 8192).decode(errors="replace"))
+            except BrokenPipeError:
+                continue  # older lines have been overwritten
+            except BlockingIOError:
+                break
+        os.close(self.fd)
+        return sorted(
+            {
+                f"a monitor made system call {found[1]}, which its filter refuses"
+                for found in map(REFUSED.search, lines)
+                if found
+            }
+        )
+
+
+def left(name: str) -> str:
+    """The processes of a container that does not end: state, name, what they wait for."""
+    words = []
+    for line in Path(f"/sys/fs/cgroup/pids/{name}/cgroup.procs").read_text().split():
+        try:
+            stat = Path(f"/proc/{line}/stat").read_text()
+            words.append(
+                f"{line} {stat[stat.rindex(')') + 2]} parent {stat[stat.rindex(')') + 2 :].split()[1]} {Path(f'/proc/{line}/wchan').read_text()}"
+            )
+        except OSError:
+            pass
+    return "; ".join(words)
+
+
 def run_slice(seed: int, seconds: float) -> Outcome:
     """One container with one seed."""
     work = BUILD / f"run-{seed}"
@@ -204,6 +264,7 @@ def run_slice(seed: int, seconds: float) -> Outcome:
     name = f"fuzz-{os.getpid()}-{seed}"
     krun = [str(BUILD / "krun"), "--root", str(work / "state")]
     canaries, monitor, problems = Canaries(), Monitor(BUILD / "tree"), []
+    kernel = KernelLog()
     made = bundle(work, seed, seconds, canaries, monitor)
     outside = Outside(krun, name, seed, work, made.rootfs, pid_file)
     watcher = Watcher(monitor, [name])
@@ -229,7 +290,7 @@ def run_slice(seed: int, seconds: float) -> Outcome:
         try:
             process.wait(seconds + 90)
         except subprocess.TimeoutExpired:
-            problems.append(f"seed {seed}: hangs")
+            problems.append(f"seed {seed}: hangs: {left(name)}")
             subprocess.run([*krun, "kill", name, "KILL"], check=False, capture_output=True, timeout=60)
             try:
                 process.wait(30)
@@ -248,7 +309,7 @@ def run_slice(seed: int, seconds: float) -> Outcome:
         problems.append(f"seed {seed}: no monitor's memory was seen")
     if not monitor.unchanged():
         problems.append(f"seed {seed}: the monitor's file is not what it was")
-    problems += [f"seed {seed}: {p}" for p in canaries.problems(said)]
+    problems += [f"seed {seed}: {p}" for p in (*canaries.problems(said), *kernel.refused())]
     canaries.remove()
     if not problems:
         shutil.rmtree(work, ignore_errors=True)

@@ -45,3 +45,15 @@ def test_a_program_whose_libc_cannot_start_does_not_end_with_the_monitors_status
     ended = subprocess.run([program, "probe"], check=False)
     # Natively the program says that it runs natively.
     assert run.SAW.get(ended.returncode) == "native code"
+
+
+def test_a_monitor_that_its_filter_ended_is_noticed():
+    """The line of the kernel (dmesg) when a monitor of a container with /guest_fuzz made io_uring_setup."""
+    line = (
+        '5,7021,3231158508,-;audit: type=1326 audit(1795366334.742:1554): auid=4294967295 uid=0 gid=0 ses=4294967295 pid=3413 comm="guest_fuzz" '
+        'exe="/" sig=31 arch=c000003e syscall=425 compat=0 ip=0x7f5ae3e8904b code=0x80000000'
+    )
+    found = run.REFUSED.search(line)
+    assert found and found[1] == "425"
+    # A payload's own filter is the monitor's work; other monitors of the machine have other programs.
+    assert not run.REFUSED.search(line.replace("guest_fuzz", "sleep"))
