@@ -129,6 +129,7 @@ __attribute__((weak)) void kr_die(const char *fmt, ...) {
     abort();
 }
 
+__attribute__((weak)) void kr_undumpable(void) {}
 __attribute__((weak)) void kr_log(const char *fmt, ...) { (void)fmt; }
 
 __attribute__((weak)) void kr_task_exit(struct kr_task *t, int code) {

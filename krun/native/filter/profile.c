@@ -46,14 +46,14 @@ static const u16 needed[] = {
     __NR_munmap, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_pread64, __NR_madvise,
     __NR_nanosleep, __NR_getpid, __NR_connect, __NR_sendmsg, __NR_recvmsg, __NR_bind, __NR_listen,
     __NR_getsockname, __NR_getsockopt, __NR_exit, __NR_wait4, __NR_kill, __NR_uname, __NR_fcntl,
-    __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid, __NR_getegid, __NR_getppid,
-    __NR_getpgrp, __NR_getresuid, __NR_getresgid, __NR_getsid, __NR_capget, __NR_rt_sigpending,
-    __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo, __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
+    __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid, __NR_getegid, __NR_getresuid,
+    __NR_getresgid, __NR_capget, __NR_rt_sigpending, __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo,
+    __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
     __NR_restart_syscall, __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat,
-    __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2, __NR_rt_tgsigqueueinfo,
-    __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp, __NR_getrandom, __NR_memfd_create,
-    __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc, __NR_statx, __NR_pidfd_open,
-    __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
+    __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2,
+    __NR_rt_tgsigqueueinfo, __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp,
+    __NR_getrandom, __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc,
+    __NR_statx, __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
     /* clang-format on */
 };
 
