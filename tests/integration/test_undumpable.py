@@ -70,6 +70,15 @@ def test_nobody_looks_into_a_process_on_its_way(krun, eyes, spaces):
     watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, name=name)
 
 
+def test_nobody_looks_into_an_execve_of_the_payload(krun, eyes):
+    """The new image of the monitor is undumpable from its first instant; the payload has CAP_DAC_OVERRIDE."""
+    loop = "grep ^Cap /proc/self/status; i=0; while [ $i -lt 400 ]; do i=$((i + 1)); /bin/true; done"
+    bundle = Bundle(krun.work / "bundle").args("sh", "-c", loop)
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_DAC_OVERRIDE"]
+    watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id)
+
+
 def test_nobody_looks_into_an_exec(krun, eyes):
     container = krun.new(Bundle(krun.work / "bundle").args("sleep", "1000"))
     first = f"{krun.path} --root {krun.root} run --detach --bundle {container.bundle.write()} {container.id}"

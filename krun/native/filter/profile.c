@@ -47,7 +47,7 @@ static const u16 needed[] = {
     __NR_nanosleep, __NR_getpid, __NR_connect, __NR_sendmsg, __NR_recvmsg, __NR_bind, __NR_listen,
     __NR_getsockname, __NR_getsockopt, __NR_exit, __NR_wait4, __NR_kill, __NR_uname, __NR_fcntl,
     __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid, __NR_getegid, __NR_getresuid,
-    __NR_getresgid, __NR_capget, __NR_rt_sigpending, __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo,
+    __NR_getresgid, __NR_capget, __NR_capset, __NR_rt_sigpending, __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo,
     __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
     __NR_restart_syscall, __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat,
     __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2,

@@ -17,6 +17,7 @@
 #include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
 #include "../machine/hostmem.h"
+#include <linux/capability.h>
 #include <linux/resource.h>
 
 struct block {
@@ -145,6 +146,29 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
     return n;
 }
 
+/* CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: the two that read a file without permission (capabilities(7)). */
+#define CAPS_TO_READ (1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH)
+
+/* Takes the two out of the effective set of the calling thread, or gives them back (lower 0). uid 0 may not read
+ * the monitor's file without them (its mode is 0115), and the kernel makes the image of an unreadable file
+ * undumpable from its first instant (would_dump() in fs/exec.c). The effective set after an execve depends on the
+ * permitted and the ambient set only (capabilities(7)), so the new image has what it would have had. Best effort:
+ * the profile may refuse capset(2). Returns which were effective. */
+static u32 caps_to_read(u32 which, int lower) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct cap[2];
+    if (!which || kr_sys2(__NR_capget, &head, cap) < 0)
+        return 0;
+    u32 had = cap[0].effective & which;
+    if (lower)
+        cap[0].effective &= ~which;
+    else
+        cap[0].effective |= which;
+    if (!lower || had)
+        kr_sys2(__NR_capset, &head, cap);
+    return had;
+}
+
 long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
     u64 id[2];
     if (exe_identity(id) < 0 || id[0] != exe.dev || id[1] != exe.ino)
@@ -159,8 +183,10 @@ long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, fit, 0);
     }
     kr_ask_hold(1);
+    u32 had = caps_to_read(CAPS_TO_READ, 1);
     long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, KR_EMPTY_PATH, (u64)argv, (u64)envp,
                           AT_EMPTY_PATH, 0);
+    caps_to_read(had, 0);
     kr_ask_hold(0);
     if (other)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
