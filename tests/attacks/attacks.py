@@ -246,6 +246,7 @@ ATTACKS = (
     ),
     Attack("path_host_bind", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
+    Attack("ask_number_heard"),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),

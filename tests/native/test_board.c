@@ -82,6 +82,17 @@ static void enters_finds_leaves(void) {
 }
 
 /* Whatever stands there: an answer is an entry of that pid, and nothing else happens. */
+/* The vectors of the reference implementation (key 00..0f, input 00, 01, ...): lengths 0, 8 and 16. */
+static void hashes_as_siphash(void) {
+    const u64 words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+    CHECK(kr_siphash(words[0], words[1], words, 0) == 0x726fdb47dd0e0e31);
+    CHECK(kr_siphash(words[0], words[1], words, 1) == 0x93f5f5799a932462);
+    CHECK(kr_siphash(words[0], words[1], words, 2) == 0x3f2acc7f57c29bdb);
+    u64 tag = kr_board_tag(KR_TAG_QUESTION, 1, 2);
+    CHECK(tag != kr_board_tag(KR_TAG_ANSWER, 1, 2) && tag != kr_board_tag(KR_TAG_QUESTION, 2, 2));
+    CHECK(tag != kr_board_tag(KR_TAG_QUESTION, 1, 3) && tag == kr_board_tag(KR_TAG_QUESTION, 1, 2));
+}
+
 static void survives_garbage(void) {
     struct kr_board_entry e;
     for (u32 round = 0; round < 20; round++) {
@@ -117,6 +128,7 @@ void test_main(void) {
     task.proc = &proc;
     refuses_what_is_no_board();
     enters_finds_leaves();
+    hashes_as_siphash();
     survives_garbage();
     survives_a_cut();
 }

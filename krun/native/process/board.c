@@ -21,6 +21,38 @@ static u64 entry_at(u32 i) { return base + 32 + (u64)(i % KR_BOARD_ENTRIES) * si
 
 u64 kr_board_cookie(void) { return cookie; }
 
+static u64 rotate(u64 x, int n) { return x << n | x >> (64 - n); }
+
+static void rounds(u64 v[4], int n) {
+    while (n--) {
+        v[0] += v[1], v[2] += v[3];
+        v[1] = rotate(v[1], 13) ^ v[0], v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] = rotate(v[0], 32);
+        v[2] += v[1], v[0] += v[3];
+        v[1] = rotate(v[1], 17) ^ v[2], v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] = rotate(v[2], 32);
+    }
+}
+
+u64 kr_siphash(u64 k0, u64 k1, const u64 *words, u32 n) {
+    u64 v[4] = {k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261,
+                k1 ^ 0x7465646279746573};
+    for (u32 i = 0; i <= n; i++) {
+        u64 word = i < n ? words[i] : (u64)(n * 8) << 56;
+        v[3] ^= word;
+        rounds(v, 2);
+        v[0] ^= word;
+    }
+    v[2] ^= 0xff;
+    rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+u64 kr_board_tag(enum kr_tag kind, u64 request, u64 pids) {
+    const u64 words[] = {kind, request, pids};
+    return kr_siphash(cookie, ~cookie, words, KR_COUNT(words));
+}
+
 /* Sets the bits of an entry's flags but ASKED, of which it sets what is asked for: others set that one at any time. */
 static void put_flags(u64 at, u32 flags, u32 keep) {
     u32 was, seen;

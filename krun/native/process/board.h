@@ -53,7 +53,14 @@ void kr_board_ask(u32 pid, u64 start);
 /* Whether a monitor has ever asked the calling task's process. A signal handler may call it, because it does not
  * touch the mapping. */
 int kr_board_asked(struct kr_task *t);
-/* The cookie that distinguishes a monitor's request from a signal that a payload sends; 0: no board. */
+/* The key by which monitors recognise each other's messages; 0: no board. It never leaves a monitor. */
 u64 kr_board_cookie(void);
+/* The proof that a monitor of this container has made a message: SipHash-2-4 of the message under the cookie. A
+ * proof that somebody overhears is of no use for any other message. request: the question and its number;
+ * pids: who asks (upper half) and who answers. A signal handler may call it. */
+enum kr_tag { KR_TAG_QUESTION = 1, KR_TAG_ANSWER };
+u64 kr_board_tag(enum kr_tag kind, u64 request, u64 pids);
+/* SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF") of n words, key k0 k1. Pure. */
+u64 kr_siphash(u64 k0, u64 k1, const u64 *words, u32 n);
 
 #endif

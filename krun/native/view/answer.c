@@ -140,8 +140,8 @@ static int may_pass(int fd, enum kr_ask_op op) {
            (seals & KR_TEXT_SEALS) == KR_TEXT_SEALS;
 }
 
-static void reply(int to, s32 status, u32 mode, int fd) {
-    struct answer a = {.cookie = kr_board_cookie(), .status = status, .mode = mode};
+static void reply(int to, u64 tag, s32 status, u32 mode, int fd) {
+    struct answer a = {.tag = tag, .status = status, .mode = mode};
     struct control c = {.len = 20, .level = SOL_SOCKET_, .type = SCM_RIGHTS_, .fd = fd};
     struct {
         void *base;
@@ -174,7 +174,7 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
     if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
         return; /* the asker has given up, or is in another network namespace */
     if (!may_ask(t, &c))
-        return; /* without a reply: an asker that is not on the board does not learn the cookie */
+        return;
     u32 mode = 0;
     long r = -EACCES;
     if (!may_look(t, &c, op))
@@ -187,7 +187,8 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
         r = list_fds(t, kr_files_shared(t) ? -1 : serve_fd);
     r = kr_slot_put(t, (int)r); /* no other thread can exchange it between may_pass and sendmsg */
     int passes = r >= 0 && may_pass((int)r, op);
-    reply(serve_fd, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
+    u64 tag = kr_answer_tag(request, n, c.pid, (u32)kr_sys0(__NR_getpid));
+    reply(serve_fd, tag, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
     kr_slot_free((int)r);
 }
 

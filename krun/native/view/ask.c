@@ -123,19 +123,19 @@ long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
 
 /* ---- Asking ---- */
 
-static long kick(u32 pid, u32 name, enum kr_ask_op op, u32 sub, u32 n) {
+static long kick(u32 pid, u32 request, u32 n) {
     siginfo_t si;
     memset(&si, 0, sizeof si);
     si.si_signo = SIGBUS;
     si.si_code = SI_QUEUE;
-    si.si_pid = (s32)(name | (u32)op << 20 | sub << 24);
+    si.si_pid = (s32)request;
     si.si_uid = n;
-    si.si_value.sival_ptr = (void *)kr_board_cookie();
+    si.si_value.sival_ptr = (void *)kr_board_tag(KR_TAG_QUESTION, (u64)request << 32 | n, 0);
     return kr_sys3(__NR_rt_sigqueueinfo, pid, SIGBUS, &si);
 }
 
-/* Reads the owner's message. 0 and *fd (or -1), or -errno. */
-static long receive(int from, struct answer *a, int *fd) {
+/* Reads the owner's message, which has to have this tag. 0 and *fd (or -1), or -errno. */
+static long receive(int from, u64 tag, struct answer *a, int *fd) {
     struct control c = {0};
     struct {
         void *base;
@@ -148,7 +148,7 @@ static long receive(int from, struct answer *a, int *fd) {
         return n;
     if (m.control_len >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
         *fd = c.fd;
-    if (n != sizeof *a || a->cookie != kr_board_cookie() || a->status > 0 || a->status < -4095) {
+    if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095) {
         if (*fd >= 0)
             kr_sys1(__NR_close, *fd);
         *fd = -1;
@@ -202,7 +202,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         r = kr_sys3(__NR_getsockname, ask_fd, &name, &len);
     char digits[6] = "";
     memcpy(digits, name.text + 1, 5);
-    u32 number = (u32)kr_hex_of(digits);
+    u32 number = (u32)kr_hex_of(digits), request = number | (u32)op << 20 | sub << 24;
     if (r < 0 || len != NAME_SIZE || number >> 20) {
         r = -EACCES;
         goto out;
@@ -213,7 +213,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &state, &start) < 0 || state != 'R'))
             break;
         if (waits % 4 == 0) { /* again: the kernel drops a signal that is already pending */
-            if (kick(pid, number, op, sub, n) == -EPERM)
+            if (kick(pid, request, n) == -EPERM)
                 break;
         }
         long ready = wait_for(t, ask_peer < 0 ? ask_fd : -1, ask_peer);
@@ -228,7 +228,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
                 kr_sock_drop(t, &ask_peer); /* not the owner */
             continue;
         }
-        r = receive(ask_peer, a, fd);
+        r = receive(ask_peer, kr_answer_tag(request, n, (u32)kr_sys0(__NR_getpid), pid), a, fd);
         if (r == -EAGAIN) {
             r = -EACCES;
             continue;

@@ -7,7 +7,7 @@
  *
  *   asker                                              owner
  *   socket of a fresh abstract name
- *   SIGBUS, SI_QUEUE, value = the board's cookie  -->  interrupted wherever it is (below)
+ *   SIGBUS, SI_QUEUE, value = a tag of the question  -->  interrupted wherever it is (below)
  *                                                      connects; reads who listens (SO_PEERCRED)
  *                                                      checks as ptrace(2) does, PTRACE_MODE_READ_FSCREDS
  *   accepts; is the peer the owner (SO_PEERCRED)? <--  sends one message with a descriptor
@@ -24,7 +24,8 @@
  *     waits again, the call ends with EINTR then (kr_ask_signal): no wake-up is lost.
  *   - A write that the question has cut short continues (sys/table.c).
  * The signal is SIGBUS, because the host never blocks SIGBUS and the monitor always owns its disposition. The
- * payload's processes cannot know the cookie. The asker signals only a process on the board (board.h).
+ * payload's processes cannot make a tag, which is a keyed hash of the message (board.h): the listener at a stale name may be a
+ * program of the payload, and hears the tag of one answer to itself. The asker signals only a process on the board (board.h).
  *
  * A process that is stopped, or that waits for a vfork child, does not answer: the asker gets EACCES.
  * PATIENCE and WAITS (ask.c) limit how long the asker waits.

@@ -6,6 +6,7 @@
 #define KR_ASK_WIRE_H
 
 #include "ask.h"
+#include "../process/board.h"
 
 enum kr_ask_op { KR_ASK_LINK = 1, KR_ASK_TEXT, KR_ASK_FDS };
 
@@ -32,7 +33,7 @@ struct cred {
 };
 
 struct answer {
-    u64 cookie;
+    u64 tag;    /* kr_answer_tag */
     s32 status; /* 0 or -errno */
     u32 mode;
 };
@@ -52,6 +53,10 @@ long kr_sock_accept(struct kr_task *t, int from, int *holder);
 void kr_sock_drop(struct kr_task *t, int *holder);
 /* Credentials of the peer (SO_PEERCRED). Whether *c is filled. */
 int kr_sock_peer(int fd, struct cred *c);
+/* The proof in an answer. request, n: of the question; the process numbers are the kernel's (SO_PEERCRED). */
+static inline u64 kr_answer_tag(u32 request, u32 n, u32 asker, u32 owner) {
+    return kr_board_tag(KR_TAG_ANSWER, (u64)request << 32 | n, (u64)asker << 32 | owner);
+}
 /* The seals that a text or a list in an answer must have. */
 #define KR_TEXT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
