@@ -17,7 +17,7 @@ from helpers.runtime import cgroup_directories
 WINDOW_END = 0x6A0000000000
 EMPTY_PATH = 0x6D0000000000
 HOST_SYS = 0x6E0000000000
-GAP = ((WINDOW_END, WINDOW_END + 4096, "---p"), (0x6D0000000000, 0x6D0000001000, "r--p"))
+GAP = ((WINDOW_END, WINDOW_END + 4096, "---p"), (0x6D0000000000, 0x6D0000001000, "r--s"))
 #: Files that no container may change, besides the canaries.
 HOST_FILES = ("/proc/sys/kernel/core_pattern", "/dev/null", "/dev/kvm", "/dev/zero")
 
@@ -178,7 +178,12 @@ class Watcher(threading.Thread):
                 return f"a mapping crosses the window's end: {m.line}"
             if own or "x" in m.permissions:
                 return f"a mapping of the monitor's below the window's end: {m.line}"
-        elif m.start == EMPTY_PATH and m.end == EMPTY_PATH + 4096 and m.permissions == "r--p" and not m.inode:
+        elif (
+            m.start == EMPTY_PATH
+            and m.end == EMPTY_PATH + 4096
+            and m.permissions == "r--s"
+            and m.name.startswith("/dev/zero")
+        ):
             return ""
         elif m.start < HOST_SYS:
             # Two pages of the monitor's that cannot be written: the fence, and its empty path (machine/layout.h).

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-WINDOW_END, HOST_SYS, HOST_LOW = 0x6A0000000000, 0x6E0000000000, 0x6F0000000000
+WINDOW_END, EMPTY_PATH = 0x6A0000000000, 0x6D0000000000
+HOST_SYS, HOST_LOW = 0x6E0000000000, 0x6F0000000000
 
 pytestmark = pytest.mark.skipif(not os.access("/dev/kvm", os.R_OK | os.W_OK), reason="needs /dev/kvm")
 
@@ -53,6 +54,36 @@ def areas() -> list[Area]:
     return [Area(part) for part in re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", text) if part]
 
 
+def test_nobody_writes_the_empty_path() -> None:
+    """/proc/PID/mem writes private mappings whatever their protection is (FOLL_FORCE). The path by which a monitor executes
+    its own file stays empty: with another one the jail would let it execute any file."""
+    process = subprocess.Popen(
+        [
+            "/usr/bin/python3",
+            "-m",
+            "krun.kvm.direct",
+            "/bin/sh",
+            "-c",
+            "exec sh -c 'echo ready; read x; /bin/echo done'",
+        ],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout and process.stdout.readline() == b"ready\n"
+        memory = os.open(f"/proc/{process.pid}/mem", os.O_RDWR)
+        try:
+            assert os.pread(memory, 8, EMPTY_PATH) == bytes(8)
+            with pytest.raises(OSError):
+                os.pwrite(memory, b"/bin/sh", EMPTY_PATH)
+            assert os.pread(memory, 8, EMPTY_PATH) == bytes(8)
+        finally:
+            os.close(memory)
+    finally:
+        assert process.communicate(b"\n", timeout=20)[0] == b"done\n"
+
+
 def test_nothing_of_the_monitor_in_the_window(areas: list[Area]) -> None:
     monitor = [
         a for a in areas if a.name.endswith("krun-monitor") or a.name.startswith(("[v", "anon_inode:kvm"))
@@ -61,7 +92,7 @@ def test_nothing_of_the_monitor_in_the_window(areas: list[Area]) -> None:
     assert len(monitor) > 5
     assert all(a.start >= HOST_LOW for a in monitor), [a.name for a in monitor]
     between = [(a.start, a.permissions) for a in areas if WINDOW_END <= a.start < HOST_SYS]
-    assert between == [(WINDOW_END, "---p"), (0x6D0000000000, "r--p")]
+    assert between == [(WINDOW_END, "---p"), (0x6D0000000000, "r--s")]
 
 
 @pytest.mark.skipif(not has_seal(), reason="mseal(2) is of Linux 6.10")

@@ -154,8 +154,9 @@ void kr_host_seal(u64 addr, u64 len) {
 }
 
 int kr_host_empty_path(void) {
+    /* Shared: /proc/PID/mem writes read-only memory if it is private (check_vma_flags() in mm/gup.c). */
     long p = kr_sys6(__NR_mmap, KR_EMPTY_PATH, KR_PAGE, PROT_READ,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
     if (p < 0)
         return (int)p;
     kr_host_seal(KR_EMPTY_PATH, KR_PAGE);
