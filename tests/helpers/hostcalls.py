@@ -35,6 +35,38 @@ def _plain(text: str) -> str:
     return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
 
 
+def _rows_of(path: Path, macro: str) -> list[list[str]]:
+    """The arguments of each row of a table (`MACRO(a, f(b, c), ...)`); a comma inside parentheses or a string parts none."""
+    text = _plain(path.read_text())
+    found = []
+    for match in re.finditer(rf"^{macro}\(", text, re.M):
+        depth, begin, row = 1, match.end(), []
+        for place in range(match.end(), len(text)):
+            depth += {"(": 1, ")": -1}.get(text[place], 0)
+            if depth == 0 or (depth == 1 and text[place] == ","):
+                row.append(text[begin:place].strip())
+                begin = place + 1
+            if depth == 0:
+                break
+        found.append(row)
+    return found
+
+
+def _expanded(path: Path, text: str) -> str:
+    """The text with each walk of a table written out: `#define MACRO(columns) what`, then `#include "table.def"`."""
+
+    def walk(match: re.Match[str]) -> str:
+        macro, columns, what, table = match.groups()
+        names = [name.strip() for name in columns.split(",")]
+        rows = _rows_of(path.parent / table, macro)
+        assert rows and all(len(row) == len(names) for row in rows), f"{table}: rows of {macro}"
+        used = [number for number, name in enumerate(names) if re.search(rf"\b{name}\b", what)]
+        return " ".join(row[number] for row in rows for number in used) + "\n"
+
+    pattern = r'^#define (\w+)\(([^)]*)\)((?:.*\\\n)*.*)\n#include "(\w+\.def)"\n'
+    return re.sub(pattern, walk, text, flags=re.M)
+
+
 def _bodies(text: str) -> list[tuple[str, str]]:
     """(name, body) of each function of a file laid out by clang-format: it ends with a brace in the first column, or on its own line."""
     found = []
@@ -73,7 +105,7 @@ def functions() -> dict[str, Function]:
     }
     made: dict[str, Function] = {}
     for path, raw in texts.items():
-        text = _plain(raw)
+        text = _plain(_expanded(path, raw) if path.name == "state.c" else raw)
         pieces = _bodies(text)
         pieces += [
             (name, body) for name, body in re.findall(r"^#define (\w+)\(.*?\) (.*__NR_.*)$", text, re.M)

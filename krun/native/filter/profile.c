@@ -43,17 +43,18 @@
 static const u16 needed[] = {
     /* clang-format off */
     __NR_read, __NR_write, __NR_close, __NR_fstat, __NR_poll, __NR_lseek, __NR_mmap, __NR_mprotect,
-    __NR_munmap, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_pread64, __NR_madvise,
-    __NR_nanosleep, __NR_getpid, __NR_connect, __NR_sendmsg, __NR_recvmsg, __NR_bind, __NR_listen,
-    __NR_getsockname, __NR_getsockopt, __NR_exit, __NR_wait4, __NR_kill, __NR_uname, __NR_fcntl,
-    __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid, __NR_getegid, __NR_getresuid,
-    __NR_getresgid, __NR_capget, __NR_capset, __NR_rt_sigpending, __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo,
-    __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
-    __NR_restart_syscall, __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat,
-    __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2,
-    __NR_rt_tgsigqueueinfo, __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp,
-    __NR_getrandom, __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc,
-    __NR_statx, __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
+    __NR_munmap, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_pread64, __NR_mremap,
+    __NR_mincore, __NR_madvise, __NR_nanosleep, __NR_getpid, __NR_connect, __NR_sendmsg, __NR_recvmsg,
+    __NR_bind, __NR_listen, __NR_getsockname, __NR_getsockopt, __NR_exit, __NR_wait4, __NR_kill,
+    __NR_uname, __NR_fcntl, __NR_ftruncate, __NR_fchdir, __NR_getuid, __NR_getgid, __NR_geteuid,
+    __NR_getegid, __NR_getppid, __NR_getpgrp, __NR_getresuid, __NR_getresgid, __NR_getsid, __NR_capget,
+    __NR_capset, __NR_rt_sigpending, __NR_rt_sigtimedwait, __NR_rt_sigqueueinfo, __NR_sigaltstack,
+    __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64, __NR_restart_syscall,
+    __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat, __NR_readlinkat,
+    __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2, __NR_rt_tgsigqueueinfo,
+    __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp, __NR_getrandom,
+    __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc, __NR_statx,
+    __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
     /* clang-format on */
 };
 
@@ -84,7 +85,7 @@ static const struct {
     u16 call, by;
 } served[] = {
     /* clang-format off */
-    {__NR_chroot, __NR_open}, {__NR_shmat, __NR_mremap}, {__NR_shmat, __NR_shmctl}, {__NR_shmat, __NR_shmdt},
+    {__NR_chroot, __NR_open}, {__NR_shmat, __NR_shmctl}, {__NR_shmat, __NR_shmdt},
     {__NR_mlockall, __NR_munlock}, {__NR_munlockall, __NR_munlock}, {__NR_lsetxattr, __NR_setxattr},
     {__NR_lgetxattr, __NR_getxattr}, {__NR_llistxattr, __NR_listxattr}, {__NR_lremovexattr, __NR_removexattr},
     {__NR_io_setup, __NR_io_destroy}, {__NR_mkdir, __NR_mkdirat}, {__NR_mknod, __NR_mknodat},
