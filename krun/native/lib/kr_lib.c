@@ -119,6 +119,38 @@ static size_t digits(char *end, u64 v, unsigned base) {
     return (size_t)(end - p);
 }
 
+/* What stands between % and the letter: flags, width, precision (-1: none), number of l, ll, z. */
+struct form {
+    int left, width, prec, longs;
+    char pad;
+};
+
+/* Reads a form. Returns where the letter is. *prec_arg: whether the precision is the next argument. */
+static const char *form(const char *fmt, struct form *f, int *prec_arg) {
+    *f = (struct form){.prec = -1, .pad = ' '};
+    *prec_arg = 0;
+    for (; *fmt == '-' || *fmt == '0'; fmt++) {
+        if (*fmt == '-')
+            f->left = 1;
+        else
+            f->pad = '0';
+    }
+    while (*fmt >= '0' && *fmt <= '9')
+        f->width = f->width * 10 + *fmt++ - '0';
+    if (*fmt == '.') {
+        f->prec = 0;
+        if (*++fmt == '*') {
+            *prec_arg = 1;
+            fmt++;
+        }
+        while (*fmt >= '0' && *fmt <= '9')
+            f->prec = f->prec * 10 + *fmt++ - '0';
+    }
+    for (; *fmt == 'l' || *fmt == 'z'; fmt++)
+        f->longs++;
+    return fmt;
+}
+
 int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap) {
     struct out o = {buf, size, 0};
     for (; *fmt; fmt++) {
@@ -126,66 +158,47 @@ int kr_vsnprintf(char *buf, size_t size, const char *fmt, va_list ap) {
             put(&o, *fmt);
             continue;
         }
-        int left = 0, width = 0, prec = -1, longs = 0;
-        char pad = ' ';
-        fmt++;
-        for (;; fmt++) {
-            if (*fmt == '-')
-                left = 1;
-            else if (*fmt == '0')
-                pad = '0';
-            else
-                break;
-        }
-        while (*fmt >= '0' && *fmt <= '9')
-            width = width * 10 + *fmt++ - '0';
-        if (*fmt == '.') {
-            prec = 0;
-            if (*++fmt == '*') {
-                prec = va_arg(ap, int);
-                fmt++;
-            }
-            while (*fmt >= '0' && *fmt <= '9')
-                prec = prec * 10 + *fmt++ - '0';
-        }
-        while (*fmt == 'l' || *fmt == 'z')
-            longs++, fmt++;
+        struct form f;
+        int prec_arg;
+        fmt = form(fmt + 1, &f, &prec_arg);
+        if (prec_arg)
+            f.prec = va_arg(ap, int);
         char tmp[24], *end = tmp + sizeof tmp;
         size_t n;
         switch (*fmt) {
         case 'c':
             tmp[0] = (char)va_arg(ap, int);
-            put_padded(&o, tmp, 1, width, left, ' ');
+            put_padded(&o, tmp, 1, f.width, f.left, ' ');
             break;
         case 's': {
             const char *s = va_arg(ap, const char *);
             if (!s)
                 s = "(null)";
-            for (n = 0; (prec < 0 || n < (size_t)prec) && s[n]; n++)
+            for (n = 0; (f.prec < 0 || n < (size_t)f.prec) && s[n]; n++)
                 ;
-            put_padded(&o, s, n, width, left, ' ');
+            put_padded(&o, s, n, f.width, f.left, ' ');
             break;
         }
         case 'd': {
-            s64 v = longs ? va_arg(ap, s64) : va_arg(ap, int);
+            s64 v = f.longs ? va_arg(ap, s64) : va_arg(ap, int);
             n = digits(end, v < 0 ? 0 - (u64)v : (u64)v, 10);
             if (v < 0)
                 *(end - ++n) = '-';
-            put_padded(&o, end - n, n, width, left, pad);
+            put_padded(&o, end - n, n, f.width, f.left, f.pad);
             break;
         }
         case 'u':
         case 'x': {
-            u64 v = longs ? va_arg(ap, u64) : va_arg(ap, unsigned);
+            u64 v = f.longs ? va_arg(ap, u64) : va_arg(ap, unsigned);
             n = digits(end, v, *fmt == 'u' ? 10 : 16);
-            put_padded(&o, end - n, n, width, left, pad);
+            put_padded(&o, end - n, n, f.width, f.left, f.pad);
             break;
         }
         case 'p':
             n = digits(end, (u64)va_arg(ap, void *), 16);
             put(&o, '0');
             put(&o, 'x');
-            put_padded(&o, end - n, n, width, left, pad);
+            put_padded(&o, end - n, n, f.width, f.left, f.pad);
             break;
         case '%':
             put(&o, '%');

@@ -247,16 +247,8 @@ void kr_publish_mm(struct kr_mm *mm) {
         kr_log("PR_SET_MM_MAP: errno %ld: /proc/PID/cmdline shows the monitor's copy", -r);
 }
 
-__attribute__((used, noreturn)) void kr_main(u64 *sp) {
-    relocate();
-    kr_sys2(__NR_arch_prctl, ARCH_SET_FS, &starting);
-    u64 argc = sp[0];
-    char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
-    u32 envc = 0;
-    while (envp[envc])
-        envc++;
-    const u64 *auxv = (const u64 *)(envp + envc + 1);
-
+/* Steps 1 to 3: the first task, whom %fs names. */
+static struct kr_task *first_task(void) {
     struct kr_task *t = kr_task_new(&first_proc);
     if (!t)
         no_memory();
@@ -266,8 +258,11 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     first_mm.tasks = t;
     kr_sys2(__NR_arch_prctl, ARCH_SET_FS, t);
     t->tid = (u32)kr_sys0(__NR_gettid);
-    kr_undumpable();
+    return t;
+}
 
+/* Step 2: kr_boot, and what the process takes from it. */
+static void read_boot_block(char **envp, u32 envc) {
     size_t size, room;
     u8 *block = kr_boot_decode(envp, envc, &size, &room); /* a block from a monitor */
     int fd = block ? -1 : boot_fd(envp, envc);            /* a block from krun itself */
@@ -281,8 +276,10 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     first_proc.t0 = kr_boot.t0;
     first_proc.nofile_hard = kr_boot.nofile_hard;
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
-    set_comm(kr_boot.exe_path); /* set early, because other processes see it */
-    kr_stage("monitor");
+}
+
+/* Steps 4 and 5. */
+static void settle(struct kr_task *t, const u64 *auxv) {
     const char *why = "";
     int r = kr_layout_check(auxv, &why);
     if (r < 0)
@@ -303,37 +300,45 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     if ((u32)kr_sys0(__NR_getuid) != first_proc.dump_uid ||
         (u32)kr_sys0(__NR_getgid) != first_proc.dump_gid) /* begin_new_exec() in the kernel */
         first_proc.flags |= KR_PROCF_UNDUMPABLE;
+}
+
+/* The payload's filters and the answer of CPUID, which the block hands on; the tables of the VM. */
+static void take_over(struct kr_task *t) {
     size_t pos = 0;
     u32 len;
-    const void *filter;
-    while ((filter = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
-        if (kr_seccomp_add(t, filter, len / 8, 0) < 0)
+    const void *data;
+    const char *why = "";
+    while ((data = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
+        if (kr_seccomp_add(t, data, len / 8, 0) < 0)
             give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
-
     pos = 0;
-    const void *cpuid = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);
-    if (cpuid)
-        kr_vm_set_cpuid(cpuid, len);
-
-    r = kr_vm_create(&first_mm.vm, -1, 1, &why);
+    data = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);
+    if (data)
+        kr_vm_set_cpuid(data, len);
+    int r = kr_vm_create(&first_mm.vm, -1, 1, &why);
     if (r < 0)
         give_up(t, "vm", why, "monitor", r);
     first_mm.vm.entry = (u32)kr_boot.vm_type;
     kr_mm_layout(&first_mm);
+}
 
-    int first = (kr_boot.flags & KR_BOOTF_FIRST) != 0;
+/* Steps 6 to 8 of a first program. */
+static void wait_as_first(struct kr_task *t) {
+    static char text[256];
+    kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* made before the vCPU, because it is needed anyway */
+    make_vm(t);
+    say_ok(&kr_boot.fd_sync, 'R');
+    wait_for_start(t);
+    long e = kr_hooks_run(t, text, sizeof text);
+    if (e < 0)
+        give_up(t, "startContainer hook", text, "", e);
+}
+
+/* Step 9, and 6 of a program that execve starts. */
+static void load(struct kr_task *t, char **argv, char **envp, const u64 *auxv, int first) {
+    const char *why = "";
     struct kr_program p = {
         .fd = kr_boot.fd_target, .interp = kr_boot.fd_interp, .path = (char *)kr_boot.exe_path};
-    if (first) {
-        kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* made before the vCPU, because it is needed anyway */
-        make_vm(t);
-        say_ok(&kr_boot.fd_sync, 'R');
-        wait_for_start(t);
-        static char text[256];
-        long e = kr_hooks_run(t, text, sizeof text);
-        if (e < 0)
-            give_up(t, "startContainer hook", text, "", e);
-    }
     if (p.fd < 0)
         find_first(t, &p, &argv);
     struct kr_start start;
@@ -350,7 +355,31 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_publish_mm(&first_mm);
     kr_regs(t)->rip = start.entry;
     kr_regs(t)->rsp = start.sp;
-    r = kr_jail_install(t, &why); /* without the filters nothing of the image runs */
+}
+
+__attribute__((used, noreturn)) void kr_main(u64 *sp) {
+    relocate();
+    kr_sys2(__NR_arch_prctl, ARCH_SET_FS, &starting);
+    u64 argc = sp[0];
+    char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
+    u32 envc = 0;
+    while (envp[envc])
+        envc++;
+    const u64 *auxv = (const u64 *)(envp + envc + 1);
+
+    struct kr_task *t = first_task();
+    kr_undumpable();
+    read_boot_block(envp, envc);
+    set_comm(kr_boot.exe_path); /* set early, because other processes see it */
+    kr_stage("monitor");
+    settle(t, auxv);
+    take_over(t);
+    int first = (kr_boot.flags & KR_BOOTF_FIRST) != 0;
+    if (first)
+        wait_as_first(t);
+    load(t, argv, envp, auxv, first);
+    const char *why = "";
+    int r = kr_jail_install(t, &why); /* without the filters nothing of the image runs */
     if (r < 0)
         give_up(t, "jail", why, "krun-monitor", r);
     kr_board_update(t); /* no_new_privs is known now */

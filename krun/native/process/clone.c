@@ -138,31 +138,16 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
     return c;
 }
 
-/* Makes a thread or a vfork child. */
-static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
-    int thread = (ca->flags & CLONE_THREAD) != 0;
+/* Gives c a vCPU, or a place among the tasks that share them, and puts it on mm->tasks. copies: c will have a copy of
+ * the descriptor table. 0, -ENOMEM, or -EAGAIN: KVM gives no more vCPUs. */
+static long join_mm(struct kr_task *c, struct kr_task *t, int copies) {
     struct kr_vm *vm = &t->mm->vm;
-    struct kr_cpu cpu;
-    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
-    struct kr_task *c = proc ? kr_task_new(proc) : NULL;
-    long r = -ENOMEM;
-    if (c && !thread)
-        kr_state_vfork(c);
-    if (c && !thread && (ca->flags & CLONE_VFORK))
-        proc->flags |= KR_PROCF_LENT;
-    if (!c || !(c->stack = kr_stack_new()))
-        goto fail;
-    c->stack_size = STACK_SIZE + GUARD;
-    if (kr_cpu_save(t, &cpu) < 0)
-        goto fail;
-    child_cpu(&cpu, ca);
-    int copies = !(ca->flags & CLONE_FILES);
+    long r = 0;
     kr_lock(&t->mm->lock);
     c->vcpu_limit = t->vcpu_limit;
     c->vcpu = kr_vcpu_get(vm, c);
     if (copies && !c->vcpu_limit)
         c->vcpu_limit = vm->next_vcpu;
-    r = 0;
     if (c->vcpu)
         c->run = c->vcpu->run;
     else if (kr_share_scarce(t))
@@ -176,49 +161,81 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         t->mm->tasks = c;
     }
     kr_unlock(&t->mm->lock);
-    if (r < 0)
-        goto fail;
+    return r;
+}
+
+/* Gives c what it takes over from t, except its processor state. */
+static void inherit(struct kr_task *c, const struct kr_task *t, u64 flags) {
     c->persona = t->persona;
-    kr_cpu_load(c, &cpu);
     c->sigmask = t->sigmask;
-    if (!thread || (ca->flags & CLONE_VFORK))
+    c->is_vfork = !(flags & CLONE_THREAD);
+    if (c->is_vfork || (flags & CLONE_VFORK))
         c->altstack = t->altstack; /* a thread starts without an alternate stack (sas_ss_reset()) */
-    if ((ca->flags & CLONE_VM) && !(ca->flags & CLONE_VFORK))
+    if (!(flags & CLONE_VFORK))
         c->altstack = (struct kr_altstack){.flags = 2};
-    c->is_vfork = !thread;
-    c->scratch[0] = ca->flags;
+    c->scratch[0] = flags;
     c->scratch[1] = kr_lock_self();
-    if (thread)
-        __atomic_add_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
+}
+
+/* Makes the host's thread or process for c. With CLONE_VFORK it returns when c is gone. The child's id or -errno. */
+static long start(struct kr_task *c, struct kr_task *t, u64 flags, struct kr_clone_args *host) {
+    int thread = (flags & CLONE_THREAD) != 0, copies = !(flags & CLONE_FILES),
+        waits = (flags & CLONE_VFORK) != 0;
     host->stack = (u64)c->stack + GUARD;
     host->stack_size = STACK_SIZE;
     host->flags |= CLONE_SETTLS;
     host->tls = (u64)c;
-
     if (t->is_vfork && !thread)
         kr_fd_copy_stays();
     if (!copies && !thread)
-        kr_files_share(t->proc, proc);
+        kr_files_share(t->proc, c->proc);
     kr_sigset old = kr_host_mask(~0ULL);
     /* The parent waits for the child, and the child may have to wait for the parent's vCPU. */
-    int lends = !c->vcpu && (ca->flags & CLONE_VFORK);
-    if (lends)
+    if (!c->vcpu && waits)
         kr_share_release(t);
     kr_robust_share(t, !thread);
-    if (ca->flags & CLONE_VFORK) /* the kernel waits for the child; no signal interrupts that */
+    if (waits) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
     if (copies) /* the child keeps the monitor's descriptors under the present numbers (machine/fdtab.h) */
         kr_fd_copy_begin();
-    r = kr_host_clone(host, child_start, c);
+    long r = kr_host_clone(host, child_start, c);
     if (copies)
         kr_fd_copy_made(kr_lock_self());
-    if (ca->flags & CLONE_VFORK)
+    if (waits)
         kr_quiesce_back(t);
-    if (copies && (r < 0 || (ca->flags & CLONE_VFORK)))
+    if (copies && (r < 0 || waits))
         kr_fd_copy_end();
     if (!t->sig_caught)
         kr_host_mask(old);
-    if (r > 0 && !(ca->flags & CLONE_VFORK))
+    return r;
+}
+
+/* Makes a thread or a vfork child. */
+static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr_clone_args *host) {
+    int thread = (ca->flags & CLONE_THREAD) != 0, waits = (ca->flags & CLONE_VFORK) != 0;
+    struct kr_cpu cpu;
+    struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
+    struct kr_task *c = proc ? kr_task_new(proc) : NULL;
+    long r = -ENOMEM;
+    if (c && !thread)
+        kr_state_vfork(c);
+    if (c && !thread && waits)
+        proc->flags |= KR_PROCF_LENT;
+    if (!c || !(c->stack = kr_stack_new()))
+        goto fail;
+    c->stack_size = STACK_SIZE + GUARD;
+    if (kr_cpu_save(t, &cpu) < 0)
+        goto fail;
+    child_cpu(&cpu, ca);
+    r = join_mm(c, t, !(ca->flags & CLONE_FILES));
+    if (r < 0)
+        goto fail;
+    inherit(c, t, ca->flags);
+    kr_cpu_load(c, &cpu);
+    if (thread)
+        __atomic_add_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
+    r = start(c, t, ca->flags, host);
+    if (r > 0 && !waits)
         return r;
     /* The clone has failed, or a vfork child has left this address space (CLONE_VFORK returns only then). The
      * parent releases what the child had. */

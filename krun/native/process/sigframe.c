@@ -58,6 +58,50 @@ static void init_fpu(u8 *x) {
     memcpy(x + 512, &features, 8);
 }
 
+/* Writes the extended state of t to fp, in the form that the kernel gives it in a frame. 0 or -EFAULT. */
+static long put_fpu(struct kr_task *t, u64 fp) {
+    const struct kr_vm *vm = &t->mm->vm;
+    struct fpx_sw sw = {FP_MAGIC1, vm->xsave_size + 4, vm->xcr0, vm->xsave_size, {0}};
+    u32 magic2 = FP_MAGIC2;
+    u8 *x = kr_task_xsave(t);
+    if (!x || kr_cpu_get_xsave(t, x) < 0)
+        return -EFAULT;
+    memcpy(x + SW_RESERVED, &sw, sizeof sw);
+    return kr_copy_out(fp, x, vm->xsave_size) < 0 || kr_copy_out(fp + vm->xsave_size, &magic2, 4) < 0
+               ? -EFAULT
+               : 0;
+}
+
+/* Writes t's registers to mc. */
+static void put_registers(struct kr_sigcontext *mc, struct kr_task *t, kr_sigset saved, u64 fp) {
+    const struct kvm_regs *r = kr_regs(t);
+    *mc = (struct kr_sigcontext){.r8 = r->r8,
+                                 .r9 = r->r9,
+                                 .r10 = r->r10,
+                                 .r11 = r->r11,
+                                 .r12 = r->r12,
+                                 .r13 = r->r13,
+                                 .r14 = r->r14,
+                                 .r15 = r->r15,
+                                 .rdi = r->rdi,
+                                 .rsi = r->rsi,
+                                 .rbp = r->rbp,
+                                 .rbx = r->rbx,
+                                 .rdx = r->rdx,
+                                 .rax = r->rax,
+                                 .rcx = r->rcx,
+                                 .rsp = r->rsp,
+                                 .rip = r->rip,
+                                 .rflags = r->rflags & ~0x10000ULL,
+                                 .cs = KR_USER_CS,
+                                 .ss = KR_USER_SS,
+                                 .error = t->error,
+                                 .trapno = t->trapno,
+                                 .oldmask = saved,
+                                 .cr2 = t->cr2,
+                                 .fpstate = fp};
+}
+
 long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
                       kr_sigset saved) {
     struct kvm_regs *r = kr_regs(t);
@@ -76,46 +120,15 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
     if (frame >= KR_WINDOW_END || end > KR_WINDOW_END)
         return -EFAULT;
 
-    u8 *x = kr_task_xsave(t);
-    if (!x || kr_cpu_get_xsave(t, x) < 0)
+    if (put_fpu(t, fp) < 0)
         return -EFAULT;
-    struct fpx_sw sw = {FP_MAGIC1, vm->xsave_size + 4, vm->xcr0, vm->xsave_size, {0}};
-    memcpy(x + SW_RESERVED, &sw, sizeof sw);
-    u32 magic2 = FP_MAGIC2;
-    if (kr_copy_out(fp, x, vm->xsave_size) < 0 || kr_copy_out(fp + vm->xsave_size, &magic2, 4) < 0)
-        return -EFAULT;
-
     struct kr_sigframe f;
     memset(&f, 0, sizeof f);
     f.pretcode = act->restorer;
     f.uc.flags = UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS | (vm->xcr0 > 1 ? UC_FP_XSTATE : 0);
     f.uc.stack = t->altstack;
     f.uc.stack.flags = (t->altstack.flags & (s32)SS_AUTODISARM_) | kr_altstack_flags(t, r->rsp);
-    f.uc.mc = (struct kr_sigcontext){.r8 = r->r8,
-                                     .r9 = r->r9,
-                                     .r10 = r->r10,
-                                     .r11 = r->r11,
-                                     .r12 = r->r12,
-                                     .r13 = r->r13,
-                                     .r14 = r->r14,
-                                     .r15 = r->r15,
-                                     .rdi = r->rdi,
-                                     .rsi = r->rsi,
-                                     .rbp = r->rbp,
-                                     .rbx = r->rbx,
-                                     .rdx = r->rdx,
-                                     .rax = r->rax,
-                                     .rcx = r->rcx,
-                                     .rsp = r->rsp,
-                                     .rip = r->rip,
-                                     .rflags = r->rflags & ~0x10000ULL,
-                                     .cs = KR_USER_CS,
-                                     .ss = KR_USER_SS,
-                                     .error = t->error,
-                                     .trapno = t->trapno,
-                                     .oldmask = saved,
-                                     .cr2 = t->cr2,
-                                     .fpstate = fp};
+    put_registers(&f.uc.mc, t, saved, fp);
     f.uc.mask = saved;
     f.info = *si;
     if (!(act->flags & 0x04000000)) /* SA_RESTORER: x86-64 has no other way to return */
@@ -126,8 +139,8 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
         KR_WINDOW_END) /* the handler's address faults in the handler's frame, canonical or not, as on Linux */
         f.pretcode = 0;
 
-    init_fpu(x);
-    kr_cpu_set_xsave(t, x);
+    init_fpu(t->xsave);
+    kr_cpu_set_xsave(t, t->xsave);
     r->rdi = (u64)si->si_signo;
     r->rsi = frame + offsetof(struct kr_sigframe, info);
     r->rdx = frame + offsetof(struct kr_sigframe, uc);
