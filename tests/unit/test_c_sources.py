@@ -1,4 +1,4 @@
-"""The shape of the C sources: how long a function and a file are."""
+"""The shape of the C sources: how long a function and a file are; names instead of the kernel's numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from krun.native.build_native import MONITOR_FOLDERS
 
 NATIVE = Path(__file__).resolve().parents[2] / "krun" / "native"
 SOURCES = sorted(p for p in NATIVE.rglob("*.[ch]") if "build" not in p.relative_to(NATIVE).parts)
@@ -32,3 +34,38 @@ def test_lengths(source: Path) -> None:
     assert text.count("\n") <= FILE
     long = {name: n for name, n in functions(text).items() if n > FUNCTION}
     assert not long, f"longer than {FUNCTION} lines: {long}"
+
+
+#: Numbers of types of files, in octal as headers have them, and structures that kr_linux.h has.
+TYPED = re.compile(
+    r"\b0?0?(?:17|14|12|10|06|04|02|01)0000\b|kr_\w+\(__NR_ioctl, [^;]*?, 0x[0-9a-f]+\b|kr_sys\d\(\d|struct \w*msghdr\w* \{"
+)
+
+
+def typed(text: str) -> list[str]:
+    """Returns the hand-typed numbers in C text, comments left out."""
+    return TYPED.findall(re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+
+
+def test_the_second_pattern_sees() -> None:
+    for text in (
+        "m & 0170000",
+        "t == 0040000",
+        "x = 0120000;",
+        "kr_sys1(3, fd)",
+        "struct msghdr_k {",
+        "kr_sys3(__NR_ioctl, fd, 0xae80, 0)",
+    ):
+        assert typed(text), text
+    assert not typed("10000 + 0x10000 /* 0170000 */ + 020")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [p for p in SOURCES if p.parent.name in MONITOR_FOLDERS],
+    ids=lambda p: str(p.relative_to(NATIVE)),
+)
+def test_names_of_the_kernel(source: Path) -> None:
+    """A number of Linux's interface has its name, from the kernel's headers or from lib/kr_linux.h."""
+    if source.name != "kr_linux.h":
+        assert not typed(source.read_text())

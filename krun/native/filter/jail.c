@@ -15,6 +15,7 @@
  * State: whether the filters are installed (constant after start). Called once, by the first thread.
  */
 #include "jail.h"
+#include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
 #include "../machine/layout.h"
 #include "profile.h"
@@ -24,18 +25,10 @@
 #include "../table/rows.h"
 #include "../process/nnp.h"
 #include <linux/audit.h>
-#include <linux/fcntl.h>
-#include <linux/kvm.h>
-#include <linux/mman.h>
-#include <linux/prctl.h>
 #include <linux/seccomp.h>
 
 #define MAX_NR 600
 #define MAX_FILTER 1024
-#define SHM_EXEC_FLAG 0100000
-#define SHM_REMAP_FLAG 040000
-#define MREMAP_FIXED_ 2
-#define AT_EXECVE_CHECK_ 0x10000
 
 enum { KILL, ALLOW, RULE };
 
@@ -157,7 +150,7 @@ static void rule_mmap(struct kr_bpf *p) {
 static void rule_mremap(struct kr_bpf *p) {
     in_window(p, 0, 1);
     kr_bpf_load(p, KR_BPF_LOW(3));
-    kr_bpf_return_unless(p, BPF_JSET, MREMAP_FIXED_, SECCOMP_RET_ALLOW);
+    kr_bpf_return_unless(p, BPF_JSET, MREMAP_FIXED, SECCOMP_RET_ALLOW);
     in_window(p, 4, 2);
 }
 
@@ -173,7 +166,7 @@ static void rule_mprotect(struct kr_bpf *p) {
 /* The filter does not know the length of the segment. Without SHM_REMAP the kernel refuses a segment that
  * would overlap another mapping. */
 static void rule_shmat(struct kr_bpf *p) {
-    without(p, 2, SHM_EXEC_FLAG | SHM_REMAP_FLAG);
+    without(p, 2, SHM_EXEC | SHM_REMAP);
     kr_bpf_load(p, KR_BPF_HIGH(1));
     kr_bpf_return_if(p, BPF_JGE, HIGH(KR_WINDOW_END), REFUSE);
 }
@@ -208,7 +201,7 @@ static void rule_prctl(struct kr_bpf *p) {
  * write. AT_EXECVE_CHECK executes nothing; a kernel without the flag refuses it. */
 static void rule_execveat(struct kr_bpf *p) {
     kr_bpf_load(p, KR_BPF_LOW(4));
-    kr_bpf_return_if(p, BPF_JSET, AT_EXECVE_CHECK_, SECCOMP_RET_ALLOW);
+    kr_bpf_return_if(p, BPF_JSET, AT_EXECVE_CHECK, SECCOMP_RET_ALLOW);
     kr_bpf_return_unless(p, BPF_JEQ, AT_EMPTY_PATH, SECCOMP_RET_KILL_PROCESS);
     kr_bpf_load(p, KR_BPF_LOW(0));
     kr_bpf_return_unless(p, BPF_JEQ, (u32)kr_boot.fd_exe, SECCOMP_RET_KILL_PROCESS);

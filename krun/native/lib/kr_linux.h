@@ -68,6 +68,27 @@
 #ifndef KVM_EXIT_MEMORY_FAULT
 #define KVM_EXIT_MEMORY_FAULT 39
 #endif
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#endif
+#ifndef PR_GET_MDWE
+#define PR_GET_MDWE 66
+#endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
+#endif
+#ifndef PR_GET_MEMORY_MERGE
+#define PR_GET_MEMORY_MERGE 68
+#endif
+#ifndef PR_TIMER_CREATE_RESTORE_IDS
+#define PR_TIMER_CREATE_RESTORE_IDS 77
+#endif
+#ifndef PR_FUTEX_HASH
+#define PR_FUTEX_HASH 78
+#endif
+#ifndef PR_GET_AUXV
+#define PR_GET_AUXV 0x41555856
+#endif
 #ifndef S_IFMT /* linux/stat.h has the types of files, but not for a hosted build */
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
@@ -80,6 +101,9 @@
 #endif
 #ifndef SHM_RDONLY /* linux/shm.h has it, and includes libc's unistd.h */
 #define SHM_RDONLY 010000
+#define SHM_RND 020000
+#define SHM_REMAP 040000
+#define SHM_EXEC 0100000
 #endif
 #ifndef X_OK /* unistd.h of libc */
 #define X_OK 1
@@ -104,24 +128,26 @@
 
 /* ---- structures ---- */
 
-/* struct user_msghdr and struct cmsghdr (include/linux/socket.h). */
+/* struct user_msghdr, struct mmsghdr and struct cmsghdr (include/linux/socket.h). Addresses are numbers, because
+ * some are the payload's. */
 struct kr_msghdr {
-    void *name;
-    u32 name_len, pad0;
-    struct kr_msg_iovec {
-        void *base;
-        u64 len;
-    } * iov;
-    u64 iov_len;
-    void *control;
-    u64 control_len;
+    u64 name;
+    s32 namelen;
+    u32 pad0;
+    u64 iov, iovlen, control, controllen;
     u32 flags, pad1;
+};
+struct kr_mmsghdr {
+    struct kr_msghdr hdr;
+    u32 len, pad;
 };
 struct kr_cmsghdr {
     u64 len;
     s32 level, type;
 };
-_Static_assert(sizeof(struct kr_msghdr) == 56 && sizeof(struct kr_cmsghdr) == 16, "ABI of sendmsg(2)");
+_Static_assert(sizeof(struct kr_msghdr) == 56 && sizeof(struct kr_mmsghdr) == 64 &&
+                   sizeof(struct kr_cmsghdr) == 16,
+               "ABI of sendmsg(2)");
 _Static_assert(sizeof(struct statfs) == 120, "ABI of statfs(2)");
 
 #endif

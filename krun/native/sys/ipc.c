@@ -7,13 +7,8 @@
  * memory, which fork copies with the mm.
  */
 #include "table.h"
+#include "../lib/kr_linux.h"
 #include "../machine/mm.h"
-#include <linux/mman.h>
-
-#define SHM_RDONLY 010000
-#define SHM_RND 020000
-#define SHM_REMAP 040000
-#define SHM_EXEC 0100000
 
 struct attached {
     struct attached *next;

@@ -5,12 +5,10 @@
  * window.
  */
 #include "sys.h"
+#include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
 #include "../machine/hostmem.h"
 #include "../machine/mm.h"
-#include <linux/fcntl.h>
-#include <linux/mman.h>
-#include <linux/stat.h>
 
 kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore,
     sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
@@ -23,7 +21,7 @@ static int is_anonymous_inode(int fd) {
     struct statx st;
     static const char empty[1] = "";
     return kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
-           !(st.stx_mode & 0170000);
+           !(st.stx_mode & S_IFMT);
 }
 
 /* The checks of a file (here; noexec in kr_mm_mmap) and its mapping use a number that no other thread can

@@ -7,11 +7,10 @@
  */
 #include "path.h"
 #include "table.h"
+#include "../lib/kr_linux.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
-#include <linux/fcntl.h>
 #include <linux/openat2.h>
-#include <linux/stat.h>
 
 #define PATH_ROOM 4096u
 #define NR_FCHMODAT2 452
@@ -226,11 +225,11 @@ static long truncate_fd(int fd, u64 length) {
     struct statx st;
     char rel[64];
     long n = kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st);
-    u32 type = st.stx_mode & 0170000;
+    u32 type = st.stx_mode & S_IFMT;
     if (n < 0)
         return n;
-    if (type != 0100000)
-        return type == 0040000 ? -EISDIR : -EINVAL;
+    if (type != S_IFREG)
+        return type == S_IFDIR ? -EISDIR : -EINVAL;
     if (kr_fd_on_proc(fd))
         return kr_sys4(__NR_faccessat2, fd, "", 2 /* W_OK */, AT_EMPTY_PATH | AT_EACCESS);
     int dir = kr_proc_self_fd(rel, sizeof rel, fd);

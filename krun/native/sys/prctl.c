@@ -4,6 +4,7 @@
  * bit of proc->flags (KR_PROCF_UNDUMPABLE). No locks.
  */
 #include "table.h"
+#include "../lib/kr_linux.h"
 #include "../process/process.h"
 #include "../view/ask.h"
 #include "../process/board.h"
@@ -12,12 +13,7 @@
 #include "../filter/seccomp.h"
 #include "../process/nnp.h"
 #include "../filter/above.h"
-#include <linux/prctl.h>
 #include <linux/seccomp.h>
-
-#ifndef PR_SET_PTRACER
-#define PR_SET_PTRACER 0x59616d61
-#endif
 
 kr_sys_fn sys_seccomp;
 
@@ -34,54 +30,54 @@ struct option {
 /* An option that is not listed gets EINVAL, as on a kernel that does not know it. Options of other CPUs are
  * among these. */
 static const struct option options[] = {
-    {1, PLAIN, 0},     /* SET_PDEATHSIG */
-    {2, OUT_INT, 0},   /* GET_PDEATHSIG */
-    {3, OWN, 0},       /* GET_DUMPABLE: the payload's; the monitor never is */
-    {4, OWN, 0},       /* SET_DUMPABLE */
-    {7, PLAIN, 0},     /* GET_KEEPCAPS */
-    {8, PLAIN, 0},     /* SET_KEEPCAPS */
-    {13, PLAIN, 0},    /* GET_TIMING */
-    {14, PLAIN, 0},    /* SET_TIMING */
-    {15, IN_NAME, 0},  /* SET_NAME */
-    {16, OUT_NAME, 0}, /* GET_NAME */
-    {21, OWN, 0},      /* GET_SECCOMP: the payload's filters */
-    {22, OWN, 0},      /* SET_SECCOMP */
-    {23, PLAIN, 0},    /* CAPBSET_READ */
-    {24, PLAIN, 0},    /* CAPBSET_DROP */
-    {25, OWN, 0},      /* GET_TSC */
-    {26, OWN, 0},      /* SET_TSC */
-    {27, PLAIN, 0},    /* GET_SECUREBITS */
-    {28, PLAIN, 0},    /* SET_SECUREBITS */
-    {29, PLAIN, 0},    /* SET_TIMERSLACK */
-    {30, PLAIN, 0},    /* GET_TIMERSLACK */
-    {31, PLAIN, 0},    /* TASK_PERF_EVENTS_DISABLE */
-    {32, PLAIN, 0},    /* TASK_PERF_EVENTS_ENABLE */
-    {33, PLAIN, 0},    /* MCE_KILL */
-    {34, PLAIN, 0},    /* MCE_KILL_GET */
-    {35, NO, EPERM},   /* SET_MM: the kernel's bounds are the monitor's business (kr_publish_mm) */
-    {36, PLAIN, 0},    /* SET_CHILD_SUBREAPER */
-    {37, OUT_INT, 0},  /* GET_CHILD_SUBREAPER */
-    {38, ASK, 0},      /* SET_NO_NEW_PRIVS */
-    {39, ASK, 0},      /* GET_NO_NEW_PRIVS: the payload's; the monitor's is always set (filter/jail.h) */
-    {40, OUT_LONG, 0}, /* GET_TID_ADDRESS */
-    {41, PLAIN, 0},    /* SET_THP_DISABLE */
-    {42, PLAIN, 0},    /* GET_THP_DISABLE */
-    {47, PLAIN, 0},    /* CAP_AMBIENT */
-    {52, ASK, 0},      /* GET_SPECULATION_CTRL */
-    {53, NO, ENXIO},   /* SET_SPECULATION_CTRL: would bind the host thread, not the guest's code */
-    {57, PLAIN, 0},    /* SET_IO_FLUSHER */
-    {58, PLAIN, 0},    /* GET_IO_FLUSHER */
-    {59, NO, EINVAL},  /* SET_SYSCALL_USER_DISPATCH: would catch the monitor's own calls */
-    {62, OUT_4TH, 0},  /* SCHED_CORE */
-    {65, NO, EINVAL},  /* SET_MDWE: host mappings are never executable, so the kernel could not enforce it */
-    {66, PLAIN, 0},    /* GET_MDWE */
-    {67, NO, EPERM},   /* SET_MEMORY_MERGE: would merge the monitor's pages with others' */
-    {68, PLAIN, 0},    /* GET_MEMORY_MERGE */
-    {77, PLAIN, 0},    /* TIMER_CREATE_RESTORE_IDS */
-    {78, PLAIN, 0},    /* FUTEX_HASH */
+    {PR_SET_PDEATHSIG, PLAIN, 0},
+    {PR_GET_PDEATHSIG, OUT_INT, 0},
+    {PR_GET_DUMPABLE, OWN, 0}, /* the payload's; the monitor never is */
+    {PR_SET_DUMPABLE, OWN, 0},
+    {PR_GET_KEEPCAPS, PLAIN, 0},
+    {PR_SET_KEEPCAPS, PLAIN, 0},
+    {PR_GET_TIMING, PLAIN, 0},
+    {PR_SET_TIMING, PLAIN, 0},
+    {PR_SET_NAME, IN_NAME, 0},
+    {PR_GET_NAME, OUT_NAME, 0},
+    {PR_GET_SECCOMP, OWN, 0}, /* the payload's filters */
+    {PR_SET_SECCOMP, OWN, 0},
+    {PR_CAPBSET_READ, PLAIN, 0},
+    {PR_CAPBSET_DROP, PLAIN, 0},
+    {PR_GET_TSC, OWN, 0},
+    {PR_SET_TSC, OWN, 0},
+    {PR_GET_SECUREBITS, PLAIN, 0},
+    {PR_SET_SECUREBITS, PLAIN, 0},
+    {PR_SET_TIMERSLACK, PLAIN, 0},
+    {PR_GET_TIMERSLACK, PLAIN, 0},
+    {PR_TASK_PERF_EVENTS_DISABLE, PLAIN, 0},
+    {PR_TASK_PERF_EVENTS_ENABLE, PLAIN, 0},
+    {PR_MCE_KILL, PLAIN, 0},
+    {PR_MCE_KILL_GET, PLAIN, 0},
+    {PR_SET_MM, NO, EPERM}, /* the kernel's bounds are the monitor's business (kr_publish_mm) */
+    {PR_SET_CHILD_SUBREAPER, PLAIN, 0},
+    {PR_GET_CHILD_SUBREAPER, OUT_INT, 0},
+    {PR_SET_NO_NEW_PRIVS, ASK, 0},
+    {PR_GET_NO_NEW_PRIVS, ASK, 0}, /* the payload's; the monitor's is always set (filter/jail.h) */
+    {PR_GET_TID_ADDRESS, OUT_LONG, 0},
+    {PR_SET_THP_DISABLE, PLAIN, 0},
+    {PR_GET_THP_DISABLE, PLAIN, 0},
+    {PR_CAP_AMBIENT, PLAIN, 0},
+    {PR_GET_SPECULATION_CTRL, ASK, 0},
+    {PR_SET_SPECULATION_CTRL, NO, ENXIO}, /* would bind the host thread, not the guest's code */
+    {PR_SET_IO_FLUSHER, PLAIN, 0},
+    {PR_GET_IO_FLUSHER, PLAIN, 0},
+    {PR_SET_SYSCALL_USER_DISPATCH, NO, EINVAL}, /* would catch the monitor's own calls */
+    {PR_SCHED_CORE, OUT_4TH, 0},
+    {PR_SET_MDWE, NO, EINVAL}, /* host mappings are never executable, so the kernel could not enforce it */
+    {PR_GET_MDWE, PLAIN, 0},
+    {PR_SET_MEMORY_MERGE, NO, EPERM}, /* would merge the monitor's pages with others' */
+    {PR_GET_MEMORY_MERGE, PLAIN, 0},
+    {PR_TIMER_CREATE_RESTORE_IDS, PLAIN, 0},
+    {PR_FUTEX_HASH, PLAIN, 0},
     {PR_SET_PTRACER, NO, EINVAL}, /* as without Yama */
-    {0x53564d41, ASK, 0},         /* SET_VMA */
-    {0x41555856, OWN, 0},         /* GET_AUXV */
+    {PR_SET_VMA, ASK, 0},
+    {PR_GET_AUXV, OWN, 0},
 };
 
 u32 kr_prctl_forwarded(u32 *out, u32 max) {
@@ -166,9 +162,9 @@ static long own(struct kr_task *t, const u64 a[6]) {
     case PR_GET_SPECULATION_CTRL:
         r = kr_forward(__NR_prctl, a);
         return r > 0 ? r & ~(long)PR_SPEC_PRCTL : r; /* the payload cannot change it */
-    case 0x53564d41:
+    case PR_SET_VMA:
         return name_vma(a);
-    case 0x41555856:
+    case PR_GET_AUXV:
         return get_auxv(t, a);
     }
     return -EINVAL;

@@ -5,6 +5,7 @@
  */
 #include "nested.h"
 #include "unixaddr.h"
+#include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
 #include "../view/procfs.h"
 
@@ -26,25 +27,6 @@ long sys_socket(struct kr_task *t, const u64 a[6]) {
 
 /* ---- messages ---- */
 
-struct msghdr_k {
-    u64 name;
-    s32 namelen;
-    u32 pad0;
-    u64 iov, iovlen, control, controllen;
-    u32 flags, pad1;
-};
-_Static_assert(sizeof(struct msghdr_k) == 56, "struct user_msghdr");
-
-struct mmsghdr_k {
-    struct msghdr_k hdr;
-    u32 len, pad;
-};
-_Static_assert(sizeof(struct mmsghdr_k) == 64, "struct mmsghdr");
-
-struct cmsghdr_k {
-    u64 len;
-    s32 level, type;
-};
 #define CMSG_ROUND(n) (((n) + 7) & ~7ULL)
 
 #define CONTROL_MAX (1u << 20) /* far above net.core.optmem_max, where the kernel says ENOBUFS */
@@ -70,7 +52,7 @@ static s32 sent_fd(s32 fd, int how) {
 }
 
 static long walk_control(u8 *c, u64 len, int how) {
-    struct cmsghdr_k h;
+    struct kr_cmsghdr h;
     for (u64 off = 0; len - off >= sizeof h && off <= len;) {
         memcpy(&h, c + off, sizeof h);
         if (h.len < sizeof h || h.len > len - off)
@@ -100,7 +82,7 @@ static void release_control(u8 *c, u64 len, int copied) {
 }
 
 /* Replaces h's control pointer by a checked copy. *copy is NULL if there is nothing to free. 0 or -errno. */
-static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_size, int copied) {
+static long control_in(struct kr_msghdr *h, u8 **copy, u8 *small, size_t small_size, int copied) {
     *copy = NULL;
     if (!h->controllen)
         return 0;
@@ -120,7 +102,7 @@ static long control_in(struct msghdr_k *h, u8 **copy, u8 *small, size_t small_si
 }
 
 /* Checks the pointers of a header for a receive. */
-static void check_header(struct msghdr_k *h) {
+static void check_header(struct kr_msghdr *h) {
     if (h->name)
         h->name = kr_guest_ptr(h->name, 1);
     if (h->control)
@@ -129,7 +111,7 @@ static void check_header(struct msghdr_k *h) {
 
 /* Copies in the destination address of a message. A long name is cut, as copy_msghdr_from_user() in the
  * kernel does. */
-static void name_in(struct kr_task *t, struct msghdr_k *h, struct kr_addr *x) {
+static void name_in(struct kr_task *t, struct kr_msghdr *h, struct kr_addr *x) {
     u64 len = !h->name ? 0 : h->namelen > KR_ADDR_MAX ? KR_ADDR_MAX : (u64)(u32)h->namelen;
     kr_addr_in(t, h->name, len, x);
     if (h->name)
@@ -138,7 +120,7 @@ static void name_in(struct kr_task *t, struct msghdr_k *h, struct kr_addr *x) {
 }
 
 long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
-    struct msghdr_k h;
+    struct kr_msghdr h;
     struct kr_iovs io;
     struct kr_addr to;
     u8 small[256], *control;
@@ -160,16 +142,16 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
 }
 
 /* Copies out the fields that recvmsg(2) writes into the header. 0 or -EFAULT. */
-static long header_out(u64 ptr, const struct msghdr_k *h) {
-    if (kr_copy_out(ptr + offsetof(struct msghdr_k, controllen), &h->controllen, 8) < 0 ||
-        kr_copy_out(ptr + offsetof(struct msghdr_k, flags), &h->flags, 4) < 0)
+static long header_out(u64 ptr, const struct kr_msghdr *h) {
+    if (kr_copy_out(ptr + offsetof(struct kr_msghdr, controllen), &h->controllen, 8) < 0 ||
+        kr_copy_out(ptr + offsetof(struct kr_msghdr, flags), &h->flags, 4) < 0)
         return -EFAULT;
-    return h->name ? kr_copy_out(ptr + offsetof(struct msghdr_k, namelen), &h->namelen, 4) : 0;
+    return h->name ? kr_copy_out(ptr + offsetof(struct kr_msghdr, namelen), &h->namelen, 4) : 0;
 }
 
 long sys_recvmsg(struct kr_task *t, const u64 a[6]) {
     (void)t;
-    struct msghdr_k h;
+    struct kr_msghdr h;
     struct kr_iovs io;
     if (kr_copy_in(&h, a[1], sizeof h) < 0)
         return kr_call_intr(__NR_recvmsg, a[0], KR_BAD_PTR, a[2], 0, 0, 0);
@@ -187,7 +169,7 @@ long sys_recvmsg(struct kr_task *t, const u64 a[6]) {
 /* sendmmsg and recvmmsg: all headers in one block, all vectors in another. The kernel makes the loop, so
  * partial results, errors after the first message and the timeout are the kernel's. */
 struct batch {
-    struct mmsghdr_k *m;
+    struct kr_mmsghdr *m;
     u32 n;
     size_t m_size;
     struct kr_iovec *v;
@@ -221,7 +203,7 @@ static void batch_drop(struct batch *b) {
 
 /* Copies in the address of message i. 0 or -errno. */
 static long batch_name(struct kr_task *t, struct batch *b, u32 i) {
-    struct msghdr_k *h = &b->m[i].hdr;
+    struct kr_msghdr *h = &b->m[i].hdr;
     if (!h->name)
         return 0;
     if (!b->to) {
@@ -248,7 +230,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
     u32 have = 0;
     u64 iovs = 0;
     for (; have < n; have++) {
-        struct mmsghdr_k *m = &b->m[have];
+        struct kr_mmsghdr *m = &b->m[have];
         if (kr_copy_in(m, ptr + have * sizeof *m, sizeof *m) < 0) {
             if (!have)
                 return -EFAULT;
@@ -271,7 +253,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
     }
     struct kr_iovec *v = b->v;
     for (u32 i = 0; i < have; i++) {
-        struct msghdr_k *h = &b->m[i].hdr;
+        struct kr_msghdr *h = &b->m[i].hdr;
         if (receive)
             check_header(h);
         long r = receive ? 0 : batch_name(t, b, i);
@@ -316,7 +298,7 @@ static long batch_call(struct kr_task *t, long nr, const u64 a[6], int receive) 
     for (long i = 0; have > 0 && i < r; i++) {
         u64 at = a[1] + (u64)i * sizeof *b.m;
         if ((receive && header_out(at, &b.m[i].hdr) < 0) ||
-            kr_copy_out(at + offsetof(struct mmsghdr_k, len), &b.m[i].len, 4) < 0) {
+            kr_copy_out(at + offsetof(struct kr_mmsghdr, len), &b.m[i].len, 4) < 0) {
             r = i ? i : -EFAULT;
             break;
         }

@@ -3,9 +3,8 @@
  * with judgement (path.h), so a magic link never shows a descriptor of the monitor. No state, no locks.
  */
 #include "path.h"
+#include "../lib/kr_linux.h"
 #include "../view/procfs.h"
-#include <linux/fcntl.h>
-#include <linux/stat.h>
 
 #define STAT_FLAGS (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_SYNC_TYPE)
 #define CWD ((u64)(s64)AT_FDCWD)
@@ -44,7 +43,7 @@ static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf,
     if (n < 0)
         return n;
     u32 acc = how & O_ACCMODE;
-    u32 mode = 0120000 | (how & O_PATH ? 0 : acc == O_RDONLY ? 0500 : acc == O_WRONLY ? 0300 : 0700);
+    u32 mode = S_IFLNK | (how & O_PATH ? 0 : acc == O_RDONLY ? 0500 : acc == O_WRONLY ? 0300 : 0700);
     if (mask) {
         u.sx.stx_mode = (u16)mode;
         u.sx.stx_size = 64;

@@ -147,10 +147,10 @@ static void reply(int to, u64 tag, s32 status, u32 mode, int fd) {
         void *base;
         u64 len;
     } iov = {&a, sizeof a};
-    struct kr_msghdr m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    struct kr_msghdr m = {.iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = sizeof c};
     if (fd < 0) {
-        m.control = NULL;
-        m.control_len = 0;
+        m.control = 0;
+        m.controllen = 0;
     }
     kr_sys3(__NR_sendmsg, to, &m, MSG_QUIET);
 }

@@ -141,12 +141,12 @@ static long receive(int from, u64 tag, struct answer *a, int *fd) {
         void *base;
         u64 len;
     } iov = {a, sizeof *a};
-    struct kr_msghdr m = {.iov = (void *)&iov, .iov_len = 1, .control = &c, .control_len = sizeof c};
+    struct kr_msghdr m = {.iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = sizeof c};
     *fd = -1;
     long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CLOEXEC);
     if (n < 0)
         return n;
-    if (m.control_len >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
+    if (m.controllen >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
         *fd = c.fd;
     if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095) {
         if (*fd >= 0)

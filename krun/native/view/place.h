@@ -10,14 +10,14 @@
 #ifndef KR_PLACE_H
 #define KR_PLACE_H
 
+#include "../lib/kr_linux.h"
 #include "procfs.h"
-#include <linux/stat.h>
 
 #define KR_PATH_ROOM 4096u /* PATH_MAX */
 
-#define KR_IS_LINK(mode) (((mode)&0170000) == 0120000)
-#define KR_IS_DIR(mode) (((mode)&0170000) == 0040000)
-#define KR_IS_FIFO(mode) (((mode)&0170000) == 0010000)
+#define KR_IS_LINK(mode) (((mode)&S_IFMT) == S_IFLNK)
+#define KR_IS_DIR(mode) (((mode)&S_IFMT) == S_IFDIR)
+#define KR_IS_FIFO(mode) (((mode)&S_IFMT) == S_IFIFO)
 
 /* Components of a path. */
 static inline size_t kr_comp_len(const char *s) {
