@@ -60,11 +60,6 @@ MONITOR_MODE = 0o115
 KVM_PATH = "/dev/kvm"
 
 
-# native/process/board.h
-BOARD_MAGIC = 0x314452414F42524B
-BOARD_SIZE = 32 + 16384 * 32
-
-
 class Block:
     """A boot block under construction."""
 
@@ -138,15 +133,6 @@ def open_kvm() -> int:
         remedy = "be root, or join the group that owns it (usually kvm); check the cgroup's device rules"
         raise SysError("open", KVM_PATH, number, remedy)
     raise SysError("open", KVM_PATH, number, "is a KVM module loaded?")
-
-
-def fill_board(fd: int) -> None:
-    """Makes an empty file a container's board (native/process/board.h): its size, and a cookie that only monitors know.
-
-    Raises OSError.
-    """
-    os.ftruncate(fd, BOARD_SIZE)
-    os.pwrite(fd, BOARD_MAGIC.to_bytes(8, "little") + os.getrandom(8), 0)
 
 
 def open_monitor() -> int:

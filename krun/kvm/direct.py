@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 
-from krun.kvm import boot
+from krun.kvm import board, boot
 from krun.sysio import STACK_SOFT
 
 TYPE_CHECKING = False
@@ -37,9 +37,9 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
     block.fd(boot.FD_KVM, boot.open_kvm())
     block.fd(boot.FD_EXE, monitor)
     block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
-    board = os.memfd_create("krun-board")
-    boot.fill_board(board)
-    block.fd(boot.FD_BOARD, board)
+    board_fd = os.memfd_create("krun-board")
+    board.fill(board_fd)
+    block.fd(boot.FD_BOARD, board_fd)
     if flags or log:
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
         block.fd(boot.FD_LOG, log_fd)

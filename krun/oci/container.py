@@ -9,7 +9,7 @@ import time
 from errno import EPERM
 
 from krun.errors import KrunError, SysError
-from krun.kvm import boot
+from krun.kvm import board, boot
 from krun.log import Log, rfc3339
 from krun.mountio import (
     AT_RECURSIVE,
@@ -266,7 +266,7 @@ def make_board(statedir: StateDir) -> int:
     path = f"{statedir.path}/{BOARD}"
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        boot.fill_board(fd)
+        board.fill(fd)
         return fd
     except OSError as e:
         raise SysError("make", path, e.errno or 0) from None

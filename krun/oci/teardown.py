@@ -8,6 +8,7 @@ import os
 import select
 
 from krun.errors import KrunError, NotFoundError
+from krun.kvm import board
 from krun.oci import state as st
 from krun.oci.kill import SIGKILL, open_init, signal_init
 
@@ -88,6 +89,7 @@ def take_down(
         for further in failures[1:]:
             log.warning(further.message)
         raise failures[0]
+    report_last_words(statedir, log)
     statedir.destroy()
     poststop = (config.get("hooks") or {}).get("poststop")
     if hooks and poststop:
@@ -96,6 +98,15 @@ def take_down(
 
         for failure in run_all(poststop, "poststop", st.hook_state(state, st.STOPPED, 0)):
             log.warning(failure.message)
+
+
+def report_last_words(statedir: st.StateDir, log: "Log") -> None:
+    """Warns of monitors that ended by a fault of krun's or of the host's. Called when all processes have ended.
+
+    The monitor's own line may be lost: the payload decides where its stderr leads.
+    """
+    for pid, line in board.last_words(f"{statedir.path}/{st.BOARD}"):
+        log.warning(f"container {statedir.id}: the monitor of process {pid} ended: {line}")
 
 
 def _end_init(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:

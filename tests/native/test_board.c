@@ -81,7 +81,36 @@ static void enters_finds_leaves(void) {
     CHECK(kr_board_find(me, before, &e) == 0);
 }
 
-/* Whatever stands there: an answer is an entry of that pid, and nothing else happens. */
+static void read_words(u32 n, struct kr_board_words *out) {
+    kr_sys4(__NR_pread64, kr_boot.fd_board, out, sizeof *out, KR_BOARD_WORDS_AT + n * sizeof *out);
+}
+
+static u32 said(void) {
+    struct kr_board_header head;
+    kr_sys4(__NR_pread64, kr_boot.fd_board, &head, sizeof head, 0);
+    return head.said;
+}
+
+static void keeps_the_last_words(void) {
+    struct kr_board_words words;
+    char text[300];
+    CHECK(said() == 0);
+    kr_board_say("why");
+    read_words(0, &words);
+    CHECK(said() == 1 && words.pid == (u32)kr_sys0(__NR_getpid) && strcmp(words.text, "why") == 0);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    kr_board_say(text); /* too long: the beginning */
+    read_words(1, &words);
+    CHECK(words.text[0] == 'x' && words.text[sizeof words.text - 1] == 'x');
+    read_words(2, &words);
+    CHECK(words.pid == 0);
+    for (u32 i = 2; i <= KR_BOARD_WORDS; i++)
+        kr_board_say("again");
+    read_words(0, &words);
+    CHECK(said() == KR_BOARD_WORDS + 1 && strcmp(words.text, "again") == 0);
+}
+
 /* The vectors of the reference implementation (key 00..0f, input 00, 01, ...): lengths 0, 8 and 16. */
 static void hashes_as_siphash(void) {
     const u64 words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
@@ -93,10 +122,11 @@ static void hashes_as_siphash(void) {
     CHECK(tag != kr_board_tag(KR_TAG_QUESTION, 1, 3) && tag == kr_board_tag(KR_TAG_QUESTION, 1, 2));
 }
 
+/* Whatever stands there: an answer is an entry of that pid, and nothing else happens. */
 static void survives_garbage(void) {
     struct kr_board_entry e;
     for (u32 round = 0; round < 20; round++) {
-        for (long at = 32; at < (long)KR_BOARD_SIZE; at += 4096) {
+        for (long at = round % 2 ? 32 : 16; at < (long)KR_BOARD_SIZE; at += 4096) {
             u64 junk[512];
             for (u32 i = 0; i < KR_COUNT(junk); i++)
                 junk[i] = kr_test_random();
@@ -107,6 +137,7 @@ static void survives_garbage(void) {
             if (kr_board_find(pid, kr_test_random() >> 40, &e) == 0)
                 CHECK(e.pid == pid);
         }
+        kr_board_say("why");
         kr_board_enter(&task); /* no place, or one that it took from the dead */
         kr_board_update(&task);
         kr_board_leave(&task);
@@ -119,6 +150,7 @@ static void survives_a_cut(void) {
     kr_sys2(__NR_ftruncate, kr_boot.fd_board, 4096);
     for (u32 pid = 1; pid < 40000; pid += 37)
         CHECK(kr_board_find(pid, 0, &e) == -ENOENT || e.pid == pid);
+    kr_board_say("why");
     kr_board_enter(&task);
     kr_board_update(&task);
     kr_board_leave(&task);
@@ -129,6 +161,7 @@ void test_main(void) {
     refuses_what_is_no_board();
     enters_finds_leaves();
     hashes_as_siphash();
+    keeps_the_last_words();
     survives_garbage();
     survives_a_cut();
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from krun.errors import KrunError
-from krun.kvm import boot, probe
+from krun.kvm import board, boot, probe
 
 HEADER = (Path(__file__).parents[2] / "krun/native/abi/boot.h").read_text()
 
@@ -152,3 +152,42 @@ def test_root_cannot_read_the_monitor(tmp_path, monkeypatch, owner, mode, after)
     os.close(boot.open_monitor())
     assert path.stat().st_mode & 0o7777 == after
     assert boot.readable_by_root(path.stat()) == (owner != 0)
+
+
+def test_the_board_is_that_of_the_header() -> None:
+    header = (Path(__file__).parents[2] / "krun/native/process/board.h").read_text()
+
+    def number(name: str) -> int:
+        found = re.search(rf"#define KR_BOARD_{name} (0x[0-9a-f]+|\d+)", header)
+        assert found
+        return int(found[1], 0)
+
+    assert (board.MAGIC, board.WORDS) == (number("MAGIC"), number("WORDS"))
+    assert board.WORDS_AT == board.HEADER + number("ENTRIES") * 32
+    assert re.search(r"u64 magic, cookie;\n    u32 said", header) and board.SAID_AT == 16
+    assert re.search(r"char text\[252\]", header) and board.WORDS_SIZE == 4 + 252
+
+
+def test_last_words(tmp_path: Path) -> None:
+    path = tmp_path / "board"
+    assert board.last_words(str(path)) == []
+    with path.open("w+b", buffering=0) as file:
+        board.fill(file.fileno())
+        assert board.last_words(str(path)) == []
+
+        def say(number: int, text: bytes) -> None:
+            at = board.WORDS_AT + number % board.WORDS * board.WORDS_SIZE
+            os.pwrite(file.fileno(), struct.pack("<I252s", number, text), at)
+            os.pwrite(file.fileno(), struct.pack("<I", number + 1), board.SAID_AT)
+
+        say(0, b"KVM_RUN: errno 9")
+        say(1, b"two\nlines \x1b[31m\xff" + b"x" * 300)
+        assert board.last_words(str(path)) == [(0, "KVM_RUN: errno 9"), (1, "two?lines ?[31m?" + "x" * 236)]
+        for number in range(2, 20):
+            say(number, b"%d" % number)
+        assert board.last_words(str(path)) == [(n, str(n)) for n in range(4, 20)]
+        # A monitor that was taken over writes any number and any size.
+        os.pwrite(file.fileno(), b"\xff" * 4, board.SAID_AT)
+        assert len(board.last_words(str(path))) == 16
+        file.truncate(board.WORDS_AT - 1)
+        assert board.last_words(str(path)) == []

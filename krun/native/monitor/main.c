@@ -96,6 +96,11 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
         say(fd, 'E', fields, (size_t)KR_MIN(n, (int)sizeof fields - 1));
         kr_sys1(__NR_exit_group, 1);
     }
+    if (strcmp(step, "exec") != 0) { /* a program that cannot be loaded is the payload's own matter */
+        char line[252];
+        kr_snprintf(line, sizeof line, "%s: %s %s: errno %ld", step, op, path, -err);
+        kr_board_say(line);
+    }
     kr_die_signal(t, 9);
 }
 

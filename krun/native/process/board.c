@@ -124,21 +124,41 @@ void kr_board_leave(struct kr_task *t) {
     proc->place = 0;
 }
 
-void kr_board_open(struct kr_task *t) {
-    u64 head[4];
-    if (kr_boot.fd_board < 0)
+/* Maps the board where that has not been done. */
+static void map(void) {
+    struct kr_board_header head;
+    if (base || kr_boot.fd_board < 0)
         return;
     long p =
         kr_sys6(__NR_mmap, 0, KR_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, 0);
     if (p < 0)
         return;
-    if (kr_copy_raw(head, (void *)p, sizeof head) < 0 || head[0] != KR_BOARD_MAGIC || !head[1]) {
+    if (kr_copy_raw(&head, (void *)p, sizeof head) < 0 || head.magic != KR_BOARD_MAGIC || !head.cookie) {
         kr_sys2(__NR_munmap, p, KR_BOARD_SIZE);
         return;
     }
     base = (u64)p;
-    cookie = head[1];
-    kr_board_enter(t);
+    cookie = head.cookie;
+}
+
+void kr_board_open(struct kr_task *t) {
+    map();
+    if (base)
+        kr_board_enter(t);
+}
+
+void kr_board_say(const char *text) {
+    struct kr_board_words words = {.pid = (u32)kr_sys0(__NR_getpid)};
+    size_t n = strlen(text);
+    memcpy(words.text, text, KR_MIN(n, sizeof words.text));
+    map(); /* a monitor may end before kr_board_open */
+    u64 at = base + offsetof(struct kr_board_header, said);
+    u32 was, seen;
+    if (!base || kr_copy_raw(&was, (void *)at, sizeof was) < 0)
+        return;
+    while (kr_cas32_raw((u32 *)at, was, was + 1, &seen) == 0 && seen != was)
+        was = seen;
+    put(base + KR_BOARD_WORDS_AT + (u64)(was % KR_BOARD_WORDS) * sizeof words, &words, sizeof words);
 }
 
 /* The address of the entry of pid, of which *out is a copy; 0: none. */

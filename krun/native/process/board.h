@@ -6,7 +6,8 @@
  * krun makes the file beside state.json and gives its descriptor to the first monitor and to the monitors of
  * `exec` (abi/boot.h). The file lies in no container's root, and the payload cannot reach it. Each process
  * has one entry, found by its pid. The entry says whether a monitor may ask the process (view/ask.h), and it
- * has the fields of /proc/PID/status that the kernel does not know.
+ * has the fields of /proc/PID/status that the kernel does not know. Behind the entries are the last words of
+ * monitors that have ended.
  *
  * Every monitor of the container can write the whole file. Therefore an entry is copied once, and its content
  * is a hint only. The file may be truncated, or its pages refused by a full file system. Therefore it is
@@ -19,7 +20,15 @@
 
 #define KR_BOARD_MAGIC 0x314452414f42524bULL /* "KRBOARD1" */
 #define KR_BOARD_ENTRIES 16384u
-#define KR_BOARD_SIZE (32u + KR_BOARD_ENTRIES * 32u)
+#define KR_BOARD_WORDS 16u
+#define KR_BOARD_WORDS_AT (32u + KR_BOARD_ENTRIES * 32u)
+#define KR_BOARD_SIZE (KR_BOARD_WORDS_AT + KR_BOARD_WORDS * 256u)
+
+/* magic, cookie, number of records that were written; entries; records. Sizes and places: krun/kvm/board.py. */
+struct kr_board_header {
+    u64 magic, cookie;
+    u32 said, unused[3];
+};
 
 struct kr_board_entry {
     u32 pid;     /* the pid in the pid namespace of the process; 0: free entry */
@@ -27,6 +36,12 @@ struct kr_board_entry {
     u64 since;   /* CLOCK_BOOTTIME of the entry, ns: the process is older */
     u64 caught;  /* signals for which the payload has a handler */
     u64 ignored; /* signals that the payload ignores */
+};
+
+/* Why a monitor ended. The last KR_BOARD_WORDS records stay. */
+struct kr_board_words {
+    u32 pid;        /* as in an entry */
+    char text[252]; /* ends at a NUL, or is full */
 };
 
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
@@ -45,6 +60,9 @@ void kr_board_enter(struct kr_task *t);
 void kr_board_update(struct kr_task *t);
 /* Frees the entry of a process that ends. */
 void kr_board_leave(struct kr_task *t);
+/* Writes why the calling process's monitor ends, for krun, which reports it when it takes the container down. Neither a limit of the
+ * payload's nor a reader can prevent it, as they can with the log and with stderr. Does nothing without a board. */
+void kr_board_say(const char *text);
 /* Copies the entry of another process that lives. start: the start time of the process in clock ticks
  * (/proc/PID/stat). 0 or -ENOENT. */
 int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out);
