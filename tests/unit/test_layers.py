@@ -23,6 +23,11 @@ LAYERS: list[list[set[str]]] = [
             "krun.oci.cgroup",
             "krun.kvm",
             "krun.cli",
+            "krun.serve",
+            "krun.serve.model",
+            "krun.serve.store",
+            "krun.serve.api",
+            "krun.serve.control",
         }
     ],
     [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log", "krun.mountio", "krun.settings"}],
@@ -68,6 +73,27 @@ LAYERS: list[list[set[str]]] = [
             for name in "start run exec delete state_cmd list ps pause update events spec_cmd features "
             "checkpoint".split()
         },
+    ],
+    [
+        {
+            "krun.serve.model.kinds",
+            "krun.serve.model.names",
+            "krun.serve.model.values",
+            "krun.serve.model.fielderror",
+        },
+        {"krun.serve.model.status", "krun.serve.model.meta", "krun.serve.model.options"},
+        {
+            "krun.serve.model.schema",
+            "krun.serve.model.conditions",
+            "krun.serve.model.fields",
+            "krun.serve.model.annotations",
+        },
+        {"krun.serve.model.volumes"},
+        {"krun.serve.model.container"},
+        {"krun.serve.model.podspec"},
+        {"krun.serve.model.*"},
+        {"krun.serve.store.db", "krun.serve.store.selectors", "krun.serve.store.watch"},
+        {"krun.serve.store.*"},
     ],
     [
         {"krun.cli.options"},
@@ -145,7 +171,7 @@ def test_imports_go_up(name: str) -> None:
         assert theirs is not None, f"{name} imports {target}, which has no place in LAYERS"
         assert theirs < own or theirs[0] == 0, f"{name} imports {target}, which stands beside or below it"
         assert not (name.startswith("krun.kvm") and target.startswith("krun.oci.")), "kvm never imports oci"
-        assert not (theirs[0] == 5 and own[0] == 6), f"{name} imports a verb: verbs are known by name only"
+        assert not (theirs[0] == 5 and own[0] == 7), f"{name} imports a verb: verbs are known by name only"
 
 
 @pytest.mark.parametrize("name", MODULES)

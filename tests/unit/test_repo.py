@@ -79,7 +79,7 @@ def test_top_level():
     """The project's fixed top level; a new name there is a decision, made here."""
     names = {name.split("/")[0] for name in tracked()}
     wanted = set(
-        "pyproject.toml setup.cfg MANIFEST.in LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md dev krun tests"
+        "pyproject.toml setup.cfg MANIFEST.in LICENSE NOTICE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md dev krun tests"
         " docs tools .ci .gitignore .clang-format .editorconfig .pre-commit-config.yaml".split()
     )
     assert names <= wanted, names - wanted

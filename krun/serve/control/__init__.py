@@ -1,0 +1,1 @@
+"""The reconcilers: from the objects that are wanted to instances, routes, conditions."""

@@ -1,0 +1,1 @@
+"""The embedded store: objects, versions, watches, owners, in one SQLite file."""

@@ -1,0 +1,401 @@
+"""The store: objects with versions, owners, finalizers and watches.
+
+An object is kept as its JSON text, with its labels and owners beside it: a thousand services take some 10 MB, as dicts
+they would take 60. A reader always gets a fresh copy. Everything happens on the loop's thread; SQLite below is db.py.
+
+Rules: Kubernetes API conventions ("Resource versions", "Concurrency control"), "Owners and dependents", "Finalizers",
+"Garbage collection".
+"""
+
+import json
+import sqlite3
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from krun.errors import KrunError, one_line
+from krun.serve.model import meta, names, status, values
+from krun.serve.model.kinds import NAMESPACE, Kind, by_resource
+from krun.serve.store import selectors
+from krun.serve.store.db import Database, Record
+from krun.serve.store.watch import Event, Watch
+
+Object = dict[str, Any]
+Objects = list[Object]
+Key = tuple[Kind, str, str]
+#: Events that a watch can replay; the table in the file holds up to twice as many.
+_RING = 4096
+_GENERATE_TRIES = 8
+
+
+class _Row:
+    """What is kept of an object in memory."""
+
+    __slots__ = ("rv", "json", "labels", "owners", "uid")
+
+    def __init__(self, obj: Object, rv: int, text: bytes) -> None:
+        data = obj["metadata"]
+        self.rv = rv
+        self.json = text
+        self.labels: dict[str, str] = data.get("labels") or {}
+        self.owners = tuple(owner.get("uid", "") for owner in data.get("ownerReferences") or ())
+        self.uid: str = data.get("uid", "")
+
+
+class Store:
+    """The embedded store. Errors of writers: ApiError (409, 404, 422); KrunError, the file cannot be written."""
+
+    def __init__(self, path: str) -> None:
+        """Opens or makes the file `path` (":memory:" for tests) and loads it."""
+        self._db = Database(path)
+        self._subscribers: list[Callable[[Event], None]] = []
+        self._watches: list[Watch] = []
+        self._depth = 0
+        self._pending: list[Event] = []
+        self._load()
+
+    def _load(self) -> None:
+        self._rows: dict[Kind, dict[tuple[str, str], _Row]] = {}
+        self._owned: dict[str, set[Key]] = {}
+        self._uids: set[str] = set()
+        self._ring: deque[Record] = deque(self._db.events(_RING), maxlen=_RING)
+        self.rv = self._db.last_rv()
+        self._trimmed = self._ring[0].rv if self._ring else self.rv + 1
+        for record in self._db.objects():
+            kind = by_resource(record.group, record.plural)
+            row = _Row(json.loads(record.json), record.rv, record.json)
+            self._index((kind, record.namespace, record.name), row)
+
+    def close(self) -> None:
+        """Ends all watches and closes the file."""
+        for watch in list(self._watches):
+            watch.close()
+        self._db.close()
+
+    # -------------------------------------------------------------------------------------------------- reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Returns a copy of the object, or None."""
+        row = self._rows.get(kind, {}).get((namespace, name))
+        return json.loads(row.json) if row else None
+
+    def need(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Returns a copy of the object. Errors: ApiError 404."""
+        found = self.get(kind, namespace, name)
+        if found is None:
+            raise status.not_found(kind, name)
+        return found
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = "") -> Objects:
+        """Returns copies of the objects of `kind`, of one namespace unless None, that match the selectors.
+
+        The order is by namespace and name, so that pages of a list (limit, continue) fit together.
+        """
+        return [json.loads(text) for text in self.texts(kind, namespace, labels, fields)]
+
+    def texts(
+        self, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> Iterator[bytes]:
+        """Yields the JSON text of the same objects: a large list is sent without being parsed."""
+        by_label, by_field = selectors.labels(labels), selectors.fields(fields)
+        for (own, _), row in sorted(self._rows.get(kind, {}).items()):
+            if namespace is not None and own != namespace:
+                continue
+            if by_label is not None and not by_label({"metadata": {"labels": row.labels}}):
+                continue
+            if by_field is not None and not by_field(json.loads(row.json)):
+                continue
+            yield row.json
+
+    def count(self, kind: Kind) -> int:
+        """Returns how many objects of `kind` there are."""
+        return len(self._rows.get(kind, {}))
+
+    def owned(self, uid: str, kind: Kind | None = None) -> Objects:
+        """Returns copies of the objects that name the owner `uid`, of `kind` unless None."""
+        keys = sorted(self._owned.get(uid, ()), key=lambda key: (key[0].resource, key[1], key[2]))
+        return [self.need(*key) for key in keys if kind is None or key[0] is kind]
+
+    # -------------------------------------------------------------------------------------------------- writing
+
+    def create(self, kind: Kind, obj: Object) -> Object:
+        """Stores a new object and returns it with uid, times and version. Errors: ApiError 409, the name is taken."""
+        obj = json.loads(json.dumps(obj))
+        data = meta.meta(obj)
+        namespace = data.get("namespace", "") if kind.namespaced else ""
+        rows = self._rows.get(kind, {})
+        if not data.get("name"):
+            for _ in range(_GENERATE_TRIES):
+                data["name"] = names.generate(data.get("generateName", ""))
+                if (namespace, data["name"]) not in rows:
+                    break
+        name = data["name"]
+        if (namespace, name) in rows:
+            raise status.already_exists(kind, name)
+        for key in ("selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            data.pop(key, None)
+        data["uid"] = str(uuid.uuid4())
+        data["creationTimestamp"] = values.now()
+        if kind.namespaced:
+            data["namespace"] = namespace
+        if kind.generation:
+            data["generation"] = 1
+        obj["apiVersion"], obj["kind"] = kind.api_version(), kind.kind
+        with self.batch():
+            if kind.namespaced and namespace:
+                self._need_namespace(namespace)
+            self._put("ADDED", kind, obj)
+        return obj
+
+    def _need_namespace(self, name: str) -> None:
+        if ("", name) not in self._rows.get(NAMESPACE, {}):
+            labels = {"kubernetes.io/metadata.name": name}
+            self.create(
+                NAMESPACE, {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
+            )
+
+    def update(self, kind: Kind, obj: Object) -> Object:
+        """Replaces metadata and spec of an object (of a kind without status: everything) and returns what is stored.
+
+        A status that `obj` carries is ignored where status is a subresource. Nothing is written if nothing changes.
+        Errors: ApiError 404; 409, obj.metadata.resourceVersion or uid is not the stored one.
+        """
+        old = self._current(kind, obj)
+        fresh: Object = json.loads(json.dumps(obj))
+        data, known = meta.meta(fresh), old["metadata"]
+        for key in ("selfLink", "managedFields"):
+            data.pop(key, None)
+        for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation"):
+            data.pop(key, None)
+            if key in known:
+                data[key] = known[key]
+        data["resourceVersion"] = known["resourceVersion"]
+        fresh["apiVersion"], fresh["kind"] = kind.api_version(), kind.kind
+        if kind.generation:
+            fresh.pop("status", None)
+            if "status" in old:
+                fresh["status"] = old["status"]
+            if fresh.get("spec") != old.get("spec"):
+                data["generation"] = int(known.get("generation", 0)) + 1
+        return self._replace(kind, old, fresh, durable=True)
+
+    def update_status(self, kind: Kind, obj: Object) -> Object:
+        """Replaces the status of an object and returns what is stored. Errors as `update`."""
+        old = self._current(kind, obj)
+        fresh = dict(old)
+        if obj.get("status"):
+            fresh["status"] = json.loads(json.dumps(obj["status"]))
+        else:
+            fresh.pop("status", None)
+        return self._replace(kind, old, fresh, durable=False)
+
+    def _current(self, kind: Kind, obj: Object) -> Object:
+        data = obj.get("metadata", {})
+        old = self.need(kind, data.get("namespace", "") if kind.namespaced else "", data.get("name", ""))
+        wanted, known = data.get("resourceVersion"), old["metadata"]
+        if wanted and wanted != known["resourceVersion"]:
+            raise status.conflict(kind, meta.name(old))
+        if data.get("uid") and data["uid"] != known["uid"]:
+            raise status.conflict(
+                kind,
+                meta.name(old),
+                f"Precondition failed: UID in precondition: {data['uid']}, UID in object meta: {known['uid']}",
+            )
+        return old
+
+    def _replace(self, kind: Kind, old: Object, fresh: Object, durable: bool) -> Object:
+        if fresh == old:
+            return old
+        with self.batch(durable):
+            if fresh["metadata"].get("deletionTimestamp") and not fresh["metadata"].get("finalizers"):
+                self._drop(kind, fresh)
+            else:
+                self._put("MODIFIED", kind, fresh)
+        return fresh
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        propagation: str = "Background",
+        preconditions: Object | None = None,
+    ) -> Object:
+        """Deletes an object, and what it owns unless `propagation` is Orphan; returns its last state.
+
+        With finalizers left, the object gets a deletionTimestamp and stays until they are removed. Owned objects go in
+        the same transaction: Background and Foreground differ in the order of the events only.
+        Errors: ApiError 404; 409, a precondition (uid, resourceVersion) does not hold.
+        """
+        old = self.need(kind, namespace if kind.namespaced else "", name)
+        for key, wanted in (preconditions or {}).items():
+            if key in ("uid", "resourceVersion") and wanted and wanted != old["metadata"][key]:
+                raise status.conflict(
+                    kind, name, f"Precondition failed: {key} in precondition: {wanted}, in object meta:"
+                    f" {old['metadata'][key]}"
+                )  # fmt: skip
+        with self.batch():
+            if propagation == "Foreground":
+                self._cascade(old, propagation)
+            last = self._delete_one(kind, old)
+            if propagation == "Orphan":
+                self._orphan(old)
+            elif propagation != "Foreground":
+                self._cascade(old, propagation)
+            if kind is NAMESPACE:
+                self._empty(name)
+        return last
+
+    def _delete_one(self, kind: Kind, obj: Object) -> Object:
+        data = obj["metadata"]
+        if not data.get("finalizers"):
+            return self._drop(kind, obj)
+        if not data.get("deletionTimestamp"):
+            data["deletionTimestamp"] = values.now()
+            data["deletionGracePeriodSeconds"] = 0
+            self._put("MODIFIED", kind, obj)
+        return obj
+
+    def _cascade(self, owner: Object, propagation: str) -> None:
+        uid = owner["metadata"]["uid"]
+        for kind, namespace, name in sorted(
+            self._owned.get(uid, ()), key=lambda key: (key[0].resource, key[1], key[2])
+        ):
+            obj = self.get(kind, namespace, name)
+            if obj is None:
+                continue
+            others = [one for one in obj["metadata"].get("ownerReferences") or () if one.get("uid") != uid]
+            if any(one.get("uid") in self._uids for one in others):
+                obj["metadata"]["ownerReferences"] = others
+                self._put("MODIFIED", kind, obj)
+                continue
+            if propagation == "Foreground":
+                self._cascade(obj, propagation)
+            self._delete_one(kind, obj)
+            if propagation != "Foreground":
+                self._cascade(obj, propagation)
+
+    def _orphan(self, owner: Object) -> None:
+        uid = owner["metadata"]["uid"]
+        for kind, namespace, name in list(self._owned.get(uid, ())):
+            obj = self.need(kind, namespace, name)
+            kept = [one for one in obj["metadata"]["ownerReferences"] if one.get("uid") != uid]
+            obj["metadata"]["ownerReferences"] = kept
+            if not kept:
+                del obj["metadata"]["ownerReferences"]
+            self._put("MODIFIED", kind, obj)
+
+    def _empty(self, namespace: str) -> None:
+        for kind, rows in list(self._rows.items()):
+            for own, name in [key for key in rows if key[0] == namespace and kind.namespaced]:
+                obj = self.get(kind, own, name)
+                if obj is not None:
+                    self._delete_one(kind, obj)
+
+    # -------------------------------------------------------------------------------------- versions and events
+
+    @contextmanager
+    def batch(self, durable: bool = True) -> Iterator[None]:
+        """Several writes in one transaction (one sync). Events go out after the commit; an error undoes all of them.
+
+        An inner batch belongs to the outer one.
+        """
+        if self._depth:
+            yield
+            return
+        self._depth = 1
+        before = self.rv
+        try:
+            self._db.begin(durable)
+            yield
+            if self.rv - self._trimmed > 2 * _RING:
+                self._trimmed = self.rv - _RING
+                self._db.trim(self._trimmed)
+            self._db.commit()
+        except BaseException as error:
+            self._pending.clear()
+            self._db.rollback()
+            if self.rv != before:
+                self._load()
+            if isinstance(error, sqlite3.Error):
+                raise KrunError(f"write store {self._db.path}: {one_line(str(error))}") from error
+            raise
+        finally:
+            self._depth = 0
+        events, self._pending = self._pending, []
+        for event in events:
+            for watch in list(self._watches):
+                watch.offer(event)
+            for callback in self._subscribers:
+                callback(event)
+
+    def _put(self, type: str, kind: Kind, obj: Object) -> None:
+        self.rv += 1
+        data = obj["metadata"]
+        data["resourceVersion"] = str(self.rv)
+        text = json.dumps(obj, separators=(",", ":")).encode()
+        key = (kind, data.get("namespace", "") if kind.namespaced else "", data["name"])
+        record = Record(self.rv, type, kind.group, kind.plural, key[1], key[2], text)
+        self._db.put(record)
+        self._unindex(key)
+        self._index(key, _Row(obj, self.rv, text))
+        self._announce(record, kind, obj)
+
+    def _drop(self, kind: Kind, obj: Object) -> Object:
+        self.rv += 1
+        data = obj["metadata"]
+        data["resourceVersion"] = str(self.rv)
+        key = (kind, data.get("namespace", "") if kind.namespaced else "", data["name"])
+        text = json.dumps(obj, separators=(",", ":")).encode()
+        record = Record(self.rv, "DELETED", kind.group, kind.plural, key[1], key[2], text)
+        self._db.remove(record)
+        self._unindex(key)
+        self._announce(record, kind, obj)
+        return obj
+
+    def _announce(self, record: Record, kind: Kind, obj: Object) -> None:
+        self._ring.append(record)
+        self._pending.append(Event(record.rv, record.type, kind, json.loads(record.json)))
+
+    def _index(self, key: Key, row: _Row) -> None:
+        self._rows.setdefault(key[0], {})[key[1], key[2]] = row
+        self._uids.add(row.uid)
+        for owner in row.owners:
+            self._owned.setdefault(owner, set()).add(key)
+
+    def _unindex(self, key: Key) -> None:
+        row = self._rows.get(key[0], {}).pop((key[1], key[2]), None)
+        if row is None:
+            return
+        self._uids.discard(row.uid)
+        for owner in row.owners:
+            keys = self._owned.get(owner, set())
+            keys.discard(key)
+            if not keys:
+                self._owned.pop(owner, None)
+
+    def subscribe(self, callback: Callable[[Event], None]) -> None:
+        """Calls `callback` for every event after its commit. It must be short and must not raise."""
+        self._subscribers.append(callback)
+
+    def watch(self, kind: Kind, namespace: str | None, since: int) -> Watch:
+        """Returns a watch of the events after the version `since`, older ones replayed.
+
+        Errors: ApiError 410, events after `since` are no longer kept.
+        """
+        oldest = self._ring[0].rv if self._ring else self.rv + 1
+        if since + 1 < oldest:
+            raise status.expired(oldest)
+        watch = Watch(kind, namespace, since, self._forget)
+        for record in self._ring:
+            if record.rv > since and record.plural == kind.plural and record.group == kind.group:
+                watch.offer(Event(record.rv, record.type, kind, json.loads(record.json)))
+        watch.since = since
+        self._watches.append(watch)
+        return watch
+
+    def _forget(self, watch: Watch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
