@@ -1,0 +1,500 @@
+"""The server's side of an HTTP/2 connection (RFC 9113) on the sans-io library h2.
+
+The library keeps the states, HPACK and the flow control.  This file adds what it leaves to its user: fields that can stand in an HTTP/1.1
+message (a CR LF in a value would smuggle a request past the proxy, CVE-2025-57804), one Cookie field, a budget of resets and control
+frames (CVE-2023-44487, CVE-2019-9512, -9515, -9518), and back-pressure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+from hyperframe.frame import GoAwayFrame
+
+from krun.serve.http.endpoint import Endpoint
+from krun.serve.http.h2head import HOP, lower, request_head, settings
+from krun.serve.http.head import Head, check_field
+from krun.serve.http.stream import Incoming, Sink
+from krun.serve.http.types import Headers, HttpError
+
+#: Bytes that wait for the peer's window before the source is paused, and the receive window of the connection.
+_PENDING = 65536
+_CONNECTION_WINDOW = 1 << 20
+
+#: Seconds in which the whole budget for control frames comes back; bytes below which a WINDOW_UPDATE is charged.
+_REFILL, _DRIBBLE = 60.0, 256
+
+_CONTROL = (
+    h2.events.StreamReset,
+    h2.events.PingReceived,
+    h2.events.RemoteSettingsChanged,
+    h2.events.PriorityUpdated,
+)
+
+
+class H2Connection(asyncio.Protocol):
+    """A connection and its streams."""
+
+    __slots__ = (
+        "_budget", "_charged", "_closing", "_conn", "_endpoint", "_reading", "deadline", "peer", "slot", "streams", "tls",
+        "transport", "write_paused",
+    )  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, endpoint: Endpoint, *, tls: bool = False) -> None:
+        self._endpoint = endpoint
+        self.tls = tls
+        self.peer: tuple | str = ""
+        self.streams: dict[int, H2Incoming] = {}
+        self.deadline: float | None = None
+        self.slot = 0
+        self.write_paused = False
+        self._reading = False
+        self._closing = False
+        self._budget: float = endpoint.limits.abuse
+        self._charged = endpoint.wheel.now()
+        config = h2.config.H2Configuration(
+            client_side=False,
+            header_encoding=None,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+        self._conn = h2.connection.H2Connection(config)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.peer = transport.get_extra_info("peername") or "unix"
+        self._endpoint.connections.add(self)
+        conn = self._conn
+        conn.local_settings = h2.settings.Settings(
+            client=False, initial_values=settings(self._endpoint.limits, client=False)
+        )
+        conn.initiate_connection()
+        conn.increment_flow_control_window(_CONNECTION_WINDOW - 65535)
+        self.flush()
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._endpoint.connections.discard(self)
+        self.deadline = None
+        self._endpoint.wheel.forget(self)
+        streams = list(self.streams.values())
+        self.streams.clear()
+        for stream in streams:
+            stream.gone()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._reading = True
+        try:
+            events = self._conn.receive_data(data)
+        except (h2.exceptions.H2Error, ValueError, IndexError) as error:
+            self._endpoint.on_refused(400, f"HTTP/2: {type(error).__name__}")
+            self._hang_up()
+            return
+        for event in events:
+            self._event(event)
+            if self.transport.is_closing():
+                return
+        self._reading = False
+        self.flush()
+        if not self.streams and self.deadline is None:
+            self._rest()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+        for stream in list(self.streams.values()):
+            stream.check_pressure()
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        for stream in list(self.streams.values()):
+            stream.pump()
+
+    def _event(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            self._data(event)
+        elif isinstance(event, h2.events.RequestReceived):
+            self._request(event)
+        elif isinstance(event, h2.events.StreamEnded):
+            stream = self.streams.get(event.stream_id)
+            if stream is not None:
+                stream.ended()
+        elif isinstance(event, h2.events.TrailersReceived):
+            self._trailers(event)
+        elif isinstance(event, h2.events.WindowUpdated):
+            if (event.delta or 0) < _DRIBBLE:
+                # CVE-2019-9511: a response that is sent in frames of a few bytes.
+                self.charge()
+            self._window(event.stream_id)
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self.deadline = None
+            if not self.streams:
+                self._hang_up()
+        elif isinstance(event, _CONTROL):
+            self.charge()
+            if isinstance(event, h2.events.StreamReset):
+                stream = self.streams.pop(event.stream_id, None)
+                if stream is not None:
+                    stream.gone()
+            elif isinstance(event, h2.events.RemoteSettingsChanged):
+                # INITIAL_WINDOW_SIZE may have opened every stream's window.
+                self._window(0)
+
+    def charge(self) -> None:
+        """A frame that costs the server and brings no request; too many of them end the connection."""
+        now = self._endpoint.wheel.now()
+        limit = self._endpoint.limits.abuse
+        # Pings that keep a connection alive for hours are no abuse.
+        self._budget = min(limit, self._budget + (now - self._charged) * limit / _REFILL) - 1
+        self._charged = now
+        if self._budget < 0 and not self._closing:
+            self._endpoint.on_refused(429, "HTTP/2: too many resets and control frames")
+            self._conn.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Sends what the library has to say (GOAWAY) and closes."""
+        self._closing = True
+        self._reading = False
+        data = self._conn.data_to_send()
+        if data:
+            self.transport.write(data)
+        self.transport.close()
+
+    def _request(self, event: h2.events.RequestReceived) -> None:
+        stream_id = event.stream_id
+        assert stream_id is not None
+        if self._endpoint.draining:
+            self._conn.reset_stream(stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+            return
+        self.deadline = None
+        stream = self.streams[stream_id] = H2Incoming(self, stream_id)
+        try:
+            stream.head = request_head(
+                event.headers or [], self._endpoint.limits, event.stream_ended is not None
+            )
+        except HttpError as error:
+            self._endpoint.on_refused(error.status, error.reason)
+            head = stream.head = Head()
+            head.method, head.length, head.minor = b"", 0, 1
+            text = error.reason.encode() + b"\n"
+            stream.respond(
+                error.status, [(b"content-type", b"text/plain; charset=utf-8")], len(text), text, end=True
+            )
+            return
+        if not self._endpoint.deliver(stream) and not stream.done:
+            if stream.started:
+                stream.abort()
+            else:
+                stream.respond(500, [], 18, b"the server failed\n", end=True)
+
+    def _data(self, event: h2.events.DataReceived) -> None:
+        stream_id, size, data = event.stream_id, event.flow_controlled_length or 0, event.data or b""
+        assert stream_id is not None
+        if not data and event.stream_ended is None:
+            self.charge()
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.sink is None:
+            if size:
+                self.acknowledge(stream_id, size)
+            return
+        stream.unread += size
+        if data:
+            stream.sink.on_data(data)
+        stream.consumed()
+
+    def _trailers(self, event: h2.events.TrailersReceived) -> None:
+        stream = self.streams.get(event.stream_id or 0)
+        if stream is None:
+            return
+        fields = [
+            (name, value) for name, value in event.headers or [] if name not in HOP and name[:1] != b":"
+        ]
+        if all(check_field(name, value) for name, value in fields):
+            stream.trailers = fields
+        else:
+            stream.abort()
+
+    def _window(self, stream_id: int | None) -> None:
+        if stream_id:
+            stream = self.streams.get(stream_id)
+            if stream is not None:
+                stream.pump()
+        else:
+            for stream in list(self.streams.values()):
+                stream.pump()
+
+    def acknowledge(self, stream_id: int, size: int) -> None:
+        """Opens the windows by `size` bytes that have been taken."""
+        try:
+            self._conn.acknowledge_received_data(size, stream_id)
+        except h2.exceptions.H2Error:
+            return
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what the library has made; while a read is handled, once at its end."""
+        if not self._reading and not self._closing:
+            data = self._conn.data_to_send()
+            if data:
+                self.transport.write(data)
+
+    def finished(self, stream_id: int) -> None:
+        """A stream has ended normally."""
+        self.streams.pop(stream_id, None)
+        if self._budget < self._endpoint.limits.abuse:
+            self._budget += 1
+        if not self.streams and not self._closing:
+            if self._endpoint.draining:
+                self.flush()
+                self.transport.close()
+            else:
+                self._rest()
+
+    def _rest(self) -> None:
+        wheel = self._endpoint.wheel
+        self.deadline = wheel.now() + self._endpoint.limits.idle_time
+        wheel.watch(self)
+
+    def expired(self, now: float) -> None:
+        """The wheel's call: no stream for a long time."""
+        self.deadline = None
+        if not self.streams and not self._closing:
+            self._conn.close_connection()
+            self._hang_up()
+
+    def drain(self) -> None:
+        """Takes no further streams; closes when the last one has ended."""
+        if self._closing:
+            return
+        # The library refuses everything after its own GOAWAY.
+        last = self._conn.highest_inbound_stream_id
+        self.transport.write(GoAwayFrame(0, last_stream_id=last, error_code=0).serialize())
+        if not self.streams:
+            self.transport.close()
+
+
+class H2Incoming(Incoming):
+    """A stream."""
+
+    __slots__ = (
+        "_closed", "_ending", "_link", "_paused", "_pending", "_size", "_told", "_waiting", "done", "head", "peer", "sink",
+        "started", "stream_id", "tls", "trailers", "unread",
+    )  # fmt: skip
+
+    multiplexed = True
+
+    def __init__(self, link: H2Connection, stream_id: int) -> None:
+        self._link = link
+        self.stream_id = stream_id
+        self.peer = link.peer
+        self.tls = link.tls
+        self.sink: Sink | None = None
+        self.trailers: Headers = []
+        self.started = False
+        #: The response is complete, or the stream is gone.
+        self.done = False
+        #: The request is complete.
+        self._closed = False
+        #: Bytes received that the sink has not been ready for, and whether it is paused.
+        self.unread = 0
+        self._paused = False
+        #: The response's parts that wait for the window, their size, and the trailers once all parts are here.
+        self._pending: deque[bytes | memoryview] = deque()
+        self._size = 0
+        self._ending: Headers | None = None
+        #: Whether the sink has been told to pause.
+        self._told = False
+
+    # The request's side.
+
+    def consume(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self.consumed()
+
+    def consumed(self) -> None:
+        """Acknowledges what the sink has taken."""
+        if not self._paused and self.unread:
+            size, self.unread = self.unread, 0
+            self._link.acknowledge(self.stream_id, size)
+
+    def ended(self) -> None:
+        """The peer has sent everything."""
+        self._closed = True
+        if self.sink is not None and not self.done:
+            self.sink.on_end(self.trailers)
+
+    def gone(self) -> None:
+        """The stream or its connection has ended."""
+        if not self.done:
+            self.done = True
+            self._pending.clear()
+            if self.unread:
+                # The connection's window must not shrink by what nobody reads.
+                self._paused = False
+                self.consumed()
+            if self.sink is not None:
+                self.sink.on_abort()
+
+    # The response's side.
+
+    def inform(self, status: int, headers: Headers) -> None:
+        if not self.done and not self.started:
+            self._send_headers([(b":status", b"%d" % status), *lower(headers)], False)
+
+    def respond(
+        self,
+        status: int,
+        headers: Headers,
+        length: int,
+        body: bytes = b"",
+        *,
+        raw: bytes | None = None,
+        end: bool = False,
+    ) -> None:
+        if self.done or self.started:
+            return
+        self.started = True
+        fields = [(b":status", b"%d" % status), *lower(headers)]
+        bare = status == 204 or status == 304 or self.head.method == b"HEAD"
+        if length >= 0 and status != 204:
+            fields.append((b"content-length", b"%d" % length))
+        if bare:
+            body = b""
+        # A body of a known length that is not complete here must end with an abort.
+        last = end and not body
+        self._send_headers(fields, last)
+        if last:
+            self._complete()
+        elif end:
+            self.end(body)
+        elif body:
+            self.write(body)
+        else:
+            self._link.flush()
+
+    def write(self, data: bytes) -> None:
+        if self.done or self._ending is not None or not data or self.head.method == b"HEAD":
+            return
+        self._pending.append(data)
+        self._size += len(data)
+        self.pump()
+
+    def end(self, data: bytes = b"", trailers: Headers = ()) -> None:  # type: ignore[assignment]
+        if self.done or self._ending is not None:
+            return
+        if data and self.head.method != b"HEAD":
+            self._pending.append(data)
+            self._size += len(data)
+        self._ending = lower(trailers)
+        self.pump()
+
+    def abort(self) -> None:
+        if self.done:
+            return
+        self.done = True
+        self._pending.clear()
+        link = self._link
+        link.streams.pop(self.stream_id, None)
+        try:
+            link._conn.reset_stream(self.stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
+        except h2.exceptions.H2Error:
+            pass
+        self.consumed()
+        link.flush()
+        link.finished(self.stream_id)
+
+    def tunnel(self, headers: Headers) -> None:
+        """There is no 101 in HTTP/2."""
+        self.abort()
+
+    def end_tunnel(self) -> None:
+        self.abort()
+
+    def pump(self) -> None:
+        """Sends what the windows and the socket allow."""
+        link = self._link
+        conn = link._conn
+        pending = self._pending
+        sent = False
+        try:
+            while pending and not link.write_paused:
+                window = min(conn.local_flow_control_window(self.stream_id), conn.max_outbound_frame_size)
+                if window <= 0:
+                    break
+                data = pending.popleft()
+                if len(data) > window:
+                    # A view: copies of the rest would be quadratic.
+                    view = memoryview(data)
+                    pending.appendleft(view[window:])
+                    data = view[:window]
+                self._size -= len(data)
+                sent = not pending and self._ending == []
+                conn.send_data(self.stream_id, data, end_stream=sent)
+            if not pending and self._ending is not None and not self.done:
+                if self._ending:
+                    conn.send_headers(self.stream_id, self._ending, end_stream=True)
+                elif not sent:
+                    conn.end_stream(self.stream_id)
+                self._complete()
+                return
+        except h2.exceptions.H2Error:
+            self.gone()
+            return
+        link.flush()
+        self.check_pressure()
+
+    def check_pressure(self) -> None:
+        """Tells the sink to pause or to go on."""
+        if self.sink is None or self.done:
+            return
+        full = self._size > _PENDING or self._link.write_paused
+        if full and not self._told:
+            self._told = True
+            self.sink.on_pause()
+        elif not full and self._told:
+            self._told = False
+            self.sink.on_resume()
+
+    def _send_headers(self, fields: Headers, last: bool) -> None:
+        try:
+            self._link._conn.send_headers(self.stream_id, fields, end_stream=last)
+        except h2.exceptions.H2Error:
+            self.gone()
+
+    def _complete(self) -> None:
+        if self.done:
+            return
+        self.done = True
+        link = self._link
+        if not self._closed:
+            # Section 8.1: the rest of the request is not wanted.
+            try:
+                link._conn.reset_stream(self.stream_id, h2.errors.ErrorCodes.NO_ERROR)
+            except h2.exceptions.H2Error:
+                pass
+        self._paused = False
+        self.consumed()
+        link.flush()
+        link.finished(self.stream_id)
