@@ -103,6 +103,20 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.model.*"},
         {"krun.serve.store.db", "krun.serve.store.selectors", "krun.serve.store.watch"},
         {"krun.serve.store.*"},
+        {
+            "krun.serve.api.protobuf",
+            "krun.serve.api.patch",
+            "krun.serve.api.table",
+            "krun.serve.api.discovery",
+        },
+        {
+            "krun.serve.api.body",
+            "krun.serve.api.openapi",
+            "krun.serve.api.admission",
+            "krun.serve.api.watching",
+        },
+        {"krun.serve.api.rest"},
+        {"krun.serve.api.*"},
     ],
     [
         {"krun.cli.options"},

@@ -28,6 +28,8 @@ NO_GC = f"{SERVING}/no-gc"
 PROGRESS_DEADLINE = (f"{SERVING}/progress-deadline", f"{SERVING}/progressDeadline")
 ROLLOUT_DURATION = (f"{SERVING}/rollout-duration", f"{SERVING}/rolloutDuration")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+#: Annotations of the server's own: clients neither see nor set them, children do not inherit them.
+HIDDEN = "internal.serve.krun.dev/"
 VISIBILITY = "networking.knative.dev/visibility"
 CLUSTER_LOCAL = "cluster-local"
 
@@ -108,3 +110,27 @@ def controlled_by(obj: Object, owner: Object) -> bool:
 def names_of(value: str | None) -> set[str]:
     """Returns the names of a comma-separated annotation (serving.knative.dev/routes)."""
     return set(value.split(",")) if value else set()
+
+
+def visible(obj: Object) -> Object:
+    """Returns `obj` as clients see it: without the server's own annotations. `obj` is not changed."""
+    notes = annotations(obj)
+    if not any(key.startswith(HIDDEN) for key in notes):
+        return obj
+    rest = {key: item for key, item in notes.items() if not key.startswith(HIDDEN)}
+    data = {key: item for key, item in obj["metadata"].items() if key != "annotations"}
+    if rest:
+        data["annotations"] = rest
+    return {**obj, "metadata": data}
+
+
+def keep_hidden(obj: Object, old: Object | None) -> None:
+    """Replaces the server's own annotations of `obj`, which a client sent, by those of the stored object `old`."""
+    notes = annotations(obj)
+    kept = {key: item for key, item in notes.items() if not key.startswith(HIDDEN)}
+    if old is not None:
+        kept |= {key: item for key, item in annotations(old).items() if key.startswith(HIDDEN)}
+    if kept:
+        meta(obj)["annotations"] = kept
+    else:
+        meta(obj).pop("annotations", None)

@@ -27,7 +27,7 @@ from krun.serve.model.kinds import CONFIGURATION, REVISION, ROUTE, SERVICE, Kind
 Object = dict[str, Any]
 VERSION = "v1alpha1"
 #: The posted spec, as JSON. It is not shown to clients and not copied to children.
-SHAPE = "serve.krun.dev/v1alpha1-spec"
+SHAPE = meta.HIDDEN + "v1alpha1-spec"
 MODES = ("manual", "pinned", "release", "runLatest")
 LATEST = "@latest"
 _MAX_TIMEOUT = 300
@@ -144,6 +144,7 @@ def _service(spec: Object, errors: Errors) -> Object:
         errors.add(multiple_one_of(*given, *(["template"] if inline else [])))
     elif not given and not inline:
         errors.add(missing_one_of(*MODES))
+        return {}
     if not given:
         return {**_configuration(spec, errors), "traffic": _traffic(spec.get("traffic") or [], errors)}
     mode = given[0]
@@ -296,7 +297,7 @@ def _traffic(listed: list[Object], errors: Errors) -> list[Object]:
 
 def from_v1(kind: Kind, obj: Object) -> Object:
     """Returns a stored object as a client of v1alpha1 reads it: the shape that was posted, else the v1 fields."""
-    out = hide(obj)
+    out = dict(meta.visible(obj))
     out["apiVersion"] = kind.api_version(VERSION)
     shape = meta.annotations(obj).get(SHAPE)
     if shape:
@@ -306,18 +307,6 @@ def from_v1(kind: Kind, obj: Object) -> Object:
     status = out.get("status")
     if isinstance(status, dict):
         out["status"] = _status(kind, status, out)
-    return out
-
-
-def hide(obj: Object) -> Object:
-    """Returns a copy of a stored object without the annotation that keeps the shape."""
-    out = dict(obj)
-    notes = meta.annotations(obj)
-    if SHAPE in notes:
-        rest = {key: item for key, item in notes.items() if key != SHAPE}
-        out["metadata"] = {**obj["metadata"], "annotations": rest}
-        if not rest:
-            del out["metadata"]["annotations"]
     return out
 
 
