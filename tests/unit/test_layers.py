@@ -74,7 +74,9 @@ LAYERS: list[list[set[str]]] = [
         },
     ],
     [
-        {"krun.serve", "krun.serve.http"},
+        {"krun.serve", "krun.serve.http", "krun.serve.scale"},
+        {"krun.serve.scale.window", "krun.serve.scale.rollout"},
+        {"krun.serve.scale.kpa"},
         {"krun.serve.http.types"},
         {"krun.serve.http.head"},
         {"krun.serve.http.body", "krun.serve.http.timers"},
