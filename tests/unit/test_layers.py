@@ -74,7 +74,7 @@ LAYERS: list[list[set[str]]] = [
         },
     ],
     [
-        {"krun.serve", "krun.serve.http", "krun.serve.scale"},
+        {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},
         {"krun.serve.scale.window", "krun.serve.scale.rollout"},
         {"krun.serve.scale.kpa"},
         {"krun.serve.http.types"},
@@ -119,6 +119,17 @@ LAYERS: list[list[set[str]]] = [
         },
         {"krun.serve.api.rest"},
         {"krun.serve.api.*"},
+        {"krun.serve.proxy.outgoing", "krun.serve.proxy.queue"},
+        {
+            "krun.serve.proxy.headers",
+            "krun.serve.proxy.routes",
+            "krun.serve.proxy.up1",
+            "krun.serve.proxy.up2",
+        },
+        {"krun.serve.proxy.pool"},
+        {"krun.serve.proxy.exchange"},
+        {"krun.serve.proxy.metrics", "krun.serve.proxy.accesslog"},
+        {"krun.serve.proxy.ingress"},
     ],
     [
         {"krun.cli.options"},
@@ -136,7 +147,7 @@ HEAVY = {
     "prctl": {"krun.cli.doctor"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},
-    "h2": {"krun.serve.http.h2", "krun.serve.http.h2head"},
+    "h2": {"krun.serve.http.h2", "krun.serve.http.h2head", "krun.serve.proxy.up2"},
 }
 
 #: The row of the verbs, and the last one, that of the command line.

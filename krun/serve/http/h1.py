@@ -391,7 +391,7 @@ class H1Incoming(Incoming):
         keep = head.keep_alive and not conn._endpoint.draining
         bare = status == 204 or status == 304 or head.method == b"HEAD"
         if length >= 0:
-            framing = b"" if status == 204 else b"Content-Length: %d\r\n" % length
+            framing = b"" if status == 204 or raw is not None else b"Content-Length: %d\r\n" % length
             self._left = 0 if bare else length
         elif bare:
             framing = b""

@@ -72,7 +72,8 @@ class Incoming:
         """Starts the response.
 
         `length` is that of the body in bytes, or CHUNKED for an unknown one.  `raw` is `headers` as HTTP/1.1 field lines, already
-        checked; it must not hold fields of framing or connection.  `body` is its first part; `end` says that it is the whole.
+        checked, without fields of the connection and with Content-Length exactly if `length` is known.  `body` is its first part; `end`
+        says that it is the whole.
         """
         raise NotImplementedError
 

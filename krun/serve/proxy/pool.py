@@ -1,0 +1,148 @@
+"""The proxy's connections to one instance."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from krun.serve.http.timers import Wheel
+from krun.serve.http.types import Limits
+from krun.serve.proxy.queue import Backend
+from krun.serve.proxy.up1 import Keeper, Up1
+from krun.serve.proxy.up2 import Up2
+
+#: Seconds and number of idle connections that are kept.
+_IDLE_TIME, _IDLE_MOST = 60.0, 256
+#: An instance may close an idle connection at any time.  A request that must not be sent twice takes one that has just been used.
+_JUST_USED = 1.0
+#: Seconds for a connect; between two tries where the backlog of a unix socket is full.
+_CONNECT_TIME, _CONNECT_AGAIN = 10.0, 0.03
+
+
+class Wanting(Protocol):
+    """A request that waits for a connection."""
+
+    def connected(self, connection: Up1 | Up2) -> bool:
+        """Takes it; returns False if the request has ended meanwhile."""
+
+    def unreachable(self, text: str) -> None:
+        """There is none."""
+
+
+class Pool(Keeper):
+    """Connections of one backend."""
+
+    def __init__(self, backend: Backend, http2: bool, limits: Limits, wheel: Wheel) -> None:
+        self._backend = backend
+        self._http2 = http2
+        self._limits = limits
+        self._wheel = wheel
+        self._idle: list[Up1] = []
+        self._links: list[Up2] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def take(self, now: float, replayable: bool) -> Up1 | None:
+        """An idle HTTP/1.1 connection, the last one used; None if there is none that is good for the request."""
+        idle = self._idle
+        while idle:
+            connection = idle[-1]
+            if not replayable and now - connection.rested > _JUST_USED:
+                return None
+            idle.pop()
+            if not connection.transport.is_closing():
+                return connection
+        return None
+
+    def link(self) -> Up2 | None:
+        """An HTTP/2 connection that can carry one more request."""
+        for link in self._links:
+            if link.usable:
+                return link
+        self._links = [link for link in self._links if link.streams or link.usable]
+        return None
+
+    def open(self, wanting: Wanting) -> None:
+        """Makes a new connection for `wanting`."""
+        task = asyncio.get_running_loop().create_task(self._open(wanting))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, wanting: Wanting) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_TIME):
+                sock = await self._connect(loop)
+            factory: Callable[[], Up1 | Up2] = self._make
+            _, protocol = await loop.create_connection(factory, sock=sock)
+        except TimeoutError:
+            wanting.unreachable(f"connect to the instance: no answer in {_CONNECT_TIME:.0f} s")
+            return
+        except OSError as error:
+            wanting.unreachable(f"connect to the instance: {error.strerror or error}")
+            return
+        if isinstance(protocol, Up2):
+            self._links.append(protocol)
+        if not wanting.connected(protocol) and isinstance(protocol, Up1):
+            self.give_back(protocol)
+        if self._closed:
+            protocol.close()
+
+    def _make(self) -> Up1 | Up2:
+        return Up2(self._limits) if self._http2 else Up1(self, self._limits, self._wheel)
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        while True:
+            try:
+                sock = self._backend.connect()
+            except BlockingIOError:
+                await asyncio.sleep(_CONNECT_AGAIN)
+                continue
+            try:
+                await _writable(loop, sock)
+                if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(code, os.strerror(code))
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+
+    # Keeper.
+
+    def give_back(self, connection: Up1) -> None:
+        if self._closed or len(self._idle) >= _IDLE_MOST:
+            connection.close()
+        else:
+            self._idle.append(connection)
+            connection.rest(_IDLE_TIME)
+
+    def forget(self, connection: Up1) -> None:
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        """Closes what is idle; requests that run go on."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        for link in self._links:
+            link.close()
+
+
+async def _writable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    """Waits until the connect of `sock` is decided."""
+    decided: asyncio.Future[None] = loop.create_future()
+
+    def ready() -> None:
+        if not decided.done():
+            decided.set_result(None)
+
+    loop.add_writer(sock.fileno(), ready)
+    try:
+        await decided
+    finally:
+        loop.remove_writer(sock.fileno())

@@ -1,0 +1,416 @@
+"""The proxy's side of an HTTP/2 connection to an instance whose port is named h2c (prior knowledge, RFC 9113, section 3.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from krun.serve.http.endpoint import field_lines
+from krun.serve.http.h2head import HOP, lower, settings
+from krun.serve.http.head import CHUNKED, Head, check_field
+from krun.serve.http.types import Headers, Limits
+from krun.serve.proxy.outgoing import Outgoing, Receiver
+
+_WINDOW = 1 << 20
+#: Bytes that wait for the instance's window before the client is paused.
+_PENDING = 65536
+
+
+def _response_head(
+    fields: list[tuple[bytes, bytes]], method: bytes, limits: Limits, ended: bool
+) -> Head | None:
+    """The head of a response, or None if it cannot be an HTTP/1.1 response."""
+    head = Head()
+    status = b""
+    headers: Headers = []
+    for name, value in fields:
+        if name == b":status":
+            status = value
+        elif name[:1] == b":" or not check_field(name, value):
+            return None
+        elif name not in HOP or name == b"content-length":
+            headers.append((name, value))
+    if len(status) != 3 or not status.isdigit() or len(headers) > limits.fields:
+        return None
+    head.status, head.reason, head.minor, head.method = int(status), b"", 1, method
+    head.keep_alive, head.connection = True, frozenset()
+    head.headers = headers
+    index: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name == b"content-length" and (name in index or not value.isdigit() or len(value) > 18):
+            return None
+        index.setdefault(name, value)
+    head.index = index
+    head.raw = field_lines(headers)
+    declared = index.get(b"content-length")
+    head.length = 0 if ended else int(declared) if declared is not None else CHUNKED
+    return head
+
+
+class Up2(asyncio.Protocol):
+    """A connection; it carries as many requests as the instance allows."""
+
+    __slots__ = (
+        "_closing",
+        "_conn",
+        "_limits",
+        "_on_lost",
+        "_reading",
+        "streams",
+        "transport",
+        "write_paused",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.streams: dict[int, Stream2] = {}
+        self._closing = False
+        self._reading = False
+        self.write_paused = False
+        config = h2.config.H2Configuration(
+            client_side=True,
+            header_encoding=None,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+        self._conn = h2.connection.H2Connection(config)
+
+    # asyncio's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        conn = self._conn
+        conn.local_settings = h2.settings.Settings(
+            client=True, initial_values=settings(self._limits, client=True)
+        )
+        conn.initiate_connection()
+        conn.increment_flow_control_window(_WINDOW - 65535)
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._drop("the instance closed the connection before the response was complete")
+
+    def _drop(self, text: str) -> None:
+        streams = list(self.streams.values())
+        self.streams.clear()
+        for stream in streams:
+            stream.failed(text)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+        for stream in list(self.streams.values()):
+            stream.check_pressure()
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        for stream in list(self.streams.values()):
+            stream.pump()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._reading = True
+        try:
+            events = self._conn.receive_data(data)
+        except (h2.exceptions.H2Error, ValueError, IndexError) as error:
+            self._hang_up(f"the instance's response cannot be read: {type(error).__name__}")
+            return
+        for event in events:
+            self._event(event)
+        self._reading = False
+        self.flush()
+
+    def _event(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.ConnectionTerminated):
+            last: int = event.last_stream_id or 0
+            self._closing = True
+            for later in [n for n in self.streams if n > last]:
+                self.streams.pop(later).failed("the instance does not take the request")
+            if not self.streams:
+                self.transport.close()
+            return
+        if isinstance(event, h2.events.RemoteSettingsChanged):
+            for stream in list(self.streams.values()):
+                stream.pump()
+            return
+        number = getattr(event, "stream_id", None)
+        if isinstance(event, h2.events.WindowUpdated) and not number:
+            for stream in list(self.streams.values()):
+                stream.pump()
+            return
+        stream2 = self.streams.get(number or 0)
+        if stream2 is not None:
+            stream2.event(event)
+        elif isinstance(event, h2.events.DataReceived) and event.flow_controlled_length:
+            self.acknowledge(number or 0, event.flow_controlled_length)
+
+    def _hang_up(self, text: str) -> None:
+        self._closing = True
+        self._reading = False
+        self.transport.write(self._conn.data_to_send())
+        self.transport.close()
+        self._drop(text)
+
+    # For the streams and the pool.
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can carry one more request."""
+        return (
+            not self._closing
+            and not self.transport.is_closing()
+            and len(self.streams)
+            < min(self._conn.remote_settings.max_concurrent_streams, self._limits.streams)
+        )
+
+    def send(self, receiver: Receiver, head: Head, fields: Headers) -> Stream2:
+        """Starts a request; `fields` without framing, Host first.  Raises OSError if the connection cannot take it."""
+        authority = fields[0][1]
+        out: Headers = [
+            (b":method", head.method),
+            (b":scheme", b"http"),
+            (b":authority", authority),
+            (b":path", head.target),
+            *lower(fields[1:]),
+        ]
+        if head.length > 0:
+            out.append((b"content-length", b"%d" % head.length))
+        conn = self._conn
+        try:
+            number = conn.get_next_available_stream_id()
+            conn.send_headers(number, out, end_stream=head.length == 0)
+        except (h2.exceptions.H2Error, ValueError) as error:
+            self._closing = True
+            raise OSError(f"the instance's connection takes no further request: {error}") from None
+        stream = self.streams[number] = Stream2(self, number, receiver, head.method, head.length == 0)
+        self.flush()
+        return stream
+
+    def acknowledge(self, number: int, size: int) -> None:
+        """Opens the windows by `size` bytes."""
+        try:
+            self._conn.acknowledge_received_data(size, number)
+        except h2.exceptions.H2Error:
+            return
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what the library has made; while a read is handled, once at its end."""
+        if not self._reading and not self.transport.is_closing():
+            data = self._conn.data_to_send()
+            if data:
+                self.transport.write(data)
+
+    def close(self) -> None:
+        """No further requests; closes after the last one."""
+        self._closing = True
+        if not self.streams:
+            self.transport.close()
+
+    def ended(self, number: int) -> None:
+        """A stream has ended."""
+        self.streams.pop(number, None)
+        if self._closing and not self.streams:
+            self.flush()
+            self.transport.close()
+
+
+class Stream2(Outgoing):
+    """A request on such a connection."""
+
+    __slots__ = (
+        "_ending", "_limits", "_link", "_number", "_method", "_paused", "_pending", "_receiver", "_sent", "_size", "_started", "_told",
+        "_trailers", "_unread", "reused",
+    )  # fmt: skip
+
+    def __init__(self, link: Up2, number: int, receiver: Receiver, method: bytes, ended: bool) -> None:
+        self._link = link
+        self._number = number
+        self._method = method
+        self._receiver: Receiver | None = receiver
+        self.reused = False
+        self._started = False
+        self._paused = False
+        self._unread = 0
+        self._trailers: Headers = []
+        self._pending: deque[bytes | memoryview] = deque()
+        self._size = 0
+        #: The trailers, once the request is complete, and whether its end is sent.
+        self._ending: Headers | None = [] if ended else None
+        self._sent = ended
+        self._told = False
+
+    def event(self, event: h2.events.Event) -> None:
+        """Takes an event of this stream."""
+        receiver = self._receiver
+        if receiver is None:
+            return
+        if isinstance(event, h2.events.DataReceived):
+            self._unread += event.flow_controlled_length or 0
+            data = event.data or b""
+            if data:
+                receiver.up_data(data)
+            self._consumed()
+        elif isinstance(event, h2.events.ResponseReceived):
+            self._head(event)
+        elif isinstance(event, h2.events.InformationalResponseReceived):
+            fields = [(n, v) for n, v in event.headers or [] if n[:1] != b":"]
+            status = dict(event.headers or []).get(b":status", b"")
+            if all(check_field(n, v) for n, v in fields) and status.isdigit() and status != b"101":
+                receiver.up_inform(int(status), fields)
+        elif isinstance(event, h2.events.TrailersReceived):
+            fields = [(n, v) for n, v in event.headers or [] if n[:1] != b":" and n not in HOP]
+            if all(check_field(n, v) for n, v in fields):
+                self._trailers = fields
+            else:
+                self._refuse("the instance's trailer fields are malformed")
+        elif isinstance(event, h2.events.StreamEnded):
+            self._end()
+        elif isinstance(event, h2.events.StreamReset):
+            self._link.ended(self._number)
+            self.failed(f"the instance reset the stream: {int(event.error_code or 0)}")
+        elif isinstance(event, h2.events.WindowUpdated):
+            self.pump()
+
+    def _head(self, event: h2.events.ResponseReceived) -> None:
+        head = _response_head(
+            event.headers or [], self._method, self._link._limits, event.stream_ended is not None
+        )
+        if head is None:
+            self._refuse("the instance's response fields are malformed")
+            return
+        self._started = True
+        if event.stream_ended is None and self._receiver is not None:
+            self._receiver.up_head(head, b"", False)
+        elif self._receiver is not None:
+            receiver, self._receiver = self._receiver, None
+            self._leave()
+            receiver.up_head(head, b"", True)
+
+    def _end(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        self._leave()
+        if receiver is not None:
+            receiver.up_end(b"", self._trailers)
+
+    def _leave(self) -> None:
+        """The response is complete; the rest of the request is not wanted."""
+        if not self._sent:
+            self._reset(h2.errors.ErrorCodes.CANCEL)
+        self._pending.clear()
+        self._paused = False
+        self._consumed()
+        self._link.ended(self._number)
+
+    def _refuse(self, text: str) -> None:
+        self._reset(h2.errors.ErrorCodes.PROTOCOL_ERROR)
+        self._link.ended(self._number)
+        self.failed(text)
+
+    def _reset(self, code: h2.errors.ErrorCodes) -> None:
+        try:
+            self._link._conn.reset_stream(self._number, code)
+        except h2.exceptions.H2Error:
+            pass
+        self._link.flush()
+
+    def failed(self, text: str) -> None:
+        """The stream or its connection has ended."""
+        receiver, self._receiver = self._receiver, None
+        self._pending.clear()
+        if receiver is not None:
+            receiver.up_error(text, False)
+
+    # The request.
+
+    def write(self, data: bytes) -> None:
+        if self._receiver is not None and self._ending is None:
+            self._pending.append(data)
+            self._size += len(data)
+            self.pump()
+
+    def finish(self, trailers: Headers) -> None:
+        if self._receiver is not None and self._ending is None:
+            self._ending = lower(trailers)
+            self.pump()
+
+    def abort(self) -> None:
+        if self._receiver is None:
+            return
+        self._receiver = None
+        self._pending.clear()
+        self._reset(h2.errors.ErrorCodes.CANCEL)
+        self._paused = False
+        self._consumed()
+        self._link.ended(self._number)
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._consumed()
+
+    def _consumed(self) -> None:
+        if not self._paused and self._unread:
+            size, self._unread = self._unread, 0
+            self._link.acknowledge(self._number, size)
+
+    def pump(self) -> None:
+        """Sends what the windows and the socket allow."""
+        link = self._link
+        conn = link._conn
+        pending = self._pending
+        if self._sent or (not pending and self._ending is None):
+            return
+        sent = False
+        try:
+            while pending and not link.write_paused:
+                window = min(conn.local_flow_control_window(self._number), conn.max_outbound_frame_size)
+                if window <= 0:
+                    break
+                data = pending.popleft()
+                if len(data) > window:
+                    view = memoryview(data)
+                    pending.appendleft(view[window:])
+                    data = view[:window]
+                self._size -= len(data)
+                sent = not pending and self._ending == []
+                conn.send_data(self._number, data, end_stream=sent)
+            if not pending and self._ending is not None:
+                self._sent = True
+                if self._ending:
+                    conn.send_headers(self._number, self._ending, end_stream=True)
+                elif not sent:
+                    conn.end_stream(self._number)
+        except h2.exceptions.H2Error:
+            # Half-closed by the instance, or complete already: its answer tells.
+            pending.clear()
+        link.flush()
+        self.check_pressure()
+
+    def check_pressure(self) -> None:
+        """Tells the client's side to pause or to go on."""
+        if self._receiver is None:
+            return
+        full = self._size > _PENDING or self._link.write_paused
+        if full and not self._told:
+            self._told = True
+            self._receiver.up_pause()
+        elif not full and self._told:
+            self._told = False
+            self._receiver.up_resume()
