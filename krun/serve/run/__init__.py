@@ -1,0 +1,1 @@
+"""Instances of revisions: images, bundles, the worker process, probes."""

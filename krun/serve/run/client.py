@@ -1,0 +1,144 @@
+"""The server's side of the worker: starts it, or finds the one that an earlier server left, and sends commands to it."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from krun.errors import KrunError
+from krun.serve.run import wire
+from krun.serve.run.errors import StartError
+
+_READY_SECONDS = 30
+
+
+def start_worker(config: dict[str, Any]) -> socket.socket:
+    """Return a socket to the worker of a directory, which is started where none listens. Raises KrunError.
+
+    The worker is a session of its own, so that a terminal's interrupt does not reach it. Blocking; call before the loop runs.
+    """
+    path = os.path.join(config["directory"], "worker.sock")
+    sock = _connect(path)
+    if sock is not None:
+        return sock
+    command = [sys.executable, "-m", "krun.serve.run.worker", json.dumps(config)]
+    os.makedirs(config["directory"], 0o711, exist_ok=True)
+    with open(os.path.join(config["directory"], "worker.log"), "ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/",
+            env={**os.environ, "PYTHONPATH": _package_parent()},
+        )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as out:
+        ready = out.readline()
+    sock = _connect(path) if ready else None
+    if sock is None:
+        raise KrunError(f"start the worker: it ended at once; see {config['directory']}/worker.log")
+    return sock
+
+
+def _package_parent() -> str:
+    """The directory from which this krun is imported: the worker must be the same one."""
+    own = os.path.abspath(__file__)
+    for _ in range(4):
+        own = os.path.dirname(own)
+    old = os.environ.get("PYTHONPATH")
+    return f"{own}:{old}" if old else own
+
+
+def _connect(path: str) -> socket.socket | None:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+class Worker:
+    """A connection. Arguments: sock, of start_worker; on_event, gets what the worker tells unasked; on_lost, called once when
+    the worker has died: all instances are lost, a new one takes down what it left.
+    """
+
+    def __init__(
+        self, sock: socket.socket, on_event: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._sock = sock
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._seq = 0
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
+        sock.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._receive)
+
+    async def call(self, do: str, **arguments: Any) -> tuple[dict[str, Any], list[int]]:
+        """Send a command and return the answer with its descriptors, which the caller then owns.
+
+        Raises StartError with the worker's reason, KrunError where the worker is gone.
+        """
+        if self._sock.fileno() < 0:
+            raise KrunError(f"{do}: the worker of krun serve is gone")
+        self._seq += 1
+        seq = self._seq
+        future = self._waiting[seq] = self._loop.create_future()
+        try:
+            await self._send({"seq": seq, "do": do, **arguments})
+            answer, fds = await future
+        finally:
+            self._waiting.pop(seq, None)
+        if "error" in answer:
+            for fd in fds:
+                os.close(fd)
+            raise StartError(*answer["error"])
+        return answer, fds
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        """Send; where the socket's buffer is full, wait for the worker."""
+        while True:
+            try:
+                wire.send(self._sock, message)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.002)
+            except OSError as error:
+                raise KrunError(f"{message['do']}: send to the worker: {error}") from None
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                received = wire.receive(self._sock)
+            except BlockingIOError:
+                return
+            except OSError:
+                received = None
+            if received is None:
+                self._lost()
+                return
+            message, fds = received
+            future = self._waiting.get(message["seq"])
+            if future is not None and not future.done():
+                future.set_result((message, fds))
+                continue
+            for fd in fds:
+                os.close(fd)
+            if message["seq"] == 0:
+                self._on_event(message)
+
+    def _lost(self) -> None:
+        self.close()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(KrunError("the worker of krun serve has died"))
+        self._on_lost()
+
+    def close(self) -> None:
+        """Close the connection; the worker goes on."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()

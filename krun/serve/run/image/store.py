@@ -1,0 +1,207 @@
+"""The images of a server: a table of sources that are asked in turn, and the directories of unpacked layers.
+
+An image is named by its reference. The directory of images holds, at the path of the reference (`reg.example/hello:v1`, or
+without the tag), an OCI layout, an archive (`.tar`), or a root directory (`rootfs`, beside it `config.json` with the `config`
+object of an image configuration). Where podman is installed its storage is asked next, and podman pulls what it has not.
+Runs in the worker's threads, because unpacking takes seconds.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from krun.errors import KrunError
+from krun.serve.run.errors import StartError
+from krun.serve.run.image import config as image_config
+from krun.serve.run.image import layout, unpack
+from krun.serve.run.image.config import Image
+from krun.serve.run.image.reference import Reference, parse
+
+_PULL_SECONDS = 600
+_ASK_SECONDS = 60
+
+
+class Store:
+    """The images that containers are made of.
+
+    Arguments: directory, of the store's own data (layers, layouts of archives); sources, directories of images; limit, bytes
+    that one unpacked layer may have; pull, whether podman may fetch an image from a registry.
+    """
+
+    def __init__(
+        self, directory: str, sources: list[str], *, limit: int = 16 << 30, pull: bool = True
+    ) -> None:
+        self.directory = directory
+        self.sources = sources
+        self.limit = limit
+        self.pull = pull
+        self.podman = shutil.which("podman")
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+        for name in ("layers", "layouts", "links"):
+            os.makedirs(os.path.join(directory, name), mode=0o711, exist_ok=True)
+
+    def link(self, reference: str, path: str) -> None:
+        """Give a reference to a directory or an archive of this machine (`krun deploy DIR`). Raises StartError, OSError."""
+        target = os.path.join(self.directory, "links", parse(reference).path.replace("/", "\\"))
+        scratch = f"{target}.{os.urandom(4).hex()}"
+        os.symlink(os.path.abspath(path), scratch)
+        os.rename(scratch, target)
+
+    def resolve(self, text: str) -> Image:
+        """Return an image with its layers unpacked. Raises StartError with a reason and a message for the developer."""
+        reference = parse(text)
+        with self._lock(str(reference)):
+            for source in (self._from_link, self._from_directory, self._from_podman):
+                image = source(reference)
+                if image is not None:
+                    return image
+        places = [f"the images in {path}" for path in self.sources] + (
+            ["podman's storage"] if self.podman else []
+        )
+        raise StartError(
+            "ContainerMissing",
+            f'Unable to fetch image "{text}": it is not in {" or in ".join(places) or "any source"}',
+        )
+
+    def _lock(self, name: str) -> threading.Lock:
+        """The lock of an image: two starts of the same new image unpack it once."""
+        with self._guard:
+            return self._locks.setdefault(name, threading.Lock())
+
+    def _from_link(self, reference: Reference) -> Image | None:
+        names = [reference.path] if reference.tag else [reference.path, f"{reference.path}:latest"]
+        for name in names:
+            path = os.path.join(self.directory, "links", name.replace("/", "\\"))
+            if os.path.islink(path):
+                return self._at(os.readlink(path), reference)
+        return None
+
+    def _from_directory(self, reference: Reference) -> Image | None:
+        names = (
+            [reference.path, reference.name]
+            if reference.tag != "latest"
+            else [reference.name, reference.path]
+        )
+        for source in self.sources:
+            for name in names:
+                for path in (os.path.join(source, name), os.path.join(source, f"{name}.tar")):
+                    if (
+                        os.path.isfile(path)
+                        or os.path.isfile(os.path.join(path, "index.json"))
+                        or _is_root(path)
+                    ):
+                        return self._at(path, reference)
+        return None
+
+    def _at(self, path: str, reference: Reference) -> Image:
+        """Return the image of a path: an archive, a layout or a root directory."""
+        if os.path.isfile(path):
+            return self._from_archive(path, reference)
+        if os.path.isfile(os.path.join(path, "index.json")):
+            return self._from_layout(path, reference)
+        return _from_root(path, reference)
+
+    def _from_archive(self, path: str, reference: Reference) -> Image:
+        """An archive is turned into a layout once; its identity is inode, size and time of change."""
+        status = os.stat(path)
+        directory = os.path.join(
+            self.directory,
+            "layouts",
+            f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_ctime_ns:x}",
+        )
+        if not os.path.isdir(directory):
+            scratch = f"{directory}.{os.urandom(4).hex()}"
+            try:
+                layout.unpack_archive(path, scratch, str(reference))
+                os.rename(scratch, directory)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+        return self._from_layout(directory, reference)
+
+    def _from_layout(self, path: str, reference: Reference) -> Image:
+        where = str(reference)
+        manifest = layout.read(path, reference.tag, reference.digest, where)
+        layers: list[str] = []
+        for digest in manifest.layers:
+            target = os.path.join(self.directory, "layers", digest.replace(":", "-"))
+            with self._lock(digest):
+                if not os.path.isdir(target):
+                    try:
+                        unpack.unpack(layout.blob(path, digest, where), digest, target, self.limit)
+                    except (KrunError, OSError) as error:
+                        raise StartError(
+                            "ErrImagePull", f'Unable to fetch image "{where}": {error}'
+                        ) from None
+            layers.insert(0, target)
+        return Image(manifest.digest, manifest.config, layers)
+
+    def _from_podman(self, reference: Reference) -> Image | None:
+        """Podman's storage: inspect, else pull, then mount; the mount is of the whole image, read-only by use."""
+        if self.podman is None:
+            return None
+        where = str(reference)
+        status, out, message = self._podman("image", "inspect", "--format", "json", where)
+        if status:
+            if not self.pull:
+                return None
+            status, _, message = self._podman("pull", "--quiet", where, seconds=_PULL_SECONDS)
+            if status:
+                raise StartError("ContainerMissing", f'Unable to fetch image "{where}": {message}')
+            status, out, message = self._podman("image", "inspect", "--format", "json", where)
+        try:
+            (document,) = json.loads(out)
+            digest, own, name = document["Digest"], document["Config"], document["Id"]
+        except (ValueError, KeyError, TypeError):
+            raise StartError(
+                "ErrImagePull", f'Unable to fetch image "{where}": {message or "podman says nothing of it"}'
+            ) from None
+        status, out, message = self._podman("image", "mount", name)
+        path = out.strip()
+        if status or not os.path.isdir(path):
+            raise StartError("ErrImagePull", f"mount image {where} by podman: {message}")
+        return Image(digest, image_config.of(own, where), [path])
+
+    def _podman(self, *words: str, seconds: float = _ASK_SECONDS) -> tuple[int, str, str]:
+        """Run podman; returns its status, output and last line of error."""
+        try:
+            done = subprocess.run(
+                [self.podman or "podman", *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return 125, "", f"podman {words[0]} took more than {seconds:.0f} s"
+        lines = done.stderr.strip().splitlines()
+        return done.returncode, done.stdout, lines[-1] if lines else ""
+
+
+def _is_root(path: str) -> bool:
+    return os.path.isdir(os.path.join(path, "rootfs"))
+
+
+def _from_root(path: str, reference: Reference) -> Image:
+    """An image that is a directory: `rootfs`, and `config.json` where it has one; its digest is the name and time."""
+    root = os.path.join(path, "rootfs") if _is_root(path) else path
+    own: Any = None
+    try:
+        with open(os.path.join(path, "config.json"), "rb") as file:
+            own = json.loads(file.read())
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise StartError(
+            "ErrImagePull", f"image {reference}: cannot read {path}/config.json: {error}"
+        ) from None
+    if isinstance(own, dict) and isinstance(own.get("config"), dict):
+        own = own["config"]  # a whole image configuration
+    return Image("", image_config.of(own, str(reference)), [root])
+
+
+Source = Callable[[Reference], "Image | None"]

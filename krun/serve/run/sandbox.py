@@ -1,0 +1,301 @@
+"""An instance on the host: its network namespace, directories, overlays, and its containers through the runtime.
+
+Runs in the worker's threads, one call an instance at a time. The mounts are in the worker's own mount namespace: they end
+with it. Order of a container's creation: 1 directories, 2 overlay, 3 directories of the contract, 4 files and volumes,
+5 config.json, 6 create, 7 start. Each step is undone by `delete` in the reverse order, whatever has been reached.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import threading
+import time
+from typing import Any, NamedTuple
+
+from krun.errors import KrunError
+from krun.serve.run import bundle, etcfiles, user, volumes
+from krun.serve.run.errors import StartError
+from krun.serve.run.image.config import Image
+from krun.serve.run.quantity import value
+from krun.serve.run.rootdir import RootDir
+from krun.serve.run.runtime import Runtime
+from krun.sysio import CLONE_NEWNET, MNT_DETACH, mount, pidfd_open, umount2, unshare
+
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_MESSAGE = 4096  # Kubernetes' limit of a termination message
+_MS_NOSUID, _MS_NODEV = 2, 4
+
+
+class Process(NamedTuple):
+    """A container that has been started: pid and pidfd of its init, and the paths that tell of an OOM kill."""
+
+    pid: int
+    pidfd: int
+    memory: str
+
+
+class Container:
+    """One container of an instance. Fields: name; id for the runtime; directory; process, or None before and after it runs."""
+
+    def __init__(self, name: str, id: str, directory: str) -> None:
+        self.name = name
+        self.id = id
+        self.directory = directory
+        self.process: Process | None = None
+        self.mounted = False
+        self.bound: list[str] = []
+        self.created = False
+        self.exit: dict[str, Any] | None = None
+        self.starts = 0
+
+
+class Sandbox:
+    """An instance. Arguments: id; directory; runtime; cgroup, the parent of its containers' cgroupsPath; spec, what the server
+    wants back after its own restart.
+    """
+
+    def __init__(self, id: str, directory: str, runtime: Runtime, cgroup: str, spec: dict[str, Any]) -> None:
+        self.id = id
+        self.directory = directory
+        self.runtime = runtime
+        self.cgroup = cgroup
+        self.spec = spec
+        self.lock = threading.Lock()
+        self.containers: dict[str, Container] = {}
+        self.directories: dict[str, str] = {}
+        self.writable: set[str] = set()
+        self.memory_volumes: list[str] = []
+        os.makedirs(directory, 0o711)
+        self.netns = new_network()
+        self.syslog = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        )
+        try:
+            self.syslog.bind(os.path.join(directory, "log.sock"))
+            os.chmod(os.path.join(directory, "log.sock"), 0o666)
+            self.files = etcfiles.write(
+                directory,
+                spec["hostname"],
+                spec.get("address") or "127.0.0.1",
+                spec.get("search") or [],
+                spec.get("servers"),
+            )
+            for planned in spec.get("volumes") or []:
+                self._volume(planned)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _volume(self, planned: dict[str, Any]) -> None:
+        """Make the directory of a volume; of an emptyDir in memory, a tmpfs of its limit."""
+        path = os.path.join(self.directory, "volumes", planned["name"])
+        os.makedirs(path, 0o755)
+        self.directories[planned["name"]] = path
+        if "empty" not in planned:
+            volumes.publish(path, planned["files"])
+            return
+        self.writable.add(planned["name"])
+        if planned["empty"]["memory"]:
+            limit = planned["empty"]["limit"]
+            data = "mode=0777" + (f",size={int(value(limit))}" if limit else "")
+            mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, data)
+            self.memory_volumes.append(path)
+        os.chmod(path, 0o777)
+
+    def start(self, spec: dict[str, Any], image: Image, stdout: int, stderr: int) -> Container:
+        """Create and start a container; again after it has ended. Raises StartError; nothing is left of it then."""
+        name = spec["name"]
+        old = self.containers.pop(name, None)
+        starts = old.starts if old else 0
+        if old:
+            self.delete(old)
+        container = Container(name, f"{self.id}-{name}", os.path.join(self.directory, "containers", name))
+        container.starts = starts + 1
+        self.containers[name] = container
+        try:
+            self._create(container, spec, image, stdout, stderr)
+        except BaseException as error:
+            self.delete(container)
+            del self.containers[name]
+            if isinstance(error, StartError):
+                raise
+            if isinstance(error, (KrunError, OSError)):
+                raise StartError("CreateContainerError", str(error)) from None
+            raise
+        return container
+
+    def _create(self, c: Container, spec: dict[str, Any], image: Image, stdout: int, stderr: int) -> None:
+        for name in ("upper", "work", "rootfs", "bundle"):
+            os.makedirs(os.path.join(c.directory, name), 0o755)
+        rootfs = os.path.join(c.directory, "rootfs")
+        _overlay(c.directory, image.layers)
+        c.mounted = True
+        with RootDir(rootfs) as root:
+            own = user.of(root, image.config.user, spec.get("securityContext") or {})
+        context = spec.get("securityContext") or {}
+        bundle.prepare_root(rootfs, own["uid"], bool(context.get("readOnlyRootFilesystem")))
+        files = dict(self.files)
+        termination = os.path.join(c.directory, "termination-log")
+        open(termination, "wb").close()
+        os.chmod(termination, 0o666)
+        files[spec.get("terminationMessagePath") or "/dev/termination-log"] = termination
+        files["/dev/log"] = os.path.join(self.directory, "log.sock")
+        mounts = volumes.mounts(spec, self.directories, self.writable, c.directory, c.bound)
+        place = bundle.Place(
+            hostname=self.spec["hostname"],
+            environment=spec.get("platformEnv") or {},
+            rootfs=rootfs,
+            netns=f"/proc/{os.getpid()}/fd/{self.netns}",
+            cgroup=f"{self.cgroup}/{c.id}",
+            files=files,
+            mounts=mounts,
+            seccomp=spec.get("seccompProfile"),
+        )
+        directory = os.path.join(c.directory, "bundle")
+        with open(os.path.join(directory, "config.json"), "w") as file:
+            json.dump(bundle.make(spec, image.config, place), file)
+        pid = self.runtime.create(c.id, directory, stdout, stderr)
+        c.created = True
+        c.process = Process(pid, pidfd_open(pid), _memory_path(pid))
+        try:
+            self.runtime.start(c.id, directory)
+        except KrunError as error:
+            raise StartError("RunContainerError", str(error)) from None
+
+    def ended(self, c: Container, code: int, signo: int) -> dict[str, Any]:
+        """Note that a container has ended; returns what the server is told. Arguments: exit code, or signal if not 0."""
+        assert c.process is not None
+        oom = _oom_kills(c.process.memory) > 0 and (signo == 9 or code == 137)
+        os.close(c.process.pidfd)
+        c.process = None
+        message = ""
+        try:
+            with open(os.path.join(c.directory, "termination-log"), "rb") as file:
+                message = file.read(_MESSAGE).decode("utf-8", "replace")
+        except OSError:
+            pass
+        c.exit = {
+            "code": code or (128 + signo if signo else 0),
+            "signal": signo,
+            "oom": oom,
+            "message": message,
+            "time": time.time(),
+        }
+        return c.exit
+
+    def delete(self, c: Container) -> None:
+        """Take a container down in the reverse order of its creation; all steps are tried. Its log files stay."""
+        directory = os.path.join(c.directory, "bundle")
+        if os.path.isdir(directory):
+            try:
+                self.runtime.delete(c.id, directory)
+            except KrunError:
+                if c.created:
+                    raise
+        c.created = False
+        if c.process is not None:
+            try:
+                os.waitid(os.P_PIDFD, c.process.pidfd, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                pass
+            os.close(c.process.pidfd)
+            c.process = None
+        while c.bound:
+            umount2(c.bound.pop(), MNT_DETACH)
+        if c.mounted:
+            umount2(os.path.join(c.directory, "rootfs"), MNT_DETACH)
+            c.mounted = False
+        shutil.rmtree(c.directory, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Take the whole instance down. Raises KrunError for a container that does not go; the rest is gone."""
+        errors = []
+        for container in list(self.containers.values()):
+            try:
+                self.delete(container)
+                del self.containers[container.name]
+            except KrunError as error:
+                errors.append(error)
+        for path in self.memory_volumes:
+            umount2(path, MNT_DETACH)
+        self.memory_volumes = []
+        if self.netns >= 0:
+            os.close(self.netns)
+            self.netns = -1
+        if errors:
+            raise errors[0]
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _overlay(directory: str, layers: list[str]) -> None:
+    """Mount the overlay of a container: each layer named by a descriptor, so that the options fit into mount(2)'s page."""
+    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in layers]
+    try:
+        lower = ":".join(f"/proc/self/fd/{fd}" for fd in fds)
+        fds += [
+            os.open(os.path.join(directory, name), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            for name in ("upper", "work")
+        ]
+        data = f"lowerdir={lower},upperdir=/proc/self/fd/{fds[-2]},workdir=/proc/self/fd/{fds[-1]}"
+        mount("overlay", os.path.join(directory, "rootfs"), "overlay", 0, data)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def new_network() -> int:
+    """Make a network namespace whose loopback is up, in a thread of its own; returns its descriptor. Raises SysError, OSError."""
+    result: list[Any] = []
+
+    def make() -> None:
+        try:
+            unshare(CLONE_NEWNET, "network namespace of an instance")
+            fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                request = struct.pack("16sh14x", b"lo", 0)
+                flags = struct.unpack("16sh14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[1]
+                fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+            result.append(fd)
+        except BaseException as error:
+            result.append(error)
+
+    # The thread ends with its namespace: no other thread is ever inside it.
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if isinstance(result[0], BaseException):
+        raise result[0]
+    return int(result[0])
+
+
+def _memory_path(pid: int) -> str:
+    """Return the directory of a process's memory cgroup, or "" (cgroups(7))."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return ""
+    for _, controllers, path in lines:
+        if "memory" in controllers.split(","):
+            return f"/sys/fs/cgroup/memory{path}"
+    for number, _, path in lines:
+        if number == "0":
+            return f"/sys/fs/cgroup{path}"
+    return ""
+
+
+def _oom_kills(path: str) -> int:
+    """Return the count of OOM kills of a cgroup (memory.events of v2, memory.oom_control of v1)."""
+    for name in ("memory.events", "memory.oom_control"):
+        try:
+            with open(os.path.join(path, name)) as file:
+                for line in file:
+                    word, _, number = line.partition(" ")
+                    if word == "oom_kill":
+                        return int(number)
+        except (OSError, ValueError):
+            continue
+    return 0
