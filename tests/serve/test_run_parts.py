@@ -510,7 +510,7 @@ def test_thresholds() -> None:
         return seen
 
     assert asyncio.run(run("readiness", [0, 1, 0, 1, 1, 1, 1, 0])) == [True, False, True]
-    assert asyncio.run(run("liveness", [0, 1, 1, 1, 1, 0])) == [False, False]
+    assert asyncio.run(run("liveness", [0, 1, 1, 1, 1, 0])) == [False, False, True]
     assert asyncio.run(run("startup", [1, 0])) == [True]
 
 

@@ -120,11 +120,11 @@ class Prober:
     async def _try(self, timeout: float) -> bool:
         try:
             await asyncio.wait_for(self.once(timeout), timeout)
+        except TimeoutError:  # a subclass of OSError, so it comes first
+            self.message = f"{self.kind} probe: no answer within {timeout:g} s"
+            return False
         except (Failure, OSError, KrunError) as error:
             self.message = str(error)
-            return False
-        except TimeoutError:
-            self.message = f"{self.kind} probe: no answer within {timeout:g} s"
             return False
         self.message = ""
         return True
