@@ -127,3 +127,26 @@ class Registry:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+def _store(directory: Path, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    path = directory / "blobs/sha256"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / digest).write_bytes(data)
+    return f"sha256:{digest}"
+
+
+def make_layout(directory: Path, layers: list[bytes], own: dict[str, Any], **extra: Any) -> str:
+    """Write an OCI layout; returns the digest of its manifest."""
+    kind = "application/vnd.oci.image."
+    blob = _store(
+        directory, json.dumps({"os": "linux", "architecture": "amd64", "config": own} | extra).encode()
+    )
+    manifest = {"schemaVersion": 2, "config": {"mediaType": kind + "config.v1+json", "digest": blob},
+                "layers": [{"mediaType": kind + "layer.v1.tar", "digest": _store(directory, layer)} for layer in layers]}  # fmt: skip
+    digest = _store(directory, json.dumps(manifest).encode())
+    (directory / "index.json").write_text(
+        json.dumps({"manifests": [{"mediaType": kind + "manifest.v1+json", "digest": digest}]})
+    )
+    return digest

@@ -122,6 +122,8 @@ def extract(file: IO[bytes], limit: int) -> None:
                     os.chown("/", member.uid, member.gid)
                 continue
             parent, name = os.path.split(path)
+            parent = os.path.realpath(parent)  # inside the chroot; a symlink may lead to nothing yet
+            path = os.path.join(parent, name)
             os.makedirs(parent, 0o755, exist_ok=True)
             if name == _OPAQUE:
                 os.setxattr(parent, _OPAQUE_XATTR, b"y")

@@ -1,0 +1,118 @@
+/* A server for the tests of krun serve: tells of itself over HTTP/1.1, one connection at a time. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void term(int signo)
+{
+    (void)signo;
+    if (write(1, "terminated\n", 11) < 0)
+        _exit(4);
+    _exit(3);
+}
+
+static void tell_stat(const char *path, char *out, size_t size)
+{
+    struct stat st;
+    if (lstat(path, &st)) {
+        snprintf(out, size, "none");
+        return;
+    }
+    char kind = S_ISDIR(st.st_mode) ? 'd' : S_ISREG(st.st_mode) ? 'f' : S_ISSOCK(st.st_mode) ? 's' : S_ISCHR(st.st_mode) ? 'c' : '?';
+    snprintf(out, size, "%c%04o", kind, st.st_mode & 07777);
+}
+
+static void tell_write(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (fd < 0 || write(fd, "x", 1) != 1)
+        snprintf(out, size, "error %d", errno);
+    else
+        snprintf(out, size, "ok");
+    if (fd >= 0)
+        close(fd);
+}
+
+static void answer(char *path, char *out, size_t size)
+{
+    out[0] = 0;
+    if (!strcmp(path, "/env")) {
+        for (char **entry = environ; *entry; entry++) {
+            strncat(out, *entry, size - strlen(out) - 2);
+            strcat(out, "\n");
+        }
+    } else if (!strcmp(path, "/uid")) {
+        snprintf(out, size, "%u", geteuid());
+    } else if (!strcmp(path, "/stdin")) {
+        char byte;
+        snprintf(out, size, read(0, &byte, 1) == 0 ? "eof" : "open");
+    } else if (!strncmp(path, "/stat/", 6)) {
+        tell_stat(path + 5, out, size);
+    } else if (!strncmp(path, "/write/", 7)) {
+        tell_write(path + 6, out, size);
+    } else if (!strncmp(path, "/symlink/", 9)) {
+        char *target = strchr(path, '=');
+        *target++ = 0;
+        snprintf(out, size, symlink(target, path + 8) ? "error" : "ok");
+    } else if (!strncmp(path, "/read/", 6)) {
+        int fd = open(path + 5, O_RDONLY);
+        ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);
+        out[got < 0 ? 0 : got] = 0;
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+static int serve(void)
+{
+    const char *port = getenv("PORT");
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port ? atoi(port) : 8080)};
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 64))
+        return 5;
+    for (;;) {
+        int fd = accept(listener, 0, 0);
+        char request[4096], body[16384], path[2048];
+        ssize_t got = read(fd, request, sizeof request - 1);
+        request[got > 0 ? got : 0] = 0;
+        if (sscanf(request, "GET %2047s", path) == 1) {
+            answer(path, body, sizeof body);
+            dprintf(fd, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body), body);
+        }
+        close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "serve";
+    if (!strcmp(how, "fail")) {
+        fprintf(stderr, "X marks\n");
+        return 7;
+    }
+    if (!strcmp(how, "last-word")) {
+        FILE *file = fopen("/dev/termination-log", "w");
+        fprintf(file, "from the file");
+        fclose(file);
+        printf("from the log\n");
+        return 9;
+    }
+    if (!strcmp(how, "eat"))
+        for (;;) {
+            char *memory = malloc(1 << 20);
+            memset(memory, 1, 1 << 20);
+        }
+    signal(SIGTERM, strcmp(how, "ignore-term") ? term : SIG_IGN);
+    return serve();
+}

@@ -1,0 +1,477 @@
+"""Instances by a real runtime: runc first, then krun. A static server in C is the payload; no registry, no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.images import make_layout
+from helpers.runtime import find
+
+from krun.serve.run.errors import StartError
+from krun.serve.run.instance import ContainerExit, Instance, InstanceSpec, Runner
+from krun.serve.run.probe import Prober
+
+pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
+
+SOURCE = Path(__file__).with_name("payload.c")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of images: the payload as a directory, and as an OCI archive of two layers with a whiteout."""
+    directory = tmp_path_factory.mktemp("images")
+    root = directory / "dev.local/payload/rootfs"
+    root.mkdir(parents=True)
+    subprocess.run(
+        ["gcc", "-static", "-O1", "-Wall", "-Werror", "-o", str(root / "payload"), str(SOURCE)], check=True
+    )
+    (root.parent / "config.json").write_text(
+        '{"Entrypoint":["/payload"],"Env":["FROM_IMAGE=yes"],"User":"1000"}'
+    )
+    return directory
+
+
+@pytest.fixture(params=os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(","))
+def runtime(request: pytest.FixtureRequest) -> str:
+    return str(find(request.param))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A data directory; at the end no mount, process or directory of an instance is left."""
+    yield tmp_path / "data"
+    with open("/proc/self/mounts") as file:
+        assert str(tmp_path) not in file.read()
+    assert os.listdir(tmp_path / "data/instances") == []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                command = Path(f"/proc/{name}/cmdline").read_bytes()
+            except OSError:
+                continue
+            assert str(tmp_path).encode() not in command, command
+
+
+@asynccontextmanager
+async def runner(directory: Path, runtime: str, images: Path, keep: bool = False) -> AsyncIterator[Runner]:
+    made = Runner(
+        {"directory": str(directory), "runtime": runtime, "flags": [], "images": [str(images)], "pull": False,
+         "cgroup": "/krun-serve-test", "layerLimit": 1 << 30}
+    )  # fmt: skip
+    hello = await made.open()
+    made.found = hello["instances"]  # type: ignore[attr-defined]
+    pid = hello["pid"]
+    try:
+        yield made
+    finally:
+        if not keep:
+            for instance in list(made.instances.values()):
+                await instance.stop(0)
+            await made.close(True)
+            for _ in range(500):
+                if ended(pid):
+                    break
+                await asyncio.sleep(0.01)
+        else:
+            await made.close(False)
+
+
+def spec(id: str, **changes: Any) -> InstanceSpec:
+    """A spec with one container; the keys of `container` change that one."""
+    container = {"name": "user-container", "image": "dev.local/payload", **changes.pop("container", {})}
+    own: dict[str, Any] = {
+        "id": id, "namespace": "ns", "service": "svc", "configuration": "cfg", "revision": "rev", "containers": [container],
+        "volumes": [], "lookup": lambda kind, name: None, "port": 8080, "grace_seconds": 5,
+    }  # fmt: skip
+    return InstanceSpec(**(own | changes))
+
+
+async def ready(instance: Instance, probe: dict[str, Any] | None = None) -> None:
+    event = asyncio.Event()
+    prober = Prober(
+        instance,
+        probe or {"tcpSocket": {"port": 0}},
+        "readiness",
+        lambda good, message: event.set(),
+        port=instance.spec.port,
+    )
+    prober.start()
+    try:
+        await asyncio.wait_for(event.wait(), 20)
+    finally:
+        prober.stop()
+
+
+async def get(instance: Instance, path: str) -> str:
+    """The body of an answer of the payload."""
+    loop = asyncio.get_running_loop()
+    sock = instance.connect(instance.spec.port)
+    with sock:
+        event = loop.create_future()
+        loop.add_writer(sock, lambda: event.done() or event.set_result(None))
+        await event
+        loop.remove_writer(sock)
+        await loop.sock_sendall(sock, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        data = b""
+        while part := await loop.sock_recv(sock, 65536):
+            data += part
+    return data.partition(b"\r\n\r\n")[2].decode()
+
+
+async def until(condition: Callable[[], Any], what: str, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        await asyncio.sleep(0.01)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process has ended: it may wait for its new parent, which is this one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 90))  # type: ignore[arg-type]
+
+
+def test_environment_user_and_files(directory: Path, runtime: str, images: Path) -> None:
+    """What the contract says of the environment, the user, standard input, and the files."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(
+                spec(
+                    "one",
+                    port=8801,
+                    container={
+                        "args": ["serve"],
+                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}],
+                    },
+                )
+            )
+            await ready(instance)
+            env = dict(line.split("=", 1) for line in (await get(instance, "/env")).splitlines())
+            assert (
+                env["PORT"] == "8801"
+                and env["K_SERVICE"] == "svc"
+                and env["K_CONFIGURATION"] == "cfg"
+                and env["K_REVISION"] == "rev"
+            )
+            assert (
+                env["FROM_IMAGE"] == "yes"
+                and env["A"] == "1"
+                and env["B"] == "12"
+                and env["HOSTNAME"] == "one"
+            )
+            assert await get(instance, "/uid") == "1000"
+            assert await get(instance, "/stdin") == "eof"
+            for path, want in {"/tmp": "d1777", "/var/log": "d1777", "/dev/log": "s0666", "/etc/hosts": "f0644",
+                               "/etc/resolv.conf": "f0644", "/dev/termination-log": "f0666", "/dev/null": "c0666"}.items():  # fmt: skip
+                assert await get(instance, f"/stat{path}") == want, path
+            assert await get(instance, "/stat/dev/console") == "none"
+            assert "localhost" in await get(instance, "/read/etc/hosts")
+            assert (
+                await get(instance, "/write/tmp/x") == "ok"
+                and await get(instance, "/write/var/log/x") == "ok"
+            )
+            assert (await get(instance, "/write/proc/sys/kernel/hostname")).startswith("error")
+
+    run(test)
+
+
+def test_read_only_root_keeps_the_temporary_directory(directory: Path, runtime: str, images: Path) -> None:
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(
+                spec("ro", container={"securityContext": {"readOnlyRootFilesystem": True, "runAsUser": 0}})
+            )
+            await ready(instance)
+            assert (
+                await get(instance, "/write/x") == "error 30" and await get(instance, "/write/tmp/x") == "ok"
+            )
+            assert await get(instance, "/uid") == "0"
+
+    run(test)
+
+
+def test_stop_is_term_then_kill(directory: Path, runtime: str, images: Path) -> None:
+    """SIGTERM first; a program that ignores it is killed at the end of its grace; its log outlives it."""
+
+    async def test() -> None:
+        exits: list[ContainerExit] = []
+        async with runner(directory, runtime, images) as r:
+            for id, args in (("polite", ["serve"]), ("stubborn", ["ignore-term"])):
+                instance = await r.start(spec(id, container={"args": args}))
+                instance.on_exit = lambda _, exit: exits.append(exit)
+                await ready(instance)
+                begin = time.monotonic()
+                await instance.stop(1.0)
+                assert (time.monotonic() - begin >= 1.0) == (id == "stubborn")
+            assert [(exit.code, exit.signal) for exit in exits] == [(3, 0), (137, 9)]
+            assert b"terminated\n" in b"".join([data async for data in r.logs("polite", "user-container")])
+
+    run(test)
+
+
+def test_restart_in_place(directory: Path, runtime: str, images: Path) -> None:
+    """A container that ends is started again in the same network; its exit and last words are told."""
+
+    async def test() -> None:
+        exits: list[ContainerExit] = []
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(spec("crash", container={"args": ["fail"]}))
+            instance.on_exit = lambda _, exit: exits.append(exit)
+            await until(lambda: instance.restarts.get("user-container", 0) >= 2, "two restarts")
+            assert exits[0].code == 7 and exits[0].reason == "ExitCode7" and exits[0].message == "X marks"
+            first = b"".join([data async for data in instance.logs("user-container", previous=True)])
+            assert first == b"X marks\n"
+
+    run(test)
+
+
+def test_termination_message(directory: Path, runtime: str, images: Path) -> None:
+    async def test() -> None:
+        exits: list[ContainerExit] = []
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(spec("word", container={"args": ["last-word"]}))
+            instance.on_exit = lambda _, exit: exits.append(exit)
+            await until(lambda: exits, "an exit")
+            assert exits[0].message == "from the file" and exits[0].code == 9
+
+    run(test)
+
+
+def test_memory_limit(directory: Path, runtime: str, images: Path) -> None:
+    """A program that takes more than its limit is killed, and the reason says so."""
+
+    async def test() -> None:
+        exits: list[ContainerExit] = []
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(
+                spec("oom", container={"args": ["eat"], "resources": {"limits": {"memory": "32Mi"}}})
+            )
+            instance.on_exit = lambda _, exit: exits.append(exit)
+            await until(lambda: exits, "an exit", 60)
+            assert exits[0].reason == "OOMKilled" and exits[0].code == 137
+
+    run(test)
+
+
+def test_volumes(directory: Path, runtime: str, images: Path) -> None:
+    """A ConfigMap is read-only, a single file by subPath, an emptyDir is writable and shared by the containers."""
+    objects = {("ConfigMap", "c"): {"data": {"key": "value"}}}
+
+    async def test() -> None:
+        mounts = [{"name": "c", "mountPath": "/c"}, {"name": "c", "mountPath": "/one", "subPath": "key"}, {"name": "e", "mountPath": "/e"},
+                  {"name": "e", "mountPath": "/sub", "subPath": "a/b"}]  # fmt: skip
+        own = {"name": "user-container", "image": "dev.local/payload", "volumeMounts": mounts}
+        side = {
+            "name": "side",
+            "image": "dev.local/payload",
+            "volumeMounts": mounts[2:3],
+            "env": [{"name": "PORT", "value": "9000"}],
+        }
+        volumes = [
+            {"name": "c", "configMap": {"name": "c"}},
+            {"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        ]
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(
+                spec(
+                    "vol",
+                    containers=[own, side],
+                    volumes=volumes,
+                    lookup=lambda kind, name: objects.get((kind, name)),
+                )
+            )
+            await ready(instance)
+            assert (
+                await get(instance, "/read/c/key") == "value" and await get(instance, "/read/one") == "value"
+            )
+            assert await get(instance, "/write/c/x") == "error 30"
+            assert await get(instance, "/write/e/x") == "ok" and await get(instance, "/write/sub/y") == "ok"
+            assert await get(instance, "/stat/e/a/b/y") == "f0644"
+            await ready(instance, {"tcpSocket": {"port": 9000}})  # the other container, in the same network
+            await r.worker.call("publish", id="vol", volume="c", files={"key": ["bmV3", 0o644]})
+            assert await get(instance, "/read/c/key") == "new"
+
+    run(test)
+
+
+def test_a_subpath_does_not_follow_the_payloads_symlink(
+    directory: Path, runtime: str, images: Path, tmp_path: Path
+) -> None:
+    """CVE-2017-1002101: a container plants a symlink in an emptyDir; the next one mounts that path."""
+    canary = tmp_path / "canary"
+    canary.write_text("secret")
+
+    async def test() -> None:
+        own = {
+            "name": "user-container",
+            "image": "dev.local/payload",
+            "volumeMounts": [{"name": "e", "mountPath": "/e"}],
+        }
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(spec("link", containers=[own], volumes=[{"name": "e", "emptyDir": {}}]))
+            await ready(instance)
+            assert await get(instance, f"/symlink/e/out={tmp_path}") == "ok"
+            second = {"name": "second", "image": "dev.local/payload", "env": [{"name": "PORT", "value": "9001"}],
+                      "volumeMounts": [{"name": "e", "mountPath": "/e", "subPath": "out"}]}  # fmt: skip
+            instance._prepared["second"] = second | {"platformEnv": {}}
+            with pytest.raises(StartError):
+                await instance.start_container("second")
+
+    run(test)
+    assert canary.read_text() == "secret"
+
+
+@pytest.mark.parametrize(
+    "container, reason, message",
+    [
+        ({"image": "dev.local/none"}, "ContainerMissing", 'Unable to fetch image "dev.local/none"'),
+        ({"image": "dev.local/x:y:z"}, "InvalidImageName", "could not parse reference"),
+        ({"command": ["/none"]}, "CreateContainerError", "no such file or directory"),
+        (
+            {"securityContext": {"runAsNonRoot": True, "runAsUser": 0}},
+            "CreateContainerConfigError",
+            "runAsNonRoot",
+        ),
+        (
+            {"volumeMounts": [{"name": "none", "mountPath": "/x"}]},
+            "CreateContainerConfigError",
+            "there is no such volume",
+        ),
+        ({"resources": {"limits": {"memory": "much"}}}, "CreateContainerConfigError", "malformed quantity"),
+    ],
+)
+def test_starts_that_fail(
+    directory: Path, runtime: str, images: Path, container: dict[str, Any], reason: str, message: str
+) -> None:
+    """The reason is a word for the condition, and nothing is left."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            with pytest.raises(StartError, match=message) as caught:
+                await r.start(spec("fails", container=container))
+            assert caught.value.reason == reason
+            assert r.instances == {} and os.listdir(directory / "instances") == []
+
+    run(test)
+
+
+def test_instances_outlive_the_server(directory: Path, runtime: str, images: Path) -> None:
+    """The server goes without a word; the next one finds the instance, its exit code and its log."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images, keep=True) as r:
+            instance = await r.start(spec("stays"))
+            await ready(instance)
+            dies = await r.start(spec("dies", container={"args": ["serve"]}))
+            await ready(dies)
+            pid = dies.pids["user-container"]
+        os.kill(pid, signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        async with runner(directory, runtime, images) as r:
+            found = {entry["id"]: entry for entry in r.found}  # type: ignore[attr-defined]
+            assert (
+                set(found) == {"stays", "dies"}
+                and found["dies"]["containers"]["user-container"]["exit"]["code"] == 3
+            )
+            instance = await r.adopt(found["stays"], spec("stays"))
+            assert await get(instance, "/uid") == "1000"
+            await (await r.adopt(found["dies"], spec("dies"))).stop(0)
+
+    run(test)
+
+
+def test_a_dead_worker_takes_its_instances_with_it(directory: Path, runtime: str, images: Path) -> None:
+    """SIGKILL of the worker: the server hears of it, and the next worker takes down what was left."""
+
+    async def test() -> None:
+        exits: list[ContainerExit] = []
+        lost = asyncio.Event()
+        async with runner(directory, runtime, images, keep=True) as r:
+            instance = await r.start(spec("orphan"))
+            await ready(instance)
+            instance.on_exit = lambda _, exit: exits.append(exit)
+            r.on_lost = lost.set
+            pid = instance.pids["user-container"]
+            answer, _ = await r.worker.call("hello")
+            os.kill(answer["pid"], signal.SIGKILL)
+            await asyncio.wait_for(lost.wait(), 10)
+            assert exits and instance.state == "exited"
+        async with runner(directory, runtime, images) as r:
+            assert r.found == []  # type: ignore[attr-defined]
+            await until(lambda: ended(pid), "the orphan's end")
+
+    run(test)
+
+
+def test_many_at_once(directory: Path, runtime: str, images: Path) -> None:
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            instances = await asyncio.gather(*(r.start(spec(f"many-{number}")) for number in range(12)))
+            await asyncio.gather(*(ready(instance) for instance in instances))
+            assert [await get(instance, "/uid") for instance in instances] == ["1000"] * 12
+            await asyncio.gather(*(instance.stop(5) for instance in instances))
+
+    run(test)
+
+
+def test_layers(directory: Path, runtime: str, images: Path, tmp_path: Path) -> None:
+    """An OCI archive of two layers: a whiteout hides a file of the lower one, a symlink to / leads into the image only."""
+
+    def layer(name: str, add: Callable[[tarfile.TarFile], None]) -> bytes:
+        with tarfile.open(tmp_path / name, "w") as file:
+            add(file)
+        return (tmp_path / name).read_bytes()
+
+    def entry(file: tarfile.TarFile, name: str, **fields: Any) -> None:
+        info = tarfile.TarInfo(name)
+        for key, value in fields.items():
+            setattr(info, key, value)
+        file.addfile(info)
+
+    def lower(file: tarfile.TarFile) -> None:
+        file.add(images / "dev.local/payload/rootfs/payload", "payload")
+        entry(file, "gone")
+        entry(file, "dir", type=tarfile.DIRTYPE, mode=0o750, uid=5)
+        entry(file, "dir/old")
+        entry(file, "out", type=tarfile.SYMTYPE, linkname=str(tmp_path))
+        entry(file, "out/planted")  # through the symlink: it must stay below the layer's root
+        entry(file, "../../up")
+
+    def upper(file: tarfile.TarFile) -> None:
+        entry(file, ".wh.gone")
+        entry(file, "dir/.wh..wh..opq")
+        entry(file, "dir/new")
+
+    store = images / "reg.example/layered"
+    make_layout(store, [layer("lower", lower), layer("upper", upper)], {"Entrypoint": ["/payload"]})
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(spec("layers", container={"image": "reg.example/layered:latest"}))
+            await ready(instance)
+            assert await get(instance, "/stat/gone") == "none"
+            assert (
+                await get(instance, "/stat/dir/old") == "none"
+                and await get(instance, "/stat/dir/new") == "f0644"
+            )
+            assert await get(instance, "/stat/up") == "f0644"
+
+    run(test)
+    assert not (tmp_path / "planted").exists()
