@@ -75,6 +75,7 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},
+        {"krun.serve.settings"},
         {"krun.serve.scale.window", "krun.serve.scale.rollout"},
         {"krun.serve.scale.kpa"},
         {"krun.serve.http.types"},
