@@ -158,6 +158,11 @@ _CRIU: "tuple[Flag, ...]" = (
     Flag(("auto-dedup",), "bool", False, "deduplicate memory images", "runc"),
 )
 
+_DATA: "Flag" = Flag(
+    ("directory",), "str", None, "directory of krun serve's data (default /var/lib/krun-serve)", "krun"
+)
+_API: "Flag" = Flag(("api",), "str", None, "ADDRESS:PORT of the API (default 127.0.0.1:8001)", "krun")
+
 _ID = (("id", "one"),)
 
 VERBS: "tuple[Verb, ...]" = (
@@ -366,6 +371,60 @@ VERBS: "tuple[Verb, ...]" = (
         (),
         (Flag(("format", "f"), "str", None, "text or json", "krun"),),
         "check what krun needs of this host, with cause and remedy",
+        False,
+    ),
+    Verb(
+        "serve",
+        "krun.serve.cli:serve",
+        (("args", "rest"),),
+        (
+            _DATA,
+            _API,
+            Flag(
+                ("listen",),
+                "str",
+                None,
+                "ADDRESS:PORT for requests to services (default 127.0.0.1:8080)",
+                "krun",
+            ),
+            Flag(("unix",), "str", None, "a unix socket that serves the API, too", "krun"),
+            Flag(("domain",), "str", None, "domain of the services' hosts (default localhost)", "krun"),
+            Flag(
+                ("runtime",),
+                "str",
+                None,
+                "OCI runtime that starts the instances (default: this krun)",
+                "krun",
+            ),
+            Flag(
+                ("images",), "list", None, "directory of images: layouts, archives, root directories", "krun"
+            ),
+            Flag(("no-pull",), "bool", False, "never fetch an image from a registry", "krun"),
+            Flag(("token-file",), "str", None, "file with the bearer token that the API demands", "krun"),
+            Flag(("certificate",), "str", None, "PEM file: serve with TLS", "krun"),
+            Flag(("key",), "str", None, "PEM file with the certificate's key", "krun"),
+            Flag(("access-log",), "str", None, "file that gets a line of JSON for each request", "krun"),
+            Flag(("server-timing",), "bool", False, "add a Server-Timing field to responses", "krun"),
+            Flag(("trace-headers",), "bool", False, "add a traceparent to requests without one", "krun"),
+            Flag(("print-kubeconfig",), "bool", False, "print the kubeconfig and end", "krun"),
+        ),
+        "run Knative services on this machine; serve export [NAME...] prints them as manifests",
+        False,
+    ),
+    Verb(
+        "deploy",
+        "krun.serve.deploy:main",
+        (("image", "one"),),
+        (
+            _API,
+            Flag(("name",), "str", None, "name of the service (default: from the image)", "krun"),
+            Flag(("namespace", "n"), "str", None, "namespace (default: default)", "krun"),
+            Flag(("env", "e"), "list", None, "NAME=VALUE for the environment", "krun"),
+            Flag(("port",), "int", None, "port that the program listens on (default 8080)", "krun"),
+            Flag(("token-file",), "str", None, "file with the API's bearer token", "krun"),
+            _DATA,
+        ),
+        "make or update a service of a running krun serve from an image or a directory",
         False,
     ),
     Verb(

@@ -10,6 +10,7 @@
 Sources: Kubernetes "Dynamic Admission Control", "Field validation"; knative/serving cmd/webhook.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from krun.serve.model import defaults, meta, schema, v1alpha1, validate
@@ -55,13 +56,25 @@ def place(kind: Kind, obj: Object, namespace: str, name: str = "") -> None:
 
 
 class Admission:
-    """The steps for one request. `options` is Knative's configuration, `user` who asks."""
+    """The steps for one request.
 
-    def __init__(self, options: Options, user: str, validation: str, duplicates: list[str]) -> None:
+    Arguments: options, Knative's configuration; user, who asks; validation, the request's fieldValidation; check, refuses an
+    object by rules of the server's own (ConfigMaps of Knative).
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        user: str,
+        validation: str,
+        check: Callable[[Kind, Object], None] = lambda kind, obj: None,
+    ) -> None:
         self.options = options
+        self.check = check
         self.user = user
         self.validation = validation
-        self.duplicates = duplicates
+        #: Fields that the body has twice.
+        self.duplicates: list[str] = []
         #: Lines for Warning fields of the answer.
         self.warnings: list[str] = []
 
@@ -95,6 +108,7 @@ class Admission:
         causes = validate.server(kind, pruned)
         if causes:
             raise invalid(kind, meta.name(pruned), causes)
+        self.check(kind, pruned)
         return pruned
 
     def _webhooks(self, kind: Kind, obj: Object, old: Object | None) -> None:

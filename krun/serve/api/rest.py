@@ -51,11 +51,12 @@ def reply(value: Any, code: int = 200, warnings: Iterable[str] = ()) -> Response
 
 
 class Rest:
-    """The verbs. `options` returns Knative's configuration of the moment."""
+    """The verbs. `options` returns Knative's configuration of the moment; `check` see Admission."""
 
     def __init__(self, store: Store, options: Callable[[], Options]) -> None:
         self.store = store
         self.options = options
+        self.check: Callable[[Kind, Object], None] = lambda kind, obj: None
 
     async def handle(self, request: Request, target: Target, user: str) -> Response:
         """Answers a request for objects. Errors: ApiError."""
@@ -85,7 +86,7 @@ class _Call:
         validation = self.query("fieldValidation") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
             raise status.bad_request(f"fieldValidation: {validation[:32]!r} is none of Strict, Warn, Ignore")
-        self.admission = Admission(rest.options(), user, validation, [])
+        self.admission = Admission(rest.options(), user, validation, rest.check)
         dry = self.query("dryRun")
         if dry not in ("", "All"):
             raise status.bad_request(f"dryRun: {dry[:32]!r} is not All")

@@ -4,11 +4,13 @@ Sources: k8s.io/apimachinery pkg/api/resource/quantity.go; Go package time, Pars
 github.com/google/go-containerregistry pkg/name.
 """
 
+import json
 import re
 import time
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Any
 
 _SUFFIXES = {
     "": Fraction(1),
@@ -154,3 +156,9 @@ def image_reference(text: str) -> str:
     if not _REPOSITORY.fullmatch(rest):
         return f"could not parse reference: {text}"
     return ""
+
+
+def parse_json(text: bytes) -> dict[str, Any]:
+    """Returns the object of a JSON text that the store wrote."""
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,289 @@
+"""krun serve, put together: store, control, data path, API; their start and their end, in order.
+
+Start: 1. the store and its lock (a second server on the same directory ends here); 2. the worker, found or started, with the
+instances that it still has; 3. pools and reconcilers; 4. the ingress; 5. the API. End: the listeners first, the store last.
+"""
+
+import asyncio
+import os
+import signal
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from krun.errors import KrunError, SysError
+from krun.serve.api.router import Api, Page
+from krun.serve.control.config import Config
+from krun.serve.control.configs import LiveConfig
+from krun.serve.control.engine import Engine
+from krun.serve.control.hosts import HostTables
+from krun.serve.control.pools import Pools
+from krun.serve.http.server import Server, serve
+from krun.serve.model.kinds import REVISION
+from krun.serve.proxy.accesslog import writer as access_log_writer
+from krun.serve.proxy.ingress import Ingress
+from krun.serve.proxy.routes import HostTable
+from krun.serve.run.instance import Runner
+from krun.serve.seed import seed
+from krun.serve.store.store import Store
+
+Object = dict[str, Any]
+_TRIM = 60.0
+_DRAIN = 10.0
+
+
+class Options:
+    """What the command line says (krun/serve/cli.py); every value has its default here."""
+
+    directory = "/var/lib/krun-serve"
+    runtime = ""
+    flags: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    pull = True
+    cgroup = "/krun-serve"
+    layer_limit = 16 << 30
+    api = ("127.0.0.1", 8001)
+    unix = ""
+    ingress = ("127.0.0.1", 8080)
+    domain = "localhost"
+    token = ""
+    certificate = ""
+    key = ""
+    access_log = ""
+    server_timing = False
+    trace = False
+    keep_instances = True
+    url_port = True
+
+
+def report(line: str) -> None:
+    """Writes a line of the server's log: time, text."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
+    sys.stderr.flush()
+
+
+class App:
+    """The server. `start` and `stop` are called on a running loop."""
+
+    def __init__(self, options: Options, report: Callable[[str], None] = report) -> None:
+        self.options = options
+        self.report = report
+        self.api_server: Server | None = None
+        self.unix_server: Server | None = None
+        self.ingress_port = 0
+        self.started = time.time()
+
+    async def start(self) -> None:
+        """Starts everything. Errors: KrunError; nothing is left running then."""
+        options = self.options
+        _check(options)
+        tls = _tls(options)
+        os.makedirs(options.directory, 0o711, exist_ok=True)
+        self.store = Store(os.path.join(options.directory, "store.sqlite"))
+        self.runner = Runner(
+            {
+                "directory": options.directory,
+                "runtime": options.runtime,
+                "flags": list(options.flags),
+                "images": list(options.images),
+                "pull": options.pull,
+                "cgroup": options.cgroup,
+                "layerLimit": options.layer_limit,
+            },
+            token=_Tokens(options.directory).make,
+        )
+        try:
+            hello = await self.runner.open()
+        except BaseException:
+            self.store.close()
+            raise
+        base = Config(domain=options.domain, scheme="https" if tls else "http", port=options.ingress[1])
+        self.live = LiveConfig(self.store, base, self.report)
+        self.table = HostTable()
+        self.pools = Pools(
+            self.store, self.runner, lambda: self.live.config, self._revision_changed, self.report
+        )
+        self.hosts = HostTables(self.table, lambda: self.live.config, self.pools.queue_of)
+        self.engine = Engine(
+            self.store,
+            lambda: self.live.config,
+            self.pools,
+            self.hosts,
+            after=self.hosts.flush,
+            report=self.report,
+        )
+        self.live.on_change = self._reconfigured
+        loop = asyncio.get_running_loop()
+        self.ingress = Ingress(
+            self.table,
+            access_log=access_log_writer(self._log_file()) if options.access_log else None,
+            server_timing=options.server_timing,
+            trace=options.trace,
+            report=self.report,
+        )
+        await self._listen(tls)
+        for orphan in self.pools.found(hello["instances"]):
+            self.report(f"instance {orphan['id']} belongs to no revision: it is ended")
+            await self.runner.worker.call("remove", id=orphan["id"])
+        self.pools.start()
+        self.engine.start()
+        self._trimmer = loop.call_later(_TRIM, self._trim)
+
+    async def _listen(self, tls: ssl.SSLContext | None) -> None:
+        options = self.options
+        try:
+            self.ingress_port = await self.ingress.listen(options.ingress, tls=tls, local=True)
+            port = self.ingress_port if options.url_port and self.ingress_port not in (80, 443) else 0
+            self.live.base = replace(self.live.base, port=port)
+            self.live.config = replace(self.live.config, port=port)
+            seed(self.store, self.ingress_port)
+            self.api = Api(
+                self.store,
+                lambda: self.live.config.options,
+                logs=self.pools.logs,
+                token=options.token,
+                pages=self._pages(),
+                report=self.report,
+            )
+            self.api.rest.check = self.live.check
+            self.api_server = await serve(self.api.handle, address=options.api, tls=tls, report=self.report)
+            if options.unix:
+                self.unix_server = await serve(self.api.handle, unix=options.unix, report=self.report)
+        except OSError as error:
+            await self.stop()
+            raise SysError.of("listen on", error, text="is another server on the port?") from error
+
+    def _log_file(self) -> Callable[[str], object]:
+        try:
+            stream = open(self.options.access_log, "a", buffering=1, encoding="utf-8")
+        except OSError as error:
+            raise SysError.of("open access log", error) from error
+        return stream.write
+
+    def _pages(self) -> dict[str, Page]:
+        from krun.serve.api.pages import metrics
+
+        return {"/metrics": lambda request: metrics(self.metrics_text())}
+
+    def metrics_text(self) -> str:
+        """Returns the metrics of the data path (Prometheus text)."""
+        return self.ingress.metrics.text(pool.queue for pool in self.pools.pools.values())
+
+    def _revision_changed(self, namespace: str, name: str) -> None:
+        self.engine.enqueue((REVISION, namespace, name))
+
+    def _reconfigured(self) -> None:
+        """A ConfigMap has changed: everything is looked at again."""
+        self.pools.reconfigure()
+        self.engine.start()
+
+    def _trim(self) -> None:
+        self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
+        self.engine.trim_events(time.time())
+
+    async def stop(self) -> None:
+        """Ends everything; instances stay for the next server unless options.keep_instances is false."""
+        for server in (self.api_server, self.unix_server):
+            if server is not None:
+                await server.close()
+        await self.ingress.close(_DRAIN if not self.options.keep_instances else 0.5)
+        self.engine.close()
+        if hasattr(self, "_trimmer"):
+            self._trimmer.cancel()
+        await self.pools.close(not self.options.keep_instances)
+        await self.runner.close(not self.options.keep_instances)
+        self.store.close()
+
+
+class _Tokens:
+    """Makes service account tokens: signed like JSON web tokens, so that programs which look inside find what they expect."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, "token.key")
+
+    def make(self, namespace: str, account: str, audience: str, seconds: int) -> str:
+        """Returns a token for an account; HS256 with a key of this server."""
+        import base64
+        import hashlib
+        import hmac
+        import json
+
+        def part(data: bytes) -> str:
+            return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+        now = int(time.time())
+        head = part(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+        claims = {
+            "iss": "https://kubernetes.default.svc",
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "aud": [audience or "https://kubernetes.default.svc"],
+            "iat": now,
+            "exp": now + (seconds or 3600),
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": account}},
+        }
+        text = f"{head}.{part(json.dumps(claims).encode())}"
+        return f"{text}.{part(hmac.new(self._key(), text.encode(), hashlib.sha256).digest())}"
+
+    def _key(self) -> bytes:
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            with open(self.path, "rb") as stream:
+                return stream.read()
+        with open(fd, "wb") as stream:
+            key = os.urandom(32)
+            stream.write(key)
+        return key
+
+
+def _check(options: Options) -> None:
+    """Refuses to listen to the network without TLS or a token: whoever reaches the API runs programs as root."""
+    import ipaddress
+
+    host = options.api[0]
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local and not (options.token and options.certificate):
+        raise KrunError(
+            f"listen on {host}: beyond localhost the API needs a token and TLS; give --token-file, --certificate and --key"
+        )
+
+
+def _tls(options: Options) -> ssl.SSLContext | None:
+    if not options.certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    try:
+        context.load_cert_chain(options.certificate, options.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise KrunError(f"load certificate {options.certificate}: {error}") from error
+    return context
+
+
+async def run(options: Options, ready: Callable[[App], None]) -> int:
+    """Runs the server until a signal comes: SIGTERM leaves instances to the next server, SIGINT (Ctrl-C) ends them."""
+    loop = asyncio.get_running_loop()
+    app = App(options)
+    await app.start()
+    done: asyncio.Future[int] = loop.create_future()
+
+    def on(number: int) -> None:
+        if number == signal.SIGINT:
+            options.keep_instances = False
+        if not done.done():
+            done.set_result(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on, number)
+    ready(app)
+    try:
+        return await done
+    finally:
+        await app.stop()

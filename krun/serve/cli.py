@@ -1,0 +1,133 @@
+"""The verbs `krun serve` and `krun deploy`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from krun.errors import KrunError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from krun.cli.table import Options as CommandLine
+    from krun.serve.app import App, Options
+
+
+def serve(opts: CommandLine) -> int:
+    """krun serve: runs the server until a signal ends it; `export` and `--print-kubeconfig` only print."""
+    try:
+        from krun.serve.app import Options, run
+    except ImportError as error:
+        if error.name not in ("h2", "hpack", "hyperframe"):
+            raise
+        raise KrunError(
+            f"load krun serve: the Python package {error.name} is missing; pip install 'krun[serve]', or apt install python3-h2"
+        ) from None
+    options = Options()
+    options.directory = os.path.abspath(opts.directory or directory())
+    options.api = address(opts.api or "127.0.0.1:8001", "api")
+    options.ingress = address(opts.listen or "127.0.0.1:8080", "listen")
+    if opts.print_kubeconfig:
+        sys.stdout.write(kubeconfig(options))
+        return 0
+    if opts.args:
+        from krun.serve import export
+
+        return export.main(opts.args, options)
+    _fill(options, opts)
+    return asyncio.run(run(options, _say))
+
+
+def _fill(options: Options, opts: CommandLine) -> None:
+    options.runtime = opts.runtime or _own_runtime()
+    options.images = tuple(os.path.abspath(path) for path in opts.images) or (
+        os.path.join(options.directory, "local"),
+    )
+    for path in options.images:
+        os.makedirs(path, exist_ok=True)
+    options.pull = not opts.no_pull
+    options.domain = opts.domain or "localhost"
+    options.unix = opts.unix or ""
+    options.certificate = opts.certificate or ""
+    options.key = opts.key or ""
+    options.access_log = opts.access_log or ""
+    options.server_timing = opts.server_timing
+    options.trace = opts.trace_headers
+    if opts.token_file:
+        try:
+            with open(opts.token_file) as stream:
+                options.token = stream.read().strip()
+        except OSError as error:
+            raise KrunError(f"read token {opts.token_file}: {error.strerror}") from error
+        if len(options.token) < 16:
+            raise KrunError(f"read token {opts.token_file}: it has fewer than 16 characters")
+
+
+def directory() -> str:
+    if os.geteuid() == 0:
+        return "/var/lib/krun-serve"
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local/share")
+    return os.path.join(data, "krun-serve")
+
+
+def _own_runtime() -> str:
+    """The command that this krun is: the launcher beside it, else the script of this process."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for path in (
+        os.path.join(root, "build", "bin", "krun"),
+        sys.argv[0],
+        "/usr/bin/krun",
+        "/opt/krun/bin/krun",
+    ):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise KrunError("find the runtime: this krun has no command of its own; give --runtime PATH")
+
+
+def address(text: str, flag: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--{flag} {text}: ADDRESS:PORT is wanted")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def kubeconfig(options: Options, port: int = 0) -> str:
+    """Returns a kubeconfig for the server; JSON, which is YAML."""
+    scheme = "https" if options.certificate else "http"
+    host = f"[{options.api[0]}]" if ":" in options.api[0] else options.api[0]
+    cluster: dict[str, object] = {"server": f"{scheme}://{host}:{port or options.api[1]}"}
+    if options.certificate:
+        cluster["certificate-authority"] = options.certificate
+    user = {"token": options.token} if options.token else {}
+    value = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "krun", "cluster": cluster}],
+        "users": [{"name": "krun", "user": user}],
+        "contexts": [
+            {"name": "krun", "context": {"cluster": "krun", "user": "krun", "namespace": "default"}}
+        ],
+        "current-context": "krun",
+    }
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _say(app: App) -> None:
+    """Writes the kubeconfig and tells what can be done now."""
+    options = app.options
+    port = app.api_server.port if app.api_server else 0
+    path = os.path.join(options.directory, "kubeconfig")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as stream:
+        stream.write(kubeconfig(options, port))
+    sys.stdout.write(
+        f"krun serve: API on {options.api[0]}:{port}, services on {options.ingress[0]}:{app.ingress_port}\n"
+        f"kubeconfig: {path}\n"
+        f"  export KUBECONFIG={path}\n"
+        "  kn service create hello --image IMAGE     (or: krun deploy IMAGE --name hello)\n"
+        "  kubectl get ksvc\n"
+        f"  curl http://hello.default.{options.domain}:{app.ingress_port}/\n"
+    )
+    sys.stdout.flush()

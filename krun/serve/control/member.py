@@ -1,0 +1,275 @@
+"""One instance of a revision's pool: started, probed, offered to the queue, taken away and stopped.
+
+States: starting (no queue knows it), ready (a Backend is in the queue), unready (it was, its probe fails), leaving.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from krun.serve.control import pods
+from krun.serve.model import meta
+from krun.serve.model.values import now
+from krun.serve.proxy.queue import Backend, RevisionQueue
+from krun.serve.run.instance import ContainerExit, Instance, InstanceSpec
+from krun.serve.run.probe import Prober
+from krun.serve.store.store import Store
+
+Object = dict[str, Any]
+
+
+class Starter(Protocol):
+    """What a member needs of run.instance.Runner."""
+
+    async def start(self, spec: InstanceSpec) -> Instance: ...
+
+
+class Member:
+    """Owner of one instance. `changed` is called after each change of `ready`, `exits` or `phase`."""
+
+    def __init__(
+        self,
+        store: Store,
+        starter: Starter,
+        queue: RevisionQueue,
+        revision: Object,
+        spec: InstanceSpec,
+        changed: Callable[["Member"], None],
+    ) -> None:
+        self.store = store
+        self.starter = starter
+        self.queue = queue
+        self.spec = spec
+        self.revision = revision
+        self.changed = changed
+        self.name = spec.id
+        self.instance: Instance | None = None
+        self.backend: Backend | None = None
+        self.ready = False
+        self.leaving = False
+        self.exits = 0
+        self.last_exit: ContainerExit | None = None
+        self._probers: list[Prober] = []
+        self._good: dict[str, bool] = {}
+        self._loop = asyncio.get_running_loop()
+        #: Set when the start is over, whatever came of it: a stop waits for it.
+        self._started = asyncio.Event()
+
+    async def start(self) -> None:
+        """Starts the instance. Errors: StartError; nothing is left then."""
+        pods.create(self.store, self.revision, self.name)
+        try:
+            self.take(await self.starter.start(self.spec))
+        except BaseException:
+            self.leaving = True
+            pods.remove(self.store, self.spec.namespace, self.name)
+            raise
+        finally:
+            self._started.set()
+
+    def abandon(self) -> None:
+        """The member is not wanted any more before its start began."""
+        self.leaving = True
+        self._started.set()
+
+    def take(self, instance: Instance) -> None:
+        """Takes a running instance over (also one of an earlier server) and begins to probe it."""
+        self.instance = instance
+        self._started.set()
+        instance.on_exit = self._exited
+        instance.on_restart = self._restarted
+        for container in self.spec.containers:
+            self._probe(container)
+        for name, ended in instance.last_exit.items():
+            if name not in instance.pids:
+                self._exited(instance, ended)
+        self._settle()
+
+    # -------------------------------------------------------------------------------------------------- probes
+
+    def _probe(self, container: Object) -> None:
+        """Starts a container's probes; readiness and liveness begin when the startup probe has succeeded."""
+        name = container["name"]
+        readiness = container.get("readinessProbe")
+        self._good[name] = readiness is None
+        startup = container.get("startupProbe")
+        if startup is None:
+            self._begin(container)
+            return
+        self._good[name] = False
+
+        def started(good: bool, message: str) -> None:
+            if good:
+                self._good[name] = readiness is None
+                self._begin(container)
+                self._settle()
+            else:
+                self._kill(name)
+
+        self._prober(container, startup, "startup", started)
+
+    def _begin(self, container: Object) -> None:
+        name = container["name"]
+
+        def readied(good: bool, message: str) -> None:
+            self._good[name] = good
+            self._settle()
+
+        def lived(good: bool, message: str) -> None:
+            if not good:
+                self._kill(name)
+
+        if container.get("readinessProbe") is not None:
+            self._prober(container, container["readinessProbe"], "readiness", readied)
+        if container.get("livenessProbe") is not None:
+            self._prober(container, container["livenessProbe"], "liveness", lived)
+
+    def _prober(
+        self, container: Object, probe: Object, kind: str, change: Callable[[bool, str], None]
+    ) -> None:
+        assert self.instance is not None
+        ports = {port.get("name", ""): port["containerPort"] for port in container.get("ports") or ()}
+        prober = Prober(
+            self.instance,
+            probe,
+            kind,
+            change,
+            container=container["name"],
+            port=self.spec.port,
+            names=ports,
+        )
+        self._probers.append(prober)
+        prober.start()
+
+    def _stop_probes(self, container: str = "") -> None:
+        for prober in self._probers:
+            if not container or prober.container == container:
+                prober.stop()
+        self._probers = [one for one in self._probers if container and one.container != container]
+
+    def _kill(self, container: str) -> None:
+        """A container whose liveness or startup probe has failed is ended; the runner starts it again."""
+        if self.instance is not None and not self.leaving:
+            task = self._loop.create_task(self.instance.restart(container))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # --------------------------------------------------------------------------------------------- exits, state
+
+    def _exited(self, instance: Instance, ended: ContainerExit) -> None:
+        self._stop_probes(ended.container)
+        self._good[ended.container] = False
+        self.last_exit = ended
+        self.exits += 1
+        self._settle()
+
+    def _restarted(self, instance: Instance, container: str) -> None:
+        found = next((one for one in self.spec.containers if one["name"] == container), None)
+        if found is not None and not self.leaving:
+            self._stop_probes(container)
+            self._probe(found)
+            self._settle()
+
+    def _settle(self) -> None:
+        """Offers the instance to the queue, or takes it back, as its probes say."""
+        good = not self.leaving and self.instance is not None and all(self._good.values())
+        if good != self.ready:
+            self.ready = good
+            if good:
+                self._offer()
+            else:
+                self._withdraw()
+        self.show()
+        self.changed(self)
+
+    def _offer(self) -> None:
+        instance, port = self.instance, self.spec.port
+        assert instance is not None
+        self.last_exit = None
+        self.backend = Backend(self.name, lambda: instance.connect(port), self.queue.config.concurrency)
+        self.queue.add(self.backend, self._loop.time())
+
+    def _withdraw(self) -> None:
+        if self.backend is not None:
+            self.queue.remove(self.backend)
+
+    def show(self) -> None:
+        """Writes the Pod's status."""
+        instance = self.instance
+        statuses = []
+        for container in self.spec.containers:
+            name = container["name"]
+            restarts = instance.restarts.get(name, 0) if instance else 0
+            digest = instance.digests.get(name, "") if instance else ""
+            last = instance.last_exit.get(name) if instance else None
+            terminated = (
+                {
+                    "exitCode": last.code,
+                    "reason": "OOMKilled" if last.oom else "Error" if last.code else "Completed",
+                    "message": last.message,
+                    "finishedAt": now(),
+                }
+                if last
+                else None
+            )
+            known = self._known_termination(name, restarts)
+            if terminated and known:
+                terminated["finishedAt"] = known.get("finishedAt", terminated["finishedAt"])
+            running = instance is not None and name in instance.pids
+            waiting = "" if running else "CrashLoopBackOff" if last else "ContainerCreating"
+            good = self._good.get(name, False)
+            statuses.append(pods.container_status(container, restarts, good, digest, terminated, waiting))
+        phase = "Running" if instance else "Pending"
+        pods.update(self.store, self.spec.namespace, self.name, statuses, self.ready, phase)
+
+    def _known_termination(self, container: str, restarts: int) -> Object | None:
+        from krun.serve.model.kinds import POD
+
+        pod = self.store.get(POD, self.spec.namespace, self.name)
+        for one in ((pod or {}).get("status") or {}).get("containerStatuses") or ():
+            if one["name"] == container and one["restartCount"] == restarts:
+                found: Object | None = one["lastState"].get("terminated")
+                return found
+        return None
+
+    # ------------------------------------------------------------------------------------------------- the end
+
+    async def stop(self, grace: float) -> None:
+        """Takes the instance out of the queue, waits for its requests, ends it (SIGTERM, SIGKILL after `grace` s in all)."""
+        self.leaving = True
+        self.ready = False
+        await self._started.wait()
+        self._stop_probes()
+        end = self._loop.time() + grace
+        try:
+            if self.backend is not None:
+                drained = self.queue.remove(self.backend)
+                try:
+                    await asyncio.wait_for(asyncio.shield(drained), grace)
+                except TimeoutError:
+                    pass
+            if self.instance is not None:
+                await self.instance.stop(max(end - self._loop.time(), 0.0))
+        finally:
+            pods.remove(self.store, self.spec.namespace, self.name)
+
+
+def spec_of(revision: Object, name: str, lookup: Callable[[str, str], Object | None]) -> InstanceSpec:
+    """Returns what an instance of a revision is made of."""
+    spec = revision["spec"]
+    labels = meta.labels(revision)
+    return InstanceSpec(
+        id=name,
+        namespace=meta.namespace(revision),
+        service=labels.get(meta.SERVICE_LABEL, ""),
+        configuration=labels.get(meta.CONFIGURATION_LABEL, ""),
+        revision=meta.name(revision),
+        containers=spec["containers"],
+        volumes=spec.get("volumes") or [],
+        lookup=lookup,
+        port=pods.port_of(spec)[0],
+        grace_seconds=float(spec.get("timeoutSeconds", 300)),
+        serving=pods.serving_container(spec)["name"],
+        labels=labels,
+        annotations=meta.annotations(revision),
+        service_account=spec.get("serviceAccountName") or "default",
+    )

@@ -1,0 +1,204 @@
+"""The pool of a revision: brings the number of its instances to what is wanted, and tells how they are.
+
+Only the autoscaler (scaling.py) calls `scale`. A start that fails is tried again, later and later, as long as an instance
+is wanted.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from krun.errors import KrunError
+from krun.serve.control import pods
+from krun.serve.control.context import RevisionState
+from krun.serve.control.member import Member, Starter, spec_of
+from krun.serve.model import meta
+from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
+from krun.serve.run.errors import StartError
+from krun.serve.store.store import Store
+
+Object = dict[str, Any]
+_RETRY = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+#: Exits without having been ready after which requests get the reason instead of waiting.
+_CRASHES = 3
+
+
+def config_of(revision: Object) -> RevisionConfig:
+    """Returns what the proxy needs to know of a revision."""
+    spec, labels = revision["spec"], meta.labels(revision)
+    port, protocol = pods.port_of(spec)
+    return RevisionConfig(
+        (meta.namespace(revision), meta.name(revision)),
+        concurrency=spec.get("containerConcurrency", 0),
+        timeout=float(spec.get("timeoutSeconds", 300)),
+        response_start=float(spec.get("responseStartTimeoutSeconds", 0)),
+        idle=float(spec.get("idleTimeoutSeconds", 0)),
+        protocol=protocol,
+        port=port,
+        service=labels.get(meta.SERVICE_LABEL, ""),
+        configuration=labels.get(meta.CONFIGURATION_LABEL, ""),
+        labels=labels,
+    )
+
+
+class Pool:
+    """See above. `on_change` is called whenever `state` or the members have changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        starter: Starter,
+        revision: Object,
+        on_change: Callable[["Pool"], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self.store = store
+        self.starter = starter
+        self.revision = revision
+        self.on_change = on_change
+        self.report = report
+        self.namespace, self.name = meta.namespace(revision), meta.name(revision)
+        self.loop = asyncio.get_running_loop()
+        self.queue = RevisionQueue(config_of(revision), self.loop.time())
+        self.state = RevisionState()
+        self.members: dict[str, Member] = {}
+        self.closed = False
+        self._failures = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> int:
+        """Instances that take requests."""
+        return sum(member.ready for member in self.members.values())
+
+    def scale(self, wanted: int) -> None:
+        """Wants `wanted` instances from now on: starts or stops some at once."""
+        if self.closed:
+            return
+        changed = wanted != self.state.wanted
+        self.state.wanted = wanted
+        present = [member for member in self.members.values() if not member.leaving]
+        if wanted == 0 and self.state.failure is not None:
+            # A later request must try again instead of getting the old reason.
+            self.queue.fail(None, self.loop.time())
+        if self._retry is None:
+            for _ in range(wanted - len(present)):
+                self._spawn(self._start(self._new()))
+        # First those that never became ready, then those with the fewest requests, the newest first.
+        present.reverse()
+        present.sort(key=lambda one: (one.ready, one.backend.in_flight if one.backend else 0))
+        for member in present[: max(len(present) - wanted, 0)]:
+            self.drop(member)
+        if changed:
+            self.on_change(self)
+
+    def drop(self, member: Member) -> None:
+        """Stops a member; the caller has counted it out, or wants another one in its place (scale again)."""
+        if not member.leaving:
+            member.leaving = True
+            self._spawn(self._stop(member))
+
+    def _new(self) -> Member:
+        """Returns a member that counts from now on."""
+        member = self.member(pods.new_name(self.revision))
+        self.members[member.name] = member
+        return member
+
+    async def _start(self, member: Member) -> None:
+        name = member.name
+        if self.closed or member.leaving:
+            self.members.pop(name, None)
+            member.abandon()
+            return
+        try:
+            await member.start()
+        except KrunError as error:
+            self.members.pop(name, None)
+            reason = error.reason if isinstance(error, StartError) else "CreateContainerError"
+            self._failed(reason, error.message)
+            return
+        except asyncio.CancelledError:
+            self.members.pop(name, None)
+            raise
+        self._failures = 0
+
+    def adopt(self, member: Member) -> None:
+        """Takes a member in whose instance an earlier server started."""
+        self.members[member.name] = member
+
+    def member(self, name: str) -> Member:
+        """Returns a member for an instance that is there already; `adopt` and Member.take follow."""
+        spec = spec_of(self.revision, name, self._lookup)
+        return Member(self.store, self.starter, self.queue, self.revision, spec, self._changed)
+
+    def _lookup(self, kind: str, name: str) -> Object | None:
+        from krun.serve.model.kinds import CONFIG_MAP, SECRET
+
+        table = {"ConfigMap": CONFIG_MAP, "Secret": SECRET}
+        return self.store.get(table[kind], self.namespace, name) if kind in table else None
+
+    def _failed(self, reason: str, message: str) -> None:
+        self.report(f"start an instance of {self.namespace}/{self.name}: {reason}: {message}")
+        delay = _RETRY[min(self._failures, len(_RETRY) - 1)]
+        self._failures += 1
+        if not self.ready:
+            self._fail(("ResourcesAvailable", reason, message))
+        if self._retry is None and not self.closed:
+            self._retry = self.loop.call_later(delay, self._again)
+        self.on_change(self)
+
+    def _fail(self, failure: tuple[str, str, str]) -> None:
+        self.state.failure = failure
+        self.queue.fail(f"{failure[1]}: {failure[2]}\n"[:2048], self.loop.time())
+
+    def _again(self) -> None:
+        self._retry = None
+        self.scale(self.state.wanted)
+
+    def _changed(self, member: Member) -> None:
+        """A member has become ready or unready, or one of its containers has ended."""
+        self.state.ready = self.ready
+        if self.state.ready:
+            self.state.failure = None
+        elif member.last_exit is not None and not member.leaving:
+            ended = member.last_exit
+            text = ended.message or ("OOMKilled" if ended.oom else "")
+            if ended.code == 0 and not text:
+                text = "container exited with no error"
+            failure = ("ContainerHealthy", f"ExitCode{ended.code}", f"Container failed with: {text}")
+            self.state.failure = failure
+            if member.exits >= _CRASHES:
+                self._fail(failure)
+        self.on_change(self)
+
+    async def _stop(self, member: Member) -> None:
+        try:
+            await member.stop(self.queue.config.timeout)
+        except KrunError as error:
+            self.report(f"stop instance {member.name}: {error.message}")
+        finally:
+            self.members.pop(member.name, None)
+            self.state.ready = self.ready
+            if not self.closed:
+                self.on_change(self)
+
+    def _spawn(self, work: Any) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.report(f"pool {self.namespace}/{self.name}: internal error: {task.exception()!r}")
+
+    async def close(self, grace: float | None = None) -> None:
+        """The revision is gone: ends all instances; requests that wait get the reason."""
+        self.scale(0)
+        self.closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self.queue.fail("the revision has been deleted\n", self.loop.time())
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=grace)

@@ -1,0 +1,283 @@
+"""All pools: made with their revisions, ended with them; images resolved; instances of an earlier server taken over.
+
+Implements context.Revisions for the reconcilers, and ticks the autoscalers of the revisions that are awake.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from krun.errors import KrunError
+from krun.serve.control import pods
+from krun.serve.control.config import Config
+from krun.serve.control.context import RevisionState
+from krun.serve.control.member import Starter
+from krun.serve.control.pool import Pool
+from krun.serve.control.scaling import Autoscaler
+from krun.serve.model import conditions, meta
+from krun.serve.model.kinds import POD, REVISION
+from krun.serve.proxy.queue import RevisionQueue
+from krun.serve.run.image.config import Image
+from krun.serve.run.instance import Instance, InstanceSpec
+from krun.serve.scale.kpa import TICK
+from krun.serve.store.store import Store
+from krun.serve.store.watch import Event
+
+Object = dict[str, Any]
+_SAMPLE = 1.0
+_RESOLVE_AGAIN = (2.0, 5.0, 10.0, 30.0, 60.0)
+
+
+class Instances(Starter, Protocol):
+    """What is needed of run.instance.Runner."""
+
+    async def resolve_image(self, reference: str) -> Image: ...
+
+    async def adopt(self, found: Object, spec: InstanceSpec) -> Instance: ...
+
+    def logs(self, id: str, container: str, **options: Any) -> AsyncIterator[bytes]: ...
+
+
+class Pools:
+    """See above. `changed(namespace, name)` asks for the revision to be reconciled."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Instances,
+        config: Callable[[], Config],
+        changed: Callable[[str, str], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self.store = store
+        self.runner = runner
+        self.config = config
+        self.changed = changed
+        self.report = report
+        self.loop = asyncio.get_running_loop()
+        self.pools: dict[tuple[str, str], Pool] = {}
+        self.scalers: dict[tuple[str, str], Autoscaler] = {}
+        self._awake: set[tuple[str, str]] = set()
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._found: dict[tuple[str, str], list[Object]] = {}
+        store.subscribe(self._event)
+
+    # ---------------------------------------------------------------------------------- what reconcilers ask for
+
+    def ensure(self, revision: Object) -> RevisionState:
+        """Returns the state of a revision's pool, which is made if there is none, with the newest annotations."""
+        key = (meta.namespace(revision), meta.name(revision))
+        pool = self.pools.get(key)
+        if pool is not None and meta.uid(pool.revision) != meta.uid(revision):
+            # Deleted and made again under the same name.
+            self.forget(*key)
+            pool = None
+        if pool is None:
+            pool = self._make(key, revision)
+        elif pool.revision["metadata"]["resourceVersion"] != revision["metadata"]["resourceVersion"]:
+            pool.revision = revision
+            self.scalers[key].update(revision, self.config())
+            self._wake(key)
+        return pool.state
+
+    def _make(self, key: tuple[str, str], revision: Object) -> Pool:
+        pool = Pool(self.store, self.runner, revision, self._pool_changed, self.report)
+        self.pools[key] = pool
+        status = revision.get("status") or {}
+        available = conditions.find(status, "ResourcesAvailable") or {}
+        pool.state.initialized = available.get("status") == "True"
+        scaler = Autoscaler(pool, self.config(), self.loop.time())
+        self.scalers[key] = scaler
+        known = {one["name"]: one.get("imageDigest", "") for one in status.get("containerStatuses") or ()}
+        if known and pool.state.initialized:
+            pool.state.digests = known
+            pool.state.activity = "inactive"
+            self._adopt(key)
+            scaler.begin(self.loop.time()) if not pool.members else self._wake(key)
+            pool.queue.on_arrival = lambda queue: self._arrival(key)
+        else:
+            pool.queue.on_arrival = lambda queue: self._arrival(key)
+            self._spawn(self._resolve(key, pool, 0))
+        return pool
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The revision is gone: its instances are ended in their grace."""
+        pool = self.pools.pop((namespace, name), None)
+        self.scalers.pop((namespace, name), None)
+        self._awake.discard((namespace, name))
+        if pool is not None:
+            self._spawn(pool.close())
+
+    def queue_of(self, namespace: str, name: str) -> RevisionQueue | None:
+        """Returns the queue of a revision; its pool is made if need be. None: there is no such revision."""
+        pool = self.pools.get((namespace, name))
+        if pool is None:
+            revision = self.store.get(REVISION, namespace, name)
+            if revision is None:
+                return None
+            self.ensure(revision)
+            pool = self.pools[namespace, name]
+        return pool.queue
+
+    # -------------------------------------------------------------------------------------------------- images
+
+    async def _resolve(self, key: tuple[str, str], pool: Pool, count: int) -> None:
+        digests: dict[str, str] = {}
+        try:
+            for container in pool.revision["spec"]["containers"]:
+                image = await self.runner.resolve_image(container["image"])
+                digests[container["name"]] = _pinned(container["image"], image.digest)
+        except KrunError as error:
+            pool.state.missing = error.message
+            pool.queue.fail(f"ContainerMissing: {error.message}\n"[:2048], self.loop.time())
+            self.changed(*key)
+            await asyncio.sleep(_RESOLVE_AGAIN[min(count, len(_RESOLVE_AGAIN) - 1)])
+            if self.pools.get(key) is pool:
+                await self._resolve(key, pool, count + 1)
+            return
+        if self.pools.get(key) is not pool:
+            return
+        pool.state.missing = ""
+        pool.state.digests = digests
+        pool.queue.fail(None, self.loop.time())
+        self._adopt(key)
+        self.scalers[key].begin(self.loop.time())
+        if pool.queue.queued:
+            self.scalers[key].arrival()
+        self._wake(key)
+        self.changed(*key)
+
+    # ------------------------------------------------------------------------------------------------- the tick
+
+    def start(self) -> None:
+        """Begins to tick."""
+        self._timer = self.loop.call_later(_SAMPLE, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self.loop.call_later(_SAMPLE, self._tick)
+        self._ticks += 1
+        now = self.loop.time()
+        deciding = self._ticks % max(round(TICK / _SAMPLE), 1) == 0
+        for key in list(self._awake):
+            scaler = self.scalers.get(key)
+            if scaler is None:
+                self._awake.discard(key)
+                continue
+            try:
+                scaler.sample(now)
+                if deciding:
+                    scaler.decide(now)
+            except Exception as error:
+                self.report(f"scale {key[0]}/{key[1]}: internal error: {error!r}")
+            if not scaler.awake:
+                self._awake.discard(key)
+
+    def _arrival(self, key: tuple[str, str]) -> None:
+        scaler = self.scalers.get(key)
+        if scaler is not None:
+            scaler.arrival()
+            self._wake(key)
+
+    def _wake(self, key: tuple[str, str]) -> None:
+        self._awake.add(key)
+
+    def _pool_changed(self, pool: Pool) -> None:
+        key = (pool.namespace, pool.name)
+        scaler = self.scalers.get(key)
+        if scaler is not None and scaler.pool is pool:
+            self._wake(key)
+            scaler.changed(self.loop.time())
+            self.changed(*key)
+
+    # --------------------------------------------------------------------------- instances of an earlier server
+
+    def found(self, instances: list[Object]) -> list[Object]:
+        """Takes the instances that the worker still has (Runner.open). Returns those that belong to no revision."""
+        orphans = []
+        for one in instances:
+            pod = self._pod_of(one["id"])
+            if pod is None:
+                orphans.append(one)
+            else:
+                key = (meta.namespace(pod), meta.labels(pod).get(meta.REVISION_LABEL, ""))
+                self._found.setdefault(key, []).append(one)
+        running = {one["id"] for one in instances}
+        for pod in self.store.list(POD):
+            if meta.name(pod) not in running:
+                pods.remove(self.store, meta.namespace(pod), meta.name(pod))
+        return orphans
+
+    def _pod_of(self, name: str) -> Object | None:
+        found = self.store.list(POD, None, "", f"metadata.name={name}")
+        return found[0] if found else None
+
+    def _adopt(self, key: tuple[str, str]) -> None:
+        pool = self.pools[key]
+        for one in self._found.pop(key, []):
+            member = pool.member(one["id"])
+            pool.adopt(member)
+            pool.state.wanted = len(pool.members)
+            pool.state.activity = "activating"
+            self._spawn(self._take(pool, member, one))
+
+    async def _take(self, pool: Pool, member: Any, one: Object) -> None:
+        try:
+            member.take(await self.runner.adopt(one, member.spec))
+        except KrunError as error:
+            self.report(f"take over instance {member.name}: {error.message}")
+            pool.members.pop(member.name, None)
+            pods.remove(self.store, pool.namespace, member.name)
+            pool.scale(pool.state.wanted)
+
+    # ------------------------------------------------------------------------------------------------ the rest
+
+    def _event(self, event: Event) -> None:
+        """A client has deleted a pod: another instance takes its place."""
+        if event.kind is not POD or event.type != "DELETED":
+            return
+        name = meta.name(event.obj)
+        for pool in self.pools.values():
+            member = pool.members.get(name)
+            if member is not None and not member.leaving:
+                pool.drop(member)
+                pool.scale(pool.state.wanted)
+
+    async def logs(self, namespace: str, name: str, container: str, **options: Any) -> AsyncIterator[bytes]:
+        """Yields the log of a container."""
+        async for part in self.runner.logs(name, container, **options):
+            yield part
+
+    def reconfigure(self) -> None:
+        """config-autoscaler has changed."""
+        for key, scaler in self.scalers.items():
+            scaler.update(scaler.pool.revision, self.config())
+            self._wake(key)
+
+    def _spawn(self, work: Any) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.report(f"pools: internal error: {task.exception()!r}")
+
+    async def close(self, stop_instances: bool) -> None:
+        """Ends ticking; with `stop_instances` all instances are ended, else they stay for the next server."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if stop_instances:
+            await asyncio.gather(*(pool.close() for pool in list(self.pools.values())))
+        for task in list(self._tasks):
+            task.cancel()
+
+
+def _pinned(reference: str, digest: str) -> str:
+    """Returns reference@digest, as Knative reports a resolved image."""
+    if not digest or "@" in reference:
+        return reference if "@" in reference else digest
+    name, colon, tag = reference.rpartition(":")
+    return f"{name if colon and '/' not in tag else reference}@{digest}"

@@ -1,0 +1,213 @@
+"""Drives the autoscaler of each revision: samples each second, decisions each two, arrivals at once.
+
+A revision at zero without requests costs nothing here: it is in no list until a request arrives (1000 services at zero).
+
+Sources: knative/serving pkg/autoscaler/scaling, pkg/reconciler/autoscaling/kpa (kpa.go, scaler.go).
+"""
+
+import math
+from typing import Any
+
+from krun.serve.control.config import Config
+from krun.serve.control.pool import Pool
+from krun.serve.control.revision import reachable
+from krun.serve.model import annotations, meta, values
+from krun.serve.scale import kpa
+
+Object = dict[str, Any]
+
+
+def _text(notes: dict[str, str], keys: tuple[str, str]) -> str:
+    found = meta.first(notes, keys)
+    return found[1] if found else ""
+
+
+def _number(notes: dict[str, str], keys: tuple[str, str], default: float) -> float:
+    text = _text(notes, keys)
+    try:
+        return float(text) if text else default
+    except ValueError:
+        return default
+
+
+def _seconds(notes: dict[str, str], keys: tuple[str, str], default: float) -> float:
+    text = _text(notes, keys)
+    try:
+        return values.duration(text) / 1e9 if text else default
+    except ValueError:
+        return default
+
+
+def spec_of(revision: Object, config: Config) -> kpa.Spec:
+    """Returns the autoscaler's settings of a revision: its annotations over config-autoscaler."""
+    notes = meta.annotations(revision)
+    metric = _text(notes, annotations.METRIC) or "concurrency"
+    metric = metric if metric in ("concurrency", "rps") else "concurrency"
+    note = _text(notes, annotations.TARGET)
+    share = _number(notes, annotations.TARGET_UTILIZATION, config.target_percentage)
+    target, total = kpa.target(
+        metric=metric,
+        concurrency=int(revision["spec"].get("containerConcurrency", 0)),
+        annotation=float(note) if note else None,
+        utilization=share / 100,
+        default=config.target_default,
+        rps_default=config.rps_default,
+    )
+    return kpa.Spec(
+        metric=metric,
+        target=target,
+        total=total,
+        burst_capacity=_number(notes, annotations.TARGET_BURST, config.burst_capacity),
+        stable_window=_seconds(notes, annotations.WINDOW, config.stable_window),
+        panic_window_percentage=_number(notes, annotations.PANIC_WINDOW, config.panic_window_percentage),
+        panic_threshold=_number(notes, annotations.PANIC_THRESHOLD, config.panic_threshold_percentage) / 100,
+        scale_up_rate=config.max_scale_up_rate,
+        scale_down_rate=config.max_scale_down_rate,
+        activation_scale=int(_number(notes, annotations.ACTIVATION_SCALE, config.activation_scale)),
+        scale_down_delay=_seconds(notes, annotations.SCALE_DOWN_DELAY, config.scale_down_delay),
+    )
+
+
+class Autoscaler:
+    """The autoscaler of one revision. Times are the loop's."""
+
+    def __init__(self, pool: Pool, config: Config, now: float) -> None:
+        self.pool = pool
+        self.update(pool.revision, config)
+        self.scaler = kpa.Scaler(self.spec, now, pool.ready)
+        self.since = now
+        self._began = now
+        pool.queue.on_arrival = lambda queue: self.arrival()
+
+    def update(self, revision: Object, config: Config) -> None:
+        """Takes new annotations, labels or configuration."""
+        notes = meta.annotations(revision)
+        self.spec = spec_of(revision, config)
+        if hasattr(self, "scaler"):
+            self.scaler.update(self.spec)
+        high = int(_number(notes, annotations.MAX_SCALE, config.max_scale))
+        if config.max_scale_limit:
+            high = min(high or config.max_scale_limit, config.max_scale_limit)
+        self.bounds = kpa.Bounds(int(_number(notes, annotations.MIN_SCALE, config.min_scale)), high)
+        self.initial = int(_number(notes, annotations.INITIAL_SCALE, config.initial_scale))
+        self.reachable = reachable(revision)
+        deadline = _seconds(notes, meta.PROGRESS_DEADLINE, config.progress_deadline)
+        self.zero = kpa.ZeroSpec(
+            enabled=config.enable_scale_to_zero,
+            stable_window=self.spec.stable_window,
+            retention=_seconds(notes, annotations.RETENTION, config.retention),
+            progress_deadline=deadline,
+        )
+
+    @property
+    def awake(self) -> bool:
+        """Whether the revision has something to be looked at: instances, a wish for some, requests."""
+        pool = self.pool
+        return bool(
+            pool.members or pool.state.wanted or pool.queue.in_flight or pool.queue.queued or self._wants()
+        )
+
+    def _wants(self) -> bool:
+        return (
+            self._initial() > 0 and not self.pool.state.expired or self.reachable and self.bounds.minimum > 0
+        )
+
+    def _initial(self) -> int:
+        """The initial scale while it has not been reached."""
+        return 0 if self.pool.state.initialized else self.initial
+
+    def begin(self, now: float) -> None:
+        """The images are there: the first instances may start."""
+        self._began = self.since = now
+        if self.initial == 0:
+            self.pool.state.initialized = True
+        least = max(self._initial(), self.bounds.minimum if self.reachable else 0)
+        self._activity("activating" if least else "inactive", now)
+        if least:
+            self._apply(least, now)
+
+    def arrival(self) -> None:
+        """A request waits: an instance is wanted now, not at the next tick."""
+        pool, now = self.pool, self.pool.loop.time()
+        if pool.closed or pool.state.digests is None:
+            return
+        waiting = pool.queue.in_flight + pool.queue.queued
+        if pool.state.wanted == 0:
+            self.scaler.poke(now)
+            pool.state.expired = False
+            self._activity("activating", now)
+            wanted = max(1, self.spec.activation_scale, self.bounds.minimum if self.reachable else 0)
+        else:
+            wanted = pool.state.wanted
+        limit = pool.queue.config.concurrency
+        if limit:
+            # Every slot is taken: one instance more for each `limit` requests, as soon as they are there.
+            wanted = max(wanted, math.ceil(waiting / limit))
+        if wanted > pool.state.wanted:
+            self._apply(wanted, now)
+
+    def sample(self, now: float) -> None:
+        """Takes the sample of the last second."""
+        self.scaler.report(self.pool.queue.stats(now), now)
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Follows the instances: the initial scale is reached, the deadline is over, the revision is active."""
+        pool, state = self.pool, self.pool.state
+        ready = pool.ready
+        if not state.initialized and ready >= max(1, self.initial):
+            state.initialized = True
+            state.expired = False
+            pool.on_change(pool)
+        if ready and state.wanted and state.activity != "active":
+            self._activity("active", now)
+        late = now - self._began > self.zero.progress_deadline
+        if not state.initialized and late and not state.expired and state.wanted:
+            state.expired = True
+            self._activity("inactive", now)
+            self._apply(0, now)
+
+    def changed(self, now: float) -> None:
+        """An instance has become ready or has ended."""
+        self._settle(now)
+
+    def decide(self, now: float) -> None:
+        """The decision of a tick."""
+        pool, state = self.pool, self.pool.state
+        if pool.closed or state.digests is None or state.expired:
+            return
+        found = self.scaler.decide(
+            pool.ready, now, reachable=self.reachable, bounds=self.bounds, initial=self._initial()
+        )
+        desired = found.desired
+        if not found.valid:
+            # No sample within the window: only the bounds speak.
+            desired = max(self._initial(), self.bounds.minimum if self.reachable else 0)
+        if pool.queue.in_flight or pool.queue.queued:
+            # A container that handles a request is active (runtime contract), however old its sample.
+            desired = max(desired, 1)
+        if desired == 0:
+            self._to_zero(now)
+        elif desired != state.wanted:
+            self._apply(desired, now)
+
+    def _to_zero(self, now: float) -> None:
+        state = self.pool.state
+        if state.wanted == 0:
+            return
+        answer = kpa.to_zero(state.activity, self.since, now, self.zero)
+        if answer.inactive:
+            self._activity("inactive", now)
+        if answer.scale is not None and answer.scale != state.wanted:
+            self._apply(answer.scale, now)
+
+    def _apply(self, wanted: int, now: float) -> None:
+        if wanted and self.pool.state.activity == "inactive":
+            self._activity("activating", now)
+        self.pool.scale(wanted)
+
+    def _activity(self, word: str, now: float) -> None:
+        if self.pool.state.activity != word:
+            self.pool.state.activity = word
+            self.since = now
+            self.pool.on_change(self.pool)
