@@ -163,9 +163,12 @@ class Rig:
     def raw(
         self, data: bytes, *, port: int | None = None, wait: float = 3.0, until: bytes = b""
     ) -> tuple[bytes, bool]:
-        """Sends bytes; returns what came up to `until`, the end or the time-out, and whether the connection ended."""
+        """Sends bytes; returns what came up to `until`, the end or a silence of `wait` seconds, and whether the connection ended.
+
+        The first bytes may take longer: the machine is shared.
+        """
         with socket.create_connection(("127.0.0.1", port or self.port)) as s:
-            s.settimeout(wait)
+            s.settimeout(max(wait, 10))
             got = b""
             try:
                 s.sendall(data)
@@ -174,6 +177,7 @@ class Rig:
                     if not more:
                         return got, True
                     got += more
+                    s.settimeout(wait)
             except TimeoutError:
                 pass
             except ConnectionError:
@@ -195,6 +199,8 @@ class Rig:
             content = b""
             while rest:
                 size, _, rest = rest.partition(b"\r\n")
+                if not int(size, 16):
+                    break
                 content += rest[: int(size, 16)]
                 rest = rest[int(size, 16) + 2 :]
             rest = content
