@@ -66,9 +66,9 @@ def with_server(test, *, limits=None, reports=None, **listen):
 
 
 def raw(port, data, *, parts=None):
-    """Sends bytes, reads up to the end of the connection or half a second of silence."""
+    """Sends bytes, reads up to the end of the connection or half a second of silence behind the first ones."""
     with socket.create_connection(("127.0.0.1", port)) as s:
-        s.settimeout(0.5)
+        s.settimeout(10)
         got = b""
         try:
             for part in parts or [data]:
@@ -78,6 +78,7 @@ def raw(port, data, *, parts=None):
                 if not more:
                     return got, True
                 got += more
+                s.settimeout(0.5)
         except TimeoutError:
             return got, False
         except ConnectionResetError:

@@ -44,8 +44,8 @@ class H1Connection(asyncio.Protocol):
         self.write_paused = False
         self._state = HEAD
         self._buffer: bytes | bytearray = b""
-        #: Offset up to which the buffer has no end of a head.
-        self._seen = 0
+        #: Offset up to which the buffer has no end of a head; -1: nothing has been looked at.
+        self._seen = -1
         self._busy = False
         self._paused = False
         self._eof = False
@@ -162,18 +162,18 @@ class H1Connection(asyncio.Protocol):
         """Cuts one head off the buffer and delivers its request; returns False if the head is not complete."""
         data = self._buffer
         limits = self._endpoint.limits
-        end = data.find(b"\r\n\r\n", self._seen)
+        end = data.find(b"\r\n\r\n", max(self._seen, 0))
         if end < 0 or end > limits.head:
             self._partial(data, limits)
             return False
-        self._seen = 0
+        self._seen = -1
         end += 4
         if end == len(data):
             self._buffer = b""
         else:
             data, self._buffer = data[:end], bytes(data[end:])
         data = bytes(data)
-        # RFC 9112, section 2.2: one empty line before the request line is ignored.
+        # RFC 9112, section 2.2: empty lines before the request line are ignored.
         if data[:2] == b"\r\n":
             data = data[2:]
             if len(data) == 2:
@@ -208,13 +208,13 @@ class H1Connection(asyncio.Protocol):
             if line < 0:
                 raise HttpError(414, f"the request line is longer than {limits.target} bytes")
             raise HttpError(431, f"the head is longer than {limits.head} bytes")
-        if _BARE_LF.search(data, self._seen):
+        if _BARE_LF.search(data, max(self._seen, 0)):
             raise HttpError(400, "a line of the head does not end with CRLF")
-        if not self._seen:
+        if self._seen < 0:
             self._rest(limits.head_time)
             if not isinstance(data, bytearray):
                 self._buffer = bytearray(data)
-        self._seen = max(len(data) - 3, 1)
+        self._seen = max(len(data) - 3, 0)
 
     def _body(self, data: bytes) -> None:
         current = self.current
@@ -271,7 +271,7 @@ class H1Connection(asyncio.Protocol):
     def _finished(self) -> None:
         self.current = None
         self._state = HEAD
-        self._seen = 0
+        self._seen = -1
         self.resume()
         if self._endpoint.draining:
             self.transport.close()

@@ -21,7 +21,7 @@ _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))
 _HOST = re.compile(
     rb"(?:[A-Za-z0-9._~!$&'()*+,;=%\-]+|\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~\-]+)?\])?(?::\d{0,5})?"
 )
-_ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?@]+)(.*)", re.S)
+_ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?@]+)((?:[/?].*)?)", re.S)
 _DIGITS = re.compile(rb"\d{1,18}")
 _IS_TOKEN = re.compile(TOKEN)
 
