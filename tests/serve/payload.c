@@ -13,27 +13,28 @@
 
 extern char **environ;
 
-static void term(int signo)
-{
+static void term(int signo) {
     (void)signo;
     if (write(1, "terminated\n", 11) < 0)
         _exit(4);
     _exit(3);
 }
 
-static void tell_stat(const char *path, char *out, size_t size)
-{
+static void tell_stat(const char *path, char *out, size_t size) {
     struct stat st;
     if (lstat(path, &st)) {
         snprintf(out, size, "none");
         return;
     }
-    char kind = S_ISDIR(st.st_mode) ? 'd' : S_ISREG(st.st_mode) ? 'f' : S_ISSOCK(st.st_mode) ? 's' : S_ISCHR(st.st_mode) ? 'c' : '?';
+    char kind = S_ISDIR(st.st_mode)    ? 'd'
+                : S_ISREG(st.st_mode)  ? 'f'
+                : S_ISSOCK(st.st_mode) ? 's'
+                : S_ISCHR(st.st_mode)  ? 'c'
+                                       : '?';
     snprintf(out, size, "%c%04o", kind, st.st_mode & 07777);
 }
 
-static void tell_write(const char *path, char *out, size_t size)
-{
+static void tell_write(const char *path, char *out, size_t size) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (fd < 0 || write(fd, "x", 1) != 1)
         snprintf(out, size, "error %d", errno);
@@ -43,8 +44,7 @@ static void tell_write(const char *path, char *out, size_t size)
         close(fd);
 }
 
-static void answer(char *path, char *out, size_t size)
-{
+static void answer(char *path, char *out, size_t size) {
     out[0] = 0;
     if (!strcmp(path, "/env")) {
         for (char **entry = environ; *entry; entry++) {
@@ -73,8 +73,7 @@ static void answer(char *path, char *out, size_t size)
     }
 }
 
-static int serve(void)
-{
+static int serve(void) {
     const char *port = getenv("PORT");
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port ? atoi(port) : 8080)};
@@ -88,14 +87,14 @@ static int serve(void)
         request[got > 0 ? got : 0] = 0;
         if (sscanf(request, "GET %2047s", path) == 1) {
             answer(path, body, sizeof body);
-            dprintf(fd, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body), body);
+            dprintf(fd, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body),
+                    body);
         }
         close(fd);
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "serve";
     if (!strcmp(how, "fail")) {
         fprintf(stderr, "X marks\n");

@@ -128,6 +128,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.proxy.routes",
             "krun.serve.proxy.up1",
             "krun.serve.proxy.up2",
+            "krun.serve.run.grpc_health",
         },
         {"krun.serve.proxy.pool"},
         {"krun.serve.proxy.exchange"},
@@ -178,7 +179,12 @@ HEAVY = {
     "prctl": {"krun.cli.doctor"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},
-    "h2": {"krun.serve.http.h2", "krun.serve.http.h2head", "krun.serve.proxy.up2"},
+    "h2": {
+        "krun.serve.http.h2",
+        "krun.serve.http.h2head",
+        "krun.serve.proxy.up2",
+        "krun.serve.run.grpc_health",
+    },
 }
 
 #: The row of the verbs, and the last one, that of the command line.

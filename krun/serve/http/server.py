@@ -196,9 +196,9 @@ class Server:
 
 
 def _to_stderr(text: str) -> None:
-    from krun.log import error
+    from krun.log import Log
 
-    error(text)
+    Log().error(text)
 
 
 async def serve(

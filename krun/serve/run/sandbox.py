@@ -16,13 +16,14 @@ import time
 from typing import Any, NamedTuple
 
 from krun.errors import KrunError
+from krun.mountio import MNT_DETACH, mount, umount2
 from krun.serve.run import bundle, etcfiles, user, volumes
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.quantity import value
 from krun.serve.run.rootdir import RootDir
 from krun.serve.run.runtime import Runtime
-from krun.sysio import CLONE_NEWNET, MNT_DETACH, mount, pidfd_open, umount2, unshare
+from krun.sysio import CLONE_NEWNET, pidfd_open, unshare
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _MESSAGE = 4096  # Kubernetes' limit of a termination message

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from krun.mountio import mount
 from krun.serve.run.errors import StartError
 from krun.serve.run.rootdir import RootDir
-from krun.sysio import mount
 
 Lookup = Callable[[str, str], "dict[str, Any] | None"]
 _DEFAULT_MODE = 0o644

@@ -25,22 +25,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from krun.errors import KrunError
+from krun.mountio import MS_REC, MS_SLAVE, mount
 from krun.serve.run import volumes, wire
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.sandbox import Container, Sandbox
-from krun.sysio import (
-    CLONE_NEWNS,
-    MS_REC,
-    MS_SLAVE,
-    PR_SET_CHILD_SUBREAPER,
-    mount,
-    pidfd_send_signal,
-    prctl,
-    unshare,
-)
+from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_send_signal, prctl, unshare
 
 _ID = re.compile(r"[a-z][a-z0-9-]{0,200}")
 _THREADS = 16
