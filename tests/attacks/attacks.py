@@ -224,6 +224,7 @@ ATTACKS = (
     Attack("clone_vfork_leader_exits"),
     Attack("clone_copies_vcpu"),
     Attack("fd_rights_of_another_file"),
+    Attack("fd_close_races_vcpu"),
     Attack("fd_keeps_vcpu", seconds=10),
     Attack("exec_forged_boot", engines=True),
     Attack("exec_own_monitor", engines=True),

@@ -6,6 +6,7 @@
 
 #define CROWD 300
 
+static volatile int crowd_made; // how many there are
 static volatile int crowd_over; // all have been there; the attack sets it to end sooner
 static pthread_mutex_t crowd_gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -21,7 +22,7 @@ static inline void *crowd_maker(void *argument) {
     int n = 0;
     pthread_mutex_lock(&crowd_gate);
     while (n < CROWD && !crowd_over && pthread_create(&threads[n], NULL, crowd_member, NULL) == 0)
-        n++;
+        crowd_made = ++n;
     crowd_over = 1;
     pthread_mutex_unlock(&crowd_gate);
     for (int i = 0; i < n; i++)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * machine/fdslot.c, fdlimit.c, fdtab.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
- * Sources: fdtab.c fdslot.c fdlimit.c kr_alloc.c
+ * machine/fdslot.c, fdlimit.c, fdtab.c, fdname.c: fixed numbers stay, slots are always occupied, dynamic numbers are hidden and stay open.
+ * Sources: fdtab.c fdname.c fdslot.c fdlimit.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/fdtab.h"
+#include "lib/kr_linux.h"
+#include "machine/mm.h"
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
 #include <linux/resource.h>
@@ -13,7 +15,8 @@
 static struct kr_task *task;
 static u32 base;
 #define SLOT0 (base + KR_FD_FIXED)
-#define BEHIND (SLOT0 + KR_FD_SLOTS)
+#define PLUG (SLOT0 + KR_FD_SLOTS)
+#define BEHIND (PLUG + 1)
 
 static int open_null(void) { return (int)kr_sys3(__NR_open, "/dev/null", O_RDONLY, 0); }
 static int is_open(int fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) >= 0; }
@@ -27,25 +30,33 @@ static u64 soft_limit(void) {
     kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, lim);
     return lim[0];
 }
+static u32 inode_mode(int fd) {
+    u64 st[18];
+    CHECK_EQ(kr_sys2(__NR_fstat, fd, st), 0);
+    return (u32)st[3];
+}
 static u64 inode(int fd) {
     u64 st[18];
     CHECK_EQ(kr_sys2(__NR_fstat, fd, st), 0);
     return st[1];
 }
+static int is_plug(u32 fd) { return (inode_mode((int)fd) & S_IFMT) == S_IFLNK; }
 static void others(int share) { task->proc->flags = share ? KR_PROCF_SHARED_FILES : 0; }
 
 /* The first monitor: whatever it was given stands at fixed numbers; the others and the slots are occupied. */
 static void fixed(void) {
     int a = open_null(), b = open_null(), was = a, number;
+    int plug = (int)kr_sys3(__NR_open, "/proc/self", O_PATH | O_NOFOLLOW | CLOEXEC, 0);
     int *const fd[KR_FD_FIXED] = {[KR_FD_AT_KVM] = &a, [KR_FD_AT_BOARD] = &b};
     limits(1024, 4096);
     CHECK(!kr_fd_hidden(0) && !kr_fd_hidden(3));
-    CHECK_EQ(kr_fd_fix(fd, &number), 0);
+    CHECK_EQ(kr_fd_fix(fd, plug, &number), 0);
     base = kr_fd_base();
     CHECK_EQ(base, 1088);
     CHECK_EQ(soft_limit(), 1024); /* came back */
     CHECK_EQ(a, (int)base + KR_FD_AT_KVM);
     CHECK_EQ(b, (int)base + KR_FD_AT_BOARD);
+    CHECK(!is_open(plug) && is_plug(PLUG));
     CHECK(!is_open(was));
     for (u32 i = base; i < BEHIND; i++) {
         CHECK(is_open((int)i) && kr_fd_hidden(i));
@@ -54,7 +65,7 @@ static void fixed(void) {
     CHECK(!kr_fd_hidden(base - 1) && !kr_fd_hidden(BEHIND));
     CHECK(kr_fd_hidden(0xffffffff00000000ULL | base)); /* the kernel looks at 32 bits */
     CHECK(!kr_fd_hidden((u64)(s64)-100));
-    CHECK_EQ(kr_fd_fix(fd, &number), -EBUSY); /* somebody is there */
+    CHECK_EQ(kr_fd_fix(fd, plug, &number), -EBUSY); /* somebody is there */
     CHECK_EQ(number, (int)base);
     u64 place = kr_fd_place();
     /* A monitor that execve started: one slot was in use and is closed, one holds the program. */
@@ -215,36 +226,108 @@ static void copies(void) {
     CHECK(!is_open(n));
 }
 
-/* Copies for a message are hidden and closed; one that was closed behind our back is no number for something new. */
+/* Copies for a message are hidden and closed. The number of one that was closed behind our back is no number for
+ * something new. */
 static void passing(void) {
-    int fd = open_null(), h, a = kr_fd_pass((u64)fd), b = kr_fd_pass((u64)fd);
+    int fd = open_null(), h, a = kr_fd_pass(task->mm, (u64)fd), b = kr_fd_pass(task->mm, (u64)fd);
     CHECK(a >= (int)BEHIND && b > a && kr_fd_hidden((u64)a) && kr_fd_hidden((u64)b));
-    CHECK_EQ(kr_fd_pass(base), -EBADF);
-    CHECK_EQ(kr_fd_pass((u64)a), -EBADF);
-    CHECK_EQ(kr_fd_pass(900), -EBADF);
+    CHECK_EQ(kr_fd_pass(task->mm, base), -EBADF);
+    CHECK_EQ(kr_fd_pass(task->mm, (u64)a), -EBADF);
+    CHECK_EQ(kr_fd_pass(task->mm, 900), -EBADF);
     kr_fd_passed(a);
     CHECK(!is_open(a) && !kr_fd_hidden((u64)a) && is_open(b));
-    kr_fd_hide_begin();
-    CHECK_EQ(kr_fd_hide_end(b, KR_FD_FORK_DROPS, &h), -EAGAIN);
+    kr_fd_hide_begin(task->mm);
+    CHECK_EQ(kr_fd_hide_end(task->mm, b, KR_FD_FORK_DROPS, &h), -EAGAIN);
     CHECK(h == -1 && !is_open(b) && kr_fd_hidden((u64)b));
     kr_fd_passed(b);
     kr_fd_passed(fd); /* not one of these */
     CHECK(!kr_fd_hidden((u64)b) && is_open(fd));
-    /* Nor is it the number of something new: the placeholder stands there. */
-    a = kr_fd_pass((u64)fd);
+    /* Nor is it the number of something new: the plug stands there. */
+    a = kr_fd_pass(task->mm, (u64)fd);
     kr_sys1(__NR_close, a);
-    kr_fd_hide_begin();
-    int n = kr_fd_hide_end(open_null(), KR_FD_FORK_DROPS, &h);
-    CHECK(n > a && h == n && is_open(a) && inode(a) == inode((int)(base + KR_FD_AT_SPARE)) &&
-          kr_fd_hidden((u64)a));
+    kr_fd_hide_begin(task->mm);
+    int n = kr_fd_hide_end(task->mm, open_null(), KR_FD_FORK_DROPS, &h);
+    CHECK(n > a && h == n && is_open(a) && is_plug((u32)a) && kr_fd_hidden((u64)a));
     kr_fd_drop(&h);
     kr_fd_passed(a);
     CHECK(!is_open(a) && !is_open(n));
-    a = kr_fd_pass((u64)fd);
+    a = kr_fd_pass(task->mm, (u64)fd);
     kr_fd_before_fork();
     kr_fd_after_fork();
     CHECK(!is_open(a) && !kr_fd_hidden((u64)a));
     kr_sys1(__NR_close, fd);
+}
+
+/* A number that a call names becomes none of the monitor's while the call goes on. */
+static void named(void) {
+    struct kr_task *o = kr_test_task();
+    struct kr_mm *mm = task->mm;
+    int fd = open_null(), h, low;
+    o->mm = mm;
+    o->proc->flags = KR_PROCF_SHARED_FILES;
+    o->next = NULL;
+    mm->tasks = o;
+    /* A fixed number is refused at once, and written down nowhere; what no other task can exchange is not
+     * written down. */
+    CHECK(!kr_fd_name(o, 0, base) && !o->named[0] && !o->named[1]);
+    CHECK(kr_fd_name(task, 0, (u64)fd) && !task->named[0]);
+    /* The numbers behind the slots are taken from the lowest on, without the one that a call names. */
+    CHECK(kr_fd_name(o, 1, BEHIND));
+    CHECK_EQ(o->named[1], BEHIND + 1);
+    int a = kr_fd_pass(mm, (u64)fd);
+    CHECK_EQ(a, (int)BEHIND + 1);
+    CHECK(!is_open((int)BEHIND) && !kr_fd_hidden(BEHIND));
+    CHECK(!kr_fd_name(o, 0, (u64)a) && !o->named[0]);
+    kr_fd_passed(a);
+    kr_fd_unname(o);
+    CHECK_EQ(o->named[1], 0);
+    a = kr_fd_pass(mm, (u64)fd);
+    CHECK_EQ(a, (int)BEHIND);
+    kr_fd_passed(a);
+    /* The kernel itself gives the lowest free number: not one that a call names. */
+    low = open_null();
+    kr_sys1(__NR_close, low);
+    CHECK(kr_fd_name(o, 0, (u64)low));
+    kr_fd_hide_begin(mm);
+    CHECK(is_plug((u32)low));
+    int made = open_null();
+    CHECK(made > low);
+    CHECK(kr_fd_hide_end(mm, made, KR_FD_FORK_DROPS, &h) >= (int)BEHIND);
+    CHECK(!is_open(low) && !is_open(made) && !kr_fd_hidden((u64)low));
+    kr_fd_drop(&h);
+    /* If it gave one nevertheless, because somebody closed it in the middle, the descriptor is not used. */
+    kr_fd_hide_begin(mm);
+    kr_sys1(__NR_close, low);
+    made = open_null();
+    CHECK_EQ(made, low);
+    CHECK_EQ(kr_fd_hide_end(mm, made, KR_FD_FORK_DROPS, &h), -EAGAIN);
+    CHECK(h == -1 && !is_open(low));
+    /* The plug stays as long as close(2) may still take it away, and then goes at the next look. */
+    o->nr = __NR_close;
+    kr_fd_hide_begin(mm);
+    CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+    CHECK(is_plug((u32)low) && kr_fd_hidden((u64)low));
+    kr_fd_unname(o);
+    CHECK(kr_fd_name(o, 0, (u64)low));
+    CHECK(!is_open(low));
+    kr_fd_unname(o);
+    /* What the payload has put there meanwhile stays. */
+    CHECK(kr_fd_name(o, 0, (u64)low));
+    kr_fd_hide_begin(mm);
+    kr_sys3(__NR_dup3, fd, low, 0);
+    CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+    kr_fd_unname(o);
+    CHECK(kr_fd_name(o, 0, (u64)low) && inode(low) == inode(fd));
+    kr_fd_unname(o);
+    /* The monitor closes its own at ordinary numbers, never one of the table. */
+    kr_fd_shut(low);
+    CHECK(!is_open(low));
+    a = kr_fd_pass(mm, (u64)fd);
+    kr_fd_shut(a);
+    CHECK(is_open(a));
+    kr_fd_passed(a);
+    kr_fd_shut(fd);
+    mm->tasks = NULL;
 }
 
 static void fork_child(void) {
@@ -310,6 +393,7 @@ void test_main(void) {
     dynamic();
     copies();
     passing();
+    named();
     fork_child();
     close_ranges();
     payload_limit();

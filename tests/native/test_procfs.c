@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * view/procfs.c, view/procview.c, sys/open.c against the real /proc. Sources: procfs.c place.c walk.c proclink.c procname.c procread.c
- * procview.c proctext.c procmaps.c fdtab.c fdslot.c fdlimit.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c evaluate.c nnp.c kr_alloc.c
+ * procview.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c evaluate.c nnp.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/fdtab.h"
@@ -486,7 +486,8 @@ void test_main(void) {
     kr_test_boot();
     int number;
     int *const fixed[KR_FD_FIXED] = {NULL, &kr_boot.fd_exe, &kr_boot.fd_proc};
-    CHECK_EQ(kr_fd_fix(fixed, &number), 0);
+    int plug = (int)kr_sys3(__NR_open, "/proc/self", O_PATH | O_NOFOLLOW, 0);
+    CHECK_EQ(kr_fd_fix(fixed, plug, &number), 0);
     kr_fd_hide((int)kr_sys3(__NR_open, "/dev/zero", 0, 0), 0, &hidden);
     t = kr_test_task();
     mem = kr_test_window(16384);

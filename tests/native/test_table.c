@@ -85,7 +85,11 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
 #define HIDDEN_FIRST 1000u
 #define HIDDEN_LAST 1007u
 int kr_fd_hidden(u64 fd) { return (u32)fd >= HIDDEN_FIRST && (u32)fd <= HIDDEN_LAST; }
-int kr_fd_pass(u64 fd) { return kr_fd_hidden(fd) ? -EBADF : (int)fd; }
+int kr_fd_name(struct kr_task *t, u32 i, u64 fd) {
+    CHECK(i < KR_COUNT(t->named));
+    return !kr_fd_hidden(fd);
+}
+int kr_fd_pass(struct kr_mm *mm, u64 fd) { return (void)mm, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
 void kr_fd_passed(int fd) { (void)fd; }
 long kr_fd_dup(u64 fd, int cmd, u64 least) {
     (void)cmd;

@@ -1,7 +1,7 @@
 """Who may make, copy or replace a descriptor, and who may execute: what the payload's threads could meet under an ordinary number.
 
 The rules are in krun/native/machine/fdtab.h: what is judged stands in a slot (kr_slot_put), what nobody may see is opened in kr_private or
-between kr_fd_hide_begin and kr_fd_hide_end, and numbers are given and replaced by fdtab.c and fdslot.c alone.  A new use of one of these calls is
+between kr_fd_hide_begin and kr_fd_hide_end, and numbers are given and replaced by fdtab.c, fdname.c and fdslot.c alone.  A new use of one of these calls is
 looked at by those rules and gets its entry here.
 """
 
@@ -31,7 +31,8 @@ NAMED = {
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 2, "F_DUPFD": 3}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 1}),
+    "machine/fdname.c": ("the same, away from numbers that calls name", {"dup3": 1, "F_DUPFD": 4}),
     "machine/fdslot.c": ("the same, for fixed numbers and slots", {"dup3": 2, "F_DUPFD": 2, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
@@ -43,7 +44,7 @@ ALLOWED = {
     "process/find.c": ("a check that executes nothing; a judged program from its slot", {"execveat": 1, "openat": 1}),
     "process/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
     "view/ask.c": ("sockets of monitors, hidden as they are made", {"socket": 2, "accept4": 2, "recvmsg": 1}),
-    "monitor/main.c": ("a word of an error", {"F_DUPFD": 1}),
+    "monitor/main.c": ("a word of an error; the plug, before anything of the payload's runs", {"F_DUPFD": 1, "openat": 1}),
     "process/holder.c": ("stat of a process of the container, in kr_private", {"openat": 1}),
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 1, "pidfd_open": 1, "pipe2": 1, "clone": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),

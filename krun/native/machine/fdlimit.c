@@ -56,7 +56,7 @@ static long may_raise(const struct kr_rlimit_pair *now) {
 
 static long change_limit(struct kr_proc *p, const struct kr_rlimit_pair *now, u64 hard, const u64 fresh[2]) {
     /* Below `least` the monitor's own numbers would be out of its reach. */
-    u64 least = KR_FD_SLOT(kr_fd_block.nslots) + KR_FD_ROOM_ABOVE;
+    u64 least = KR_FD_BEHIND + KR_FD_ROOM_ABOVE;
     long r = 0;
     if (fresh[0] > fresh[1])
         return -EINVAL;

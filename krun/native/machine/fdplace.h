@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the three files of descriptors share: fdlimit.c (limits), fdslot.c (fixed numbers and slots), fdtab.c
- * (the table of dynamic numbers). Other files include fdtab.h.
+ * What the files of descriptors share: fdlimit.c (limits), fdslot.c (fixed numbers and slots), fdname.c (numbers
+ * that calls name), fdtab.c (the table of dynamic numbers). Other files include fdtab.h.
  */
 #ifndef KR_FDPLACE_H
 #define KR_FDPLACE_H
@@ -16,14 +16,16 @@
 struct kr_fd_block {
     u32 base;   /* the lowest fixed number */
     u32 nslots; /* slots behind the fixed numbers */
-    u32 span;   /* fixed numbers and slots; 0: not placed yet */
+    u32 span;   /* fixed numbers, slots and the plug; 0: not placed yet */
 };
 extern struct kr_fd_block kr_fd_block;
 
 #define KR_FD_SPARE (kr_fd_block.base + KR_FD_AT_SPARE)
 #define KR_FD_SLOT(i) (kr_fd_block.base + KR_FD_FIXED + (i))
+#define KR_FD_PLUG KR_FD_SLOT(kr_fd_block.nslots)
+#define KR_FD_BEHIND (KR_FD_PLUG + 1) /* the first number that is not constant */
 
-/* Whether fd is a fixed number or a slot; whether fd is a slot. */
+/* Whether fd is a fixed number, a slot or the plug; whether fd is a slot. */
 static inline int kr_fd_in_block(u32 fd) { return fd - kr_fd_block.base < kr_fd_block.span; }
 static inline int kr_fd_in_slots(u32 fd) { return fd - KR_FD_SLOT(0) < kr_fd_block.nslots; }
 
@@ -34,6 +36,21 @@ void kr_fdtab_hold(void);
 void kr_fdtab_release(void);
 /* kr_fd_hidden with fdtab_lock held. */
 int kr_fd_hidden_locked(u32 fd);
+/* Whether fd is in the table. Enters a plug into the table: 0 or -ENOMEM. fdtab_lock is held. */
+int kr_fd_in_table(u32 fd);
+int kr_fd_enter_plug(u32 fd);
+
+/* ---- fdname.c: fdtab_lock and mm->lock are held, the range of the table is open; mm NULL: nobody else ---- */
+
+/* Whether a call of a task of mm names fd. only_close: calls of close(2) only. */
+int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close);
+/* Puts a plug at every free number that a call names, so that the kernel gives none of them. 0 or -ENOMEM. */
+int kr_fd_plug_named(const struct kr_mm *mm);
+/* Duplicates fd, close-on-exec, to a number that no call names and that is not in the table. The number or
+ * -errno. */
+long kr_fd_dup_unnamed(const struct kr_mm *mm, int fd);
+/* Closes what is at fd if it is the plug. */
+void kr_fd_unplug(u32 fd);
 
 /* ---- fdlimit.c ---- */
 

@@ -31,7 +31,7 @@ static int occupy(int from, u32 number) {
     return -EBUSY;
 }
 
-int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
+int kr_fd_fix(int *const fd[KR_FD_FIXED], int plug, int *number) {
     struct kr_rlimit_pair r;
     kr_fd_get_limit(&r);
     u32 at = kr_fd_choose_base(&r);
@@ -43,10 +43,10 @@ int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
     *number = (int)at;
     if (top > r.soft)
         kr_fd_set_limit(r.hard, r.hard);
-    for (u32 i = 0; !e && i < KR_FD_FIXED + n; i++) {
+    for (u32 i = 0; !e && i < KR_FD_FIXED + n + 1; i++) {
         int *from = i < KR_FD_FIXED ? fd[i] : NULL;
         *number = (int)(at + i);
-        e = occupy(from && *from >= 0 ? *from : (int)spare, at + i);
+        e = occupy(i == KR_FD_FIXED + n ? plug : from && *from >= 0 ? *from : (int)spare, at + i);
         if (!e && from && *from >= 0) {
             kr_sys1(__NR_close, *from);
             *from = (int)(at + i);
@@ -56,9 +56,10 @@ int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number) {
         kr_fd_set_limit(r.soft, r.hard);
     if (spare >= 0)
         kr_sys1(__NR_close, spare);
+    kr_sys1(__NR_close, plug);
     kr_fd_block.base = at;
     kr_fd_block.nslots = n;
-    kr_fd_block.span = KR_FD_FIXED + n;
+    kr_fd_block.span = KR_FD_FIXED + n + 1;
     return e;
 }
 
@@ -76,7 +77,7 @@ int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept) 
     kr_fd_block.nslots = (u32)(place >> 32);
     if (kr_fd_block.nslots > KR_FD_SLOTS || !kr_fd_block.nslots || kr_fd_block.base > (1u << 30))
         return -EINVAL;
-    kr_fd_block.span = KR_FD_FIXED + kr_fd_block.nslots;
+    kr_fd_block.span = KR_FD_FIXED + kr_fd_block.nslots + 1;
     for (u32 i = 0; i < kr_fd_block.nslots; i++) {
         p[i].fd = (s32)KR_FD_SLOT(i);
         p[i].events = p[i].revents = 0;
@@ -165,7 +166,7 @@ int kr_slot_put(struct kr_task *t, int fd) {
     if (fd < 0 || !kr_files_shared(t))
         return fd;
     int n = into_slot(t, (u32)fd);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -177,7 +178,7 @@ void kr_slot_free(int fd) {
     if (fd < 0)
         return;
     if (!kr_fd_in_slots((u32)fd)) {
-        kr_sys1(__NR_close, fd);
+        kr_fd_shut(fd);
         return;
     }
     u32 i = (u32)fd - KR_FD_SLOT(0);

@@ -10,6 +10,7 @@
  * is a ghost.
  */
 #include "fdplace.h"
+#include "mm.h"
 #include <linux/close_range.h>
 
 struct entry {
@@ -24,6 +25,7 @@ static u32 count, room;
 static u32 copies;   /* private copies of the descriptor table that live */
 static u32 changing; /* the table is half changed; for an heir of the lock */
 static int passing;  /* holder of what kr_fd_pass makes */
+static int plug;     /* holder of plugs (fdname.c) */
 /* Every number of the table lies in [lowest, highest]. While a descriptor is being made its number is not
  * known: the range is everything then, so that readers wait for the lock. */
 static u32 lowest = ~0u, highest;
@@ -38,8 +40,8 @@ static void set_range(void) {
 }
 
 static void open_range(void) {
-    __atomic_store_n(&lowest, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&highest, ~0u, __ATOMIC_RELEASE);
+    __atomic_store_n(&lowest, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&highest, ~0u, __ATOMIC_SEQ_CST);
 }
 
 /* Index of the first entry with a number >= fd. */
@@ -61,6 +63,8 @@ static struct entry *find(u32 fd) {
 }
 
 int kr_fd_hidden_locked(u32 fd) { return kr_fd_in_block(fd) || find(fd); }
+
+int kr_fd_in_table(u32 fd) { return find(fd) != NULL; }
 
 static void begin_change(void) { __atomic_store_n(&changing, 1, __ATOMIC_SEQ_CST); }
 static void end_change(void) { __atomic_store_n(&changing, 0, __ATOMIC_SEQ_CST); }
@@ -102,41 +106,43 @@ static void forget(struct entry *e) {
     end_change();
 }
 
-/* Duplicates fd to the lowest number behind the slots that is free. If none is: to the base that suits the
- * present limit, or behind it; else to any number from 3 on. The number or -errno. */
-static long dup_lowest(int fd) {
-    struct kr_rlimit_pair r;
-    long n = kr_fd_beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, KR_FD_SLOT(kr_fd_block.nslots), ~0ULL);
-    if (n >= 0)
-        return n;
-    kr_fd_get_limit(&r);
-    n = kr_fd_beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, kr_fd_choose_base(&r), ~0ULL);
-    return n < 0 ? kr_fd_beyond_limit(__NR_fcntl, (u64)fd, F_DUPFD_CLOEXEC, 3, ~0ULL) : n;
+int kr_fd_enter_plug(u32 fd) {
+    int r = make_room();
+    if (r == 0)
+        insert((int)fd, KR_FD_FORK_DROPS, &plug);
+    return r;
 }
 
-/* The same, to a number that is not in the table. If the kernel gives a number of the table, the payload has
- * closed that descriptor, by a call that had begun before the number was in the table. The placeholder stays
- * at that number, so that its holder does not meet another file of the monitor's there. */
-static long dup_high(int fd) {
-    for (;;) {
-        long n = dup_lowest(fd);
-        if (n < 0 || !find((u32)n))
-            return n;
-        if (kr_fd_beyond_limit(__NR_dup3, KR_FD_SPARE, (u64)n, O_CLOEXEC, (u64)n) < 0)
-            return -EMFILE;
-    }
+/* Removes the plugs that no close(2) names: only such a call could still take one away. */
+static void drop_plugs(const struct kr_mm *mm) {
+    for (u32 i = count; i-- > 0;)
+        if (tab[i].holder == &plug && !kr_fd_named(mm, (u32)tab[i].fd, 1)) {
+            kr_fd_unplug((u32)tab[i].fd);
+            forget(&tab[i]);
+        }
 }
 
-void kr_fd_hide_begin(void) {
+static void end_section(const struct kr_mm *mm) {
+    drop_plugs(mm);
+    set_range();
+    kr_unlock(&fdtab_lock);
+}
+
+void kr_fd_hide_begin(const struct kr_mm *mm) {
     kr_lock(&fdtab_lock);
     open_range();
+    kr_fd_plug_named(mm); /* without memory: kr_fd_hide_end finds out */
 }
 
-int kr_fd_hide_end(int fd, int kind, int *holder) {
+int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder) {
     long n = fd;
     *holder = -1;
     if (fd >= 0) {
-        n = make_room() < 0 ? -ENOMEM : find((u32)fd) ? -EAGAIN : dup_high(fd);
+        n = find((u32)fd) || kr_fd_named(mm, (u32)fd, 0) ? -EAGAIN : kr_fd_dup_unnamed(mm, fd);
+        if (n >= 0 && make_room() < 0) {
+            kr_sys1(__NR_close, n);
+            n = -ENOMEM;
+        }
         if (n >= 0) {
             insert((int)n, kind, holder);
             *holder = (int)n;
@@ -144,16 +150,15 @@ int kr_fd_hide_end(int fd, int kind, int *holder) {
         if (!kr_fd_in_slots((u32)fd))
             kr_sys1(__NR_close, fd);
     }
-    set_range();
-    kr_unlock(&fdtab_lock);
+    end_section(mm);
     if (fd >= 0 && kr_fd_in_slots((u32)fd))
         kr_slot_free(fd);
     return (int)n;
 }
 
 int kr_fd_hide(int fd, int kind, int *holder) {
-    kr_fd_hide_begin();
-    return kr_fd_hide_end(fd < 0 ? -EBADF : fd, kind, holder);
+    kr_fd_hide_begin(NULL);
+    return kr_fd_hide_end(NULL, fd < 0 ? -EBADF : fd, kind, holder);
 }
 
 long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
@@ -165,14 +170,19 @@ long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
 
 long kr_fd_dup(u64 fd, int cmd, u64 least) { return kr_fd_call(fd, __NR_fcntl, (u64)(s64)cmd, least); }
 
-int kr_fd_pass(u64 fd) {
+int kr_fd_pass(struct kr_mm *mm, u64 fd) {
+    kr_lock(&mm->lock);
     kr_lock(&fdtab_lock);
-    long n = kr_fd_hidden_locked((u32)fd) ? -EBADF : make_room() < 0 ? -ENOMEM : dup_high((int)fd);
-    if (n >= 0) {
-        insert((int)n, KR_FD_FORK_DROPS, &passing);
-        set_range();
+    open_range();
+    long n = kr_fd_hidden_locked((u32)fd) ? -EBADF : kr_fd_dup_unnamed(mm, (int)(u32)fd);
+    if (n >= 0 && make_room() < 0) {
+        kr_sys1(__NR_close, n);
+        n = -ENOMEM;
     }
-    kr_unlock(&fdtab_lock);
+    if (n >= 0)
+        insert((int)n, KR_FD_FORK_DROPS, &passing);
+    end_section(mm);
+    kr_unlock(&mm->lock);
     return (int)n;
 }
 
@@ -210,16 +220,57 @@ void kr_fd_drop(int *holder) {
     kr_unlock(&fdtab_lock);
 }
 
+static int in_range(u32 fd) {
+    return fd >= __atomic_load_n(&lowest, __ATOMIC_SEQ_CST) &&
+           fd <= __atomic_load_n(&highest, __ATOMIC_SEQ_CST);
+}
+
 int kr_fd_hidden(u64 arg) {
     u32 fd = (u32)arg; /* the kernel reads 32 bits, too */
-    if (kr_fd_in_block(fd))
-        return 1;
-    if (fd < __atomic_load_n(&lowest, __ATOMIC_ACQUIRE) || fd > __atomic_load_n(&highest, __ATOMIC_ACQUIRE))
-        return 0;
+    if (kr_fd_in_block(fd) || !in_range(fd))
+        return kr_fd_in_block(fd);
     kr_lock(&fdtab_lock);
     int is = find(fd) != NULL;
     kr_unlock(&fdtab_lock);
     return is;
+}
+
+int kr_fd_name(struct kr_task *t, u32 i, u64 arg) {
+    u32 fd = (u32)arg;
+    if (kr_fd_in_block(fd))
+        return 0;
+    if (!kr_files_shared(t))
+        return !kr_fd_hidden(fd);
+    /* Either this load sees the range that open_range() has stored, or kr_fd_named() sees the number: both
+     * sides store before they load, with a full barrier between the two. */
+    __atomic_store_n(&t->named[i], fd + 1, __ATOMIC_SEQ_CST);
+    if (!in_range(fd))
+        return 1;
+    __atomic_store_n(&t->named[i], 0, __ATOMIC_SEQ_CST);
+    kr_lock(&fdtab_lock);
+    struct entry *e = find(fd);
+    if (e && e->holder == &plug) {
+        kr_unlock(&fdtab_lock);
+        kr_lock(&t->mm->lock);
+        kr_lock(&fdtab_lock);
+        drop_plugs(t->mm);
+        set_range();
+        e = find(fd);
+        kr_unlock(&t->mm->lock);
+    }
+    if (!e)
+        __atomic_store_n(&t->named[i], fd + 1, __ATOMIC_SEQ_CST);
+    kr_unlock(&fdtab_lock);
+    return !e;
+}
+
+void kr_fd_shut(int fd) {
+    if (fd < 0)
+        return;
+    kr_lock(&fdtab_lock);
+    if (!kr_fd_hidden_locked((u32)fd))
+        kr_sys1(__NR_close, fd);
+    kr_unlock(&fdtab_lock);
 }
 
 /* close_range(2) around the dynamic numbers; fdtab_lock is held. */
@@ -242,7 +293,7 @@ long kr_fd_close_range(u64 first64, u64 last64, u64 flags) {
     u32 first = (u32)first64, last = (u32)last64;
     if ((u32)flags & ~(u32)(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) || first > last)
         return -EINVAL;
-    u64 end = KR_FD_SLOT(kr_fd_block.nslots); /* behind the block */
+    u64 end = KR_FD_BEHIND;
     kr_lock(&fdtab_lock);
     long ret = first < kr_fd_block.base ? close_between(first, KR_MIN(last, kr_fd_block.base - 1), flags) : 0;
     if (ret == 0 && last >= end)

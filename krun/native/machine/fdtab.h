@@ -7,19 +7,23 @@
  *            monitor of a container or exec chooses base; fork and execve hand the numbers on. No number is
  *            ever moved or closed. The jail refuses, in the kernel, dup2 and dup3 onto them, close and
  *            close_range over them, and fcntl of them (filter/jail.c).
- *   slots    the numbers behind the fixed ones. They are always occupied, so that the kernel never gives one
+ *   slots    the numbers behind the fixed ones, and the plug behind them. They are always occupied, so that the kernel never gives one
  *            of them to the payload. A descriptor that is judged is in a slot from before the judgement to its
  *            last use.
  *   dynamic  the VM, its vCPUs, the program: numbers in a table under fdtab_lock.
  *
  * The payload gets EBADF for all of them, as for a number that is not open. For fixed numbers and slots the
  * check is one compare with constants. It uses no lock and no table, so nothing can change between the check
- * and the call.
+ * and the call. A dynamic number comes and goes. Between the check of a number and its use in the kernel the
+ * number must not become one of the monitor's, or a close(2) that another thread has begun would close it. So a
+ * thread writes down the numbers that its call names, before the check and until the call returns (kr_fd_name).
+ * No descriptor of the monitor's gets a number that a call names (fdname.c).
  *
  * fdtab_lock is the lock of this file; only heap_lock may be taken inside it. A vfork child has its own
  * descriptor table in the kernel but the same numbers here: it never makes a dynamic one.
  *
- * Sources: fdslot.c (fixed numbers and slots), fdtab.c (dynamic numbers), fdlimit.c (RLIMIT_NOFILE).
+ * Sources: fdslot.c (fixed numbers and slots), fdtab.c (dynamic numbers), fdname.c (numbers that calls name),
+ * fdlimit.c (RLIMIT_NOFILE).
  */
 #ifndef KR_FDTAB_H
 #define KR_FDTAB_H
@@ -50,9 +54,10 @@ u64 kr_fd_place(void);
 
 /* Chooses base and occupies fixed numbers and slots; called for the first program of a container or exec.
  * Moves *fd[i] to base + i, stores the new number in *fd[i] (-1 stays: absent) and closes the old one. All
- * other fixed numbers and all slots get the placeholder. 0; -EMFILE: RLIMIT_NOFILE has no room; -EBUSY: a
+ * other fixed numbers and all slots get the placeholder. The number behind the slots gets `plug`, which is closed: an O_PATH
+ * descriptor of a symbolic link, with which no call can do anything (fdname.c). 0; -EMFILE: RLIMIT_NOFILE has no room; -EBUSY: a
  * number is in use. Then *number is the number concerned. */
-int kr_fd_fix(int *const fd[KR_FD_FIXED], int *number);
+int kr_fd_fix(int *const fd[KR_FD_FIXED], int plug, int *number);
 /* The same in a monitor that execve started: base and slots are as `place` says (kr_fd_place). t holds the
  * slots among kept[nkept] from now on; all other slots that were in use get the placeholder again. 0;
  * -EINVAL: `place` is no place. */
@@ -101,8 +106,22 @@ static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
 
 /* ---- What the payload may touch ---- */
 
-/* Whether fd is one of the monitor's: the payload gets EBADF for it. */
+/* Whether fd is one of the monitor's: the payload gets EBADF for it. For a number that the caller uses under
+ * fdtab_lock, that is in a structure, or that it does not give the kernel; else kr_fd_name. */
 int kr_fd_hidden(u64 fd);
+
+/* Checks argument i (0 or 1) of t's call, a descriptor, and writes it down in t->named until kr_fd_unname.
+ * Whether the call may use it; 0: it is one of the monitor's. */
+int kr_fd_name(struct kr_task *t, u32 i, u64 fd);
+/* The call has returned. */
+static inline void kr_fd_unname(struct kr_task *t) {
+    for (u32 i = 0; i < KR_COUNT(t->named); i++)
+        if (t->named[i])
+            __atomic_store_n(&t->named[i], 0, __ATOMIC_RELEASE);
+}
+/* Closes a descriptor of the monitor's own at an ordinary number, where the payload may have closed it and the
+ * number may have become one of the table. */
+void kr_fd_shut(int fd);
 
 /* dup(2), F_DUPFD and F_DUPFD_CLOEXEC (cmd, with the least number) of one of the payload's descriptors. Check
  * and call are one step under fdtab_lock: a descriptor of the monitor's that comes or goes meanwhile is never
@@ -116,8 +135,9 @@ long kr_fd_call(u64 fd, long nr, u64 a, u64 b);
 /* dup3(2) and dup2(2), check and call in one step. -EBADF: one of the two numbers is hidden. */
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
 /* Duplicates one of the payload's descriptors for a message that is being sent. The duplicate is hidden until
- * kr_fd_passed closes it, so that no thread can put another file under its number. The number or -errno. */
-int kr_fd_pass(u64 fd);
+ * kr_fd_passed closes it, so that no thread can put another file under its number. The number or -errno.
+ * Called without a lock; takes mm->lock. */
+int kr_fd_pass(struct kr_mm *mm, u64 fd);
 void kr_fd_passed(int fd);
 /* close_range(2) that leaves out the monitor's descriptors. 0 or -errno. */
 long kr_fd_close_range(u64 first, u64 last, u64 flags);
@@ -131,17 +151,19 @@ long kr_fd_limit(struct kr_task *t, const u64 fresh[2], u64 old[2]);
 
 /* Moves fd to a number out of the payload's usual range, enters that number into the table, and closes fd.
  * kind: what drops the descriptor. Returns the new number, which is also stored in *holder; or -errno: then fd
- * is closed and *holder is -1. */
+ * is closed and *holder is -1. Called while no other task shares the descriptor table. */
 int kr_fd_hide(int fd, int kind, int *holder);
 
 /* The same around the call that makes a descriptor. The kernel gives it the lowest free number, which is among
  * the payload's until kr_fd_hide_end has moved it, and another thread may name any number. Between begin and
- * end fdtab_lock is held: kr_fd_hidden and kr_fd_dup wait. Only the call that makes the descriptor stands
- * between the two. fd: what that call gave; -errno is returned as it is.
- * -EAGAIN: the kernel gave a number of the table, which the payload had closed by a call that began before the
- * number was in the table. The new descriptor is closed. */
-void kr_fd_hide_begin(void);
-int kr_fd_hide_end(int fd, int kind, int *holder);
+ * end fdtab_lock is held: kr_fd_name, kr_fd_hidden and kr_fd_dup wait. Calls that began before kr_fd_hide_begin
+ * may still name free numbers; these numbers are plugged meanwhile. Only the call that makes the descriptor
+ * stands between the two. fd: what that call gave; -errno is returned as it is. mm->lock is held from before
+ * begin to after end; mm NULL: no other task shares the descriptor table.
+ * -EAGAIN: the kernel gave a number that a call names, or one of the table, because another thread has closed
+ * it in the middle. The new descriptor is closed; the caller may make another one. */
+void kr_fd_hide_begin(const struct kr_mm *mm);
+int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder);
 
 /* Values of kind: what drops the descriptor. */
 #define KR_FD_EXEC_DROPS 1 /* execve */

@@ -26,13 +26,13 @@ static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl
 /* An ioctl that makes a descriptor. If the payload has used up all numbers below its soft RLIMIT_NOFILE, the
  * limit is raised for the time of the call; kr_fd_hide then finds a number above it. */
 static long new_fd(int fd, u64 req, u64 arg) {
-    long r = kr_sys3(__NR_ioctl, fd, req, arg);
+    long r = ioctl_(fd, req, (const void *)arg);
     u64 lim[2];
     if (r != -EMFILE || kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, lim) < 0 || lim[0] == lim[1])
         return r;
     u64 up[2] = {lim[1], lim[1]};
     kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, up, 0);
-    r = kr_sys3(__NR_ioctl, fd, req, arg);
+    r = ioctl_(fd, req, (const void *)arg);
     kr_sys4(__NR_prlimit64, 0, RLIMIT_NOFILE, lim, 0);
     return r;
 }
@@ -329,6 +329,27 @@ static int reuse_is_cheap(void) {
     return known;
 }
 
+#define TRIES 16
+
+/* Makes a vCPU of KVM's and sets v->fd and v->idx. The number is counted before KVM has the vCPU: a process that is
+ * killed in between uses up a number. Another thread that closes numbers which it does not own can spoil the
+ * descriptor that KVM gives (kr_fd_hide_end). Then KVM keeps the vCPU and refuses its number from now on, so that
+ * the next vCPU gets another number. 0 or -errno. */
+static long make_vcpu(struct kr_vm *vm, const struct kr_mm *mm, struct kr_vcpu *v) {
+    long fd = -EAGAIN;
+    for (int tries = 0; fd == -EAGAIN && tries < TRIES && vm->next_vcpu < vm->max_vcpus; tries++) {
+        v->idx = vm->next_vcpu++;
+        kr_fd_hide_begin(mm);
+        long made = new_fd(vm->fd, KVM_CREATE_VCPU, v->idx);
+        fd = kr_fd_hide_end(mm, (int)made, KR_FD_FORK_DROPS, &v->fd);
+        if (made < 0) {
+            vm->next_vcpu--;
+            return made;
+        }
+    }
+    return fd < 0 ? fd : 0;
+}
+
 struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     u32 limit = owner->vcpu_limit;
     struct kr_vcpu **at = &vm->free_vcpus, *v;
@@ -346,20 +367,15 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     if (vm->scarce || !(v = kr_alloc(sizeof *v)))
         return NULL;
     v->fd = -1;
-    /* The number is counted before KVM has the vCPU: a process that is killed in between uses up a number. */
-    v->idx = vm->next_vcpu++;
-    kr_fd_hide_begin();
-    long made = new_fd(vm->fd, KVM_CREATE_VCPU, v->idx), run = 0;
-    if (kr_fd_hide_end((int)made, KR_FD_FORK_DROPS, &v->fd) < 0) {
-        if (made < 0) /* else KVM keeps the vCPU, and refuses its number from now on */
-            vm->next_vcpu--;
+    long run = 0;
+    if (make_vcpu(vm, owner->mm, v) < 0) {
         kr_free(v, sizeof *v);
         __atomic_store_n(&vm->scarce, vm->vcpus != NULL, __ATOMIC_RELAXED);
         return NULL;
     }
     /* Only a hidden number is used, because the payload's threads can put another file under a number that is
-     * not hidden. A thread may have done so before the number was hidden. A file that is not an anonymous inode
-     * is refused: so no file of another kind gets the requests of set_up. */
+     * not hidden. If one ever did so before the number was hidden, a file that is not an anonymous inode gets
+     * none of the requests of set_up. */
     if (!is_anonymous(v->fd))
         goto fail;
     run = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0);

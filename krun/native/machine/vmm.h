@@ -143,6 +143,7 @@ struct kr_task {
 
     u32 slot_group; /* the group of descriptor slots that it has (fdslot.c) */
     u32 slots;      /* bit i: slot i of the group is in use; 0: it has no group */
+    u32 named[2];   /* descriptors that its call names, each + 1; 0: none. Atomic (fdname.c) */
     /* The call being served. */
     u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];

@@ -147,6 +147,12 @@ static void set_comm(const char *path) {
     kr_sys5(__NR_prctl, PR_SET_NAME, base ? base + 1 : path, 0, 0, 0);
 }
 
+/* Opens the plug of machine/fdname.c: the link of a procfs that no path of the container leads to. The descriptor
+ * or -errno. */
+static int open_plug(void) {
+    return (int)kr_sys4(__NR_openat, kr_boot.fd_proc, "self", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+}
+
 static void hide_all(struct kr_task *t) {
     int *const fixed[KR_FD_FIXED] = {[KR_FD_AT_KVM] = &kr_boot.fd_kvm,
                                      [KR_FD_AT_EXE] = &kr_boot.fd_exe,
@@ -163,8 +169,10 @@ static void hide_all(struct kr_task *t) {
             kr_die("the boot block's descriptors are not where they belong");
         return;
     }
-    int number;
-    int r = kr_fd_fix(fixed, &number);
+    int number, plug = open_plug();
+    if (plug < 0)
+        give_up(t, "descriptors", "open", "/proc/self", plug);
+    int r = kr_fd_fix(fixed, plug, &number);
     if (r < 0) {
         char what[96];
         kr_snprintf(what, sizeof what,

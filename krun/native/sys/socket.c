@@ -38,20 +38,20 @@ long sys_socket(struct kr_task *t, const u64 a[6]) {
  * descriptor is replaced by a copy (kr_fd_pass). RELEASE: the copy is closed after the send. */
 enum { CHECK, COPY, RELEASE };
 
-static s32 sent_fd(s32 fd, int how) {
+static s32 sent_fd(struct kr_task *t, s32 fd, int how) {
     if (fd < 0 || fd == KR_BAD_FD)
         return fd;
     if (how == CHECK)
         return kr_guest_fd((u32)fd);
     if (how == COPY) {
-        int copy = kr_fd_pass((u32)fd);
+        int copy = kr_fd_pass(t->mm, (u32)fd);
         return copy < 0 ? KR_BAD_FD : copy;
     }
     kr_fd_passed(fd);
     return fd;
 }
 
-static long walk_control(u8 *c, u64 len, int how) {
+static long walk_control(struct kr_task *t, u8 *c, u64 len, int how) {
     struct kr_cmsghdr h;
     for (u64 off = 0; len - off >= sizeof h && off <= len;) {
         memcpy(&h, c + off, sizeof h);
@@ -63,7 +63,7 @@ static long walk_control(u8 *c, u64 len, int how) {
             for (u64 i = off + sizeof h; i + 4 <= off + h.len; i += 4) {
                 s32 fd;
                 memcpy(&fd, c + i, 4);
-                fd = sent_fd(fd, how);
+                fd = sent_fd(t, fd, how);
                 memcpy(c + i, &fd, 4);
             }
         }
@@ -76,13 +76,14 @@ static long walk_control(u8 *c, u64 len, int how) {
 }
 
 /* Closes the copies that control_in has made, whether the message was sent or not. */
-static void release_control(u8 *c, u64 len, int copied) {
+static void release_control(struct kr_task *t, u8 *c, u64 len, int copied) {
     if (c && copied)
-        walk_control(c, len, RELEASE);
+        walk_control(t, c, len, RELEASE);
 }
 
 /* Replaces h's control pointer by a checked copy. *copy is NULL if there is nothing to free. 0 or -errno. */
-static long control_in(struct kr_msghdr *h, u8 **copy, u8 *small, size_t small_size, int copied) {
+static long control_in(struct kr_task *t, struct kr_msghdr *h, u8 **copy, u8 *small, size_t small_size,
+                       int copied) {
     *copy = NULL;
     if (!h->controllen)
         return 0;
@@ -98,7 +99,7 @@ static long control_in(struct kr_msghdr *h, u8 **copy, u8 *small, size_t small_s
         return 0;
     }
     h->control = (u64)c;
-    return walk_control(c, h->controllen, copied ? COPY : CHECK);
+    return walk_control(t, c, h->controllen, copied ? COPY : CHECK);
 }
 
 /* Checks the pointers of a header for a receive. */
@@ -131,11 +132,11 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
         return r;
     name_in(t, &h, &to);
     int copied = kr_files_shared(t);
-    r = control_in(&h, &control, small, sizeof small, copied);
+    r = control_in(t, &h, &control, small, sizeof small, copied);
     if (r == 0)
         r = kr_addr_call(t, __NR_sendmsg, (u64[6]){a[0], (u64)&h, a[2]}, &to);
     kr_addr_drop(&to);
-    release_control(control, h.controllen, copied);
+    release_control(t, control, h.controllen, copied);
     kr_temp_drop(control, small, h.controllen);
     kr_iovs_drop(&io);
     return r;
@@ -181,10 +182,10 @@ struct batch {
     int copied; /* as walk_control's COPY */
 };
 
-static void batch_drop(struct batch *b) {
+static void batch_drop(struct kr_task *t, struct batch *b) {
     for (u32 i = 0; b->control && i < b->n; i++)
         if (b->control[i]) {
-            release_control(b->control[i], b->controllen[i], b->copied);
+            release_control(t, b->control[i], b->controllen[i], b->copied);
             kr_free(b->control[i], b->controllen[i]);
         }
     for (u32 i = 0; b->to && i < b->n; i++)
@@ -267,7 +268,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
             v += h->iovlen;
         if (!receive) {
             b->controllen[i] = h->controllen;
-            r = r < 0 ? r : control_in(h, &b->control[i], NULL, 0, b->copied);
+            r = r < 0 ? r : control_in(t, h, &b->control[i], NULL, 0, b->copied);
             if (r < 0) { /* an error of this message: the ones before it are sent */
                 if (!i)
                     return r;
@@ -303,7 +304,7 @@ static long batch_call(struct kr_task *t, long nr, const u64 a[6], int receive) 
             break;
         }
     }
-    batch_drop(&b);
+    batch_drop(t, &b);
     return r;
 }
 

@@ -58,13 +58,14 @@ static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x) {
     return __builtin_mul_overflow(n, (u64)KR_ARG_BYTES(x), &bytes) ? ~0ULL : bytes;
 }
 
-void kr_check_args(const struct kr_sys_row *row, u64 a[6]) {
+void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]) {
+    u32 names = 0;
     for (u32 i = 0; i < row->nargs; i++) {
         u32 x = row->arg[i];
         switch (KR_ARG_KIND(x)) {
         case KR_ARG_FD:
         case KR_ARG_DFD:
-            if (kr_fd_hidden((u32)a[i]))
+            if (!kr_fd_name(t, names++, a[i]))
                 a[i] = KR_BAD_FD;
             break;
         case KR_ARG_IOVEC: /* the count may be nonsense that the kernel answers with EINVAL: the copy decides
@@ -100,7 +101,7 @@ int kr_admit(struct kr_task *t, struct kr_call *c) {
         return 0;
     }
     memcpy(c->a, t->args, sizeof c->a);
-    kr_check_args(c->row, c->a);
+    kr_check_args(t, c->row, c->a);
     return 1;
 }
 
@@ -170,7 +171,8 @@ long kr_perform(struct kr_call *c) {
         kr_ask_adjust(t, c->nr, c->a);
     long ret = c->row->service == KR_SVC_FORWARD ? forward(c->nr, c->a) : call_handler(c->nr, t, c->a);
     if (t->was_asked && ret > 0 && (c->nr == __NR_write || c->nr == __NR_sendto))
-        return write_on(t, (long)c->nr, c->a, ret);
+        ret = write_on(t, (long)c->nr, c->a, ret);
+    kr_fd_unname(t);
     return ret;
 }
 

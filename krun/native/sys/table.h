@@ -20,8 +20,9 @@ static inline u64 kr_guest_ptr(u64 ptr, u64 len) { return kr_span_ok(ptr, len) ?
 /* fd, or KR_BAD_FD if fd is hidden. */
 int kr_guest_fd(u64 fd);
 
-/* Checks the arguments of a row and replaces the bad ones in a[] by KR_BAD_PTR and KR_BAD_FD. */
-void kr_check_args(const struct kr_sys_row *row, u64 a[6]);
+/* Checks the arguments of a row and replaces the bad ones in a[] by KR_BAD_PTR and KR_BAD_FD. Descriptors that pass stay
+ * in t->named until kr_perform ends. */
+void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]);
 
 /* An admitted call of the payload. */
 struct kr_call {

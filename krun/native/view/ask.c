@@ -41,8 +41,11 @@ long kr_sock_new(struct kr_task *t, int *holder) {
     }
     if (t->is_vfork)
         return -EACCES; /* a vfork child makes no hidden descriptors (fdtab.h) */
-    kr_fd_hide_begin();
-    return kr_fd_hide_end((int)kr_sys3(__NR_socket, FAMILY, KIND, 0), KR_FD_FORK_DROPS, holder);
+    kr_lock(&t->mm->lock);
+    kr_fd_hide_begin(t->mm);
+    long fd = kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, FAMILY, KIND, 0), KR_FD_FORK_DROPS, holder);
+    kr_unlock(&t->mm->lock);
+    return fd;
 }
 
 long kr_sock_accept(struct kr_task *t, int from, int *holder) {
@@ -50,8 +53,12 @@ long kr_sock_accept(struct kr_task *t, int from, int *holder) {
         *holder = (int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7);
         return *holder;
     }
-    kr_fd_hide_begin();
-    return kr_fd_hide_end((int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7), KR_FD_FORK_DROPS, holder);
+    kr_lock(&t->mm->lock);
+    kr_fd_hide_begin(t->mm);
+    long fd =
+        kr_fd_hide_end(t->mm, (int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7), KR_FD_FORK_DROPS, holder);
+    kr_unlock(&t->mm->lock);
+    return fd;
 }
 
 void kr_sock_drop(struct kr_task *t, int *holder) {

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The numbers that calls of the payload name, and how a descriptor of the monitor's keeps away from them.
+ *
+ * A call names a number from before its check to its return (kr_fd_name). The kernel looks the number up at some
+ * time between the two. If the number became the monitor's after the check, the call would use or close a
+ * descriptor of the monitor's. So the maker of a descriptor opens the range of the table first: from then on every check
+ * waits for fdtab_lock. Then it reads what the calls name that have passed their check.
+ *
+ * A new descriptor of the monitor's goes to a number that no call names (kr_fd_dup_unnamed). The number that the
+ * kernel itself gives (KVM_CREATE_VCPU, accept(2)) is the lowest free one. So the maker occupies all free numbers that calls name
+ * by a plug first. A plug is an O_PATH descriptor of a symbolic link: read, write, ioctl, mmap and most other
+ * calls give EBADF for it, as for a number that is not open (open(2), O_PATH).
+ *
+ * Numbers in structures (poll, select, epoll's data, AIO, SCM_RIGHTS) are not written down. poll and select only tell
+ * whether a number is ready; copies for SCM_RIGHTS are made under fdtab_lock; the others use a number once and
+ * close none.
+ *
+ * No state. fdtab_lock and mm->lock are held in all functions.
+ */
+#include "fdplace.h"
+#include "mm.h"
+#include <linux/fcntl.h>
+#include <linux/stat.h>
+
+/* A plug at a high number would make the kernel's table large. There kr_fd_hide_end finds out that a call names
+ * the number. */
+#define HIGHEST_PLUG 65536u
+#define WAITS 20
+
+int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
+    for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
+        for (u32 i = 0; i < KR_COUNT(o->named); i++)
+            if (__atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST) == fd + 1 &&
+                (!only_close || (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close))
+                return 1;
+    return 0;
+}
+
+static int is_free(u32 fd) { return fd < HIGHEST_PLUG && kr_sys3(__NR_fcntl, fd, F_GETFD, 0) < 0; }
+
+/* Puts a plug at fd if fd is free. 0 or -ENOMEM. */
+static int plug_at(u32 fd) {
+    long n = is_free(fd) ? kr_sys3(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, fd) : -EBUSY;
+    if (n < 0)
+        return 0; /* not free, or beyond the limit, where the kernel gives no number */
+    int r = (u32)n == fd ? kr_fd_enter_plug(fd) : 0;
+    if ((u32)n != fd || r < 0)
+        kr_sys1(__NR_close, n);
+    return r;
+}
+
+/* Calls fn for each free number that a call names. How many there are; -ENOMEM from fn. */
+static int each_free(const struct kr_mm *mm, int (*fn)(u32 fd)) {
+    int n = 0, r = 0;
+    for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
+        for (u32 i = 0; i < KR_COUNT(o->named); i++) {
+            u32 name = __atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST);
+            if (!name || kr_fd_hidden_locked(name - 1) || !is_free(name - 1))
+                continue;
+            n++;
+            if (fn && fn(name - 1) < 0)
+                r = -ENOMEM;
+        }
+    return r < 0 ? r : n;
+}
+
+/* A call that names a free number ends at once (EBADF), so it gets a little time first. It does not end if it waits for
+ * one of our locks (dup, mmap: they check again) or if another thread has closed its number meanwhile. */
+int kr_fd_plug_named(const struct kr_mm *mm) {
+    const s64 moment[2] = {0, 50000};
+    for (u32 i = 0; i < WAITS && each_free(mm, NULL) > 0; i++)
+        kr_sys2(__NR_nanosleep, moment, 0);
+    return KR_MIN(each_free(mm, plug_at), 0);
+}
+
+/* Puts a plug at the lowest free number behind the block. If none is free there: at the base that suits the
+ * present limit, or behind it; else at any number from 3 on. The number or -errno. */
+static long plug_lowest(void) {
+    struct kr_rlimit_pair r;
+    long n = kr_fd_beyond_limit(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, KR_FD_BEHIND, ~0ULL);
+    if (n >= 0)
+        return n;
+    kr_fd_get_limit(&r);
+    n = kr_fd_beyond_limit(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, kr_fd_choose_base(&r), ~0ULL);
+    return n < 0 ? kr_fd_beyond_limit(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, 3, ~0ULL) : n;
+}
+
+/* A number of the table that the kernel gives was closed by somebody; the plug stays there, so that the number's
+ * holder does not meet another file of the monitor's. */
+long kr_fd_dup_unnamed(const struct kr_mm *mm, int fd) {
+    for (;;) {
+        long n = plug_lowest();
+        if (n < 0)
+            return n;
+        if (kr_fd_in_table((u32)n))
+            continue;
+        if (kr_fd_named(mm, (u32)n, 0)) {
+            if (kr_fd_enter_plug((u32)n) == 0)
+                continue;
+            kr_sys1(__NR_close, n);
+            return -ENOMEM;
+        }
+        long r = kr_fd_beyond_limit(__NR_dup3, (u32)fd, (u64)n, O_CLOEXEC, (u64)n);
+        if (r < 0)
+            kr_sys1(__NR_close, n);
+        return r;
+    }
+}
+
+void kr_fd_unplug(u32 fd) {
+    struct statx is, own;
+    static const char empty[1] = "";
+    long r =
+        kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &is);
+    if (r == 0)
+        r = kr_sys5(__NR_statx, KR_FD_PLUG, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                    STATX_INO | STATX_MNT_ID, &own);
+    if (r == 0 && is.stx_ino == own.stx_ino && is.stx_mnt_id == own.stx_mnt_id)
+        kr_sys1(__NR_close, fd);
+}
