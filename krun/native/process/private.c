@@ -5,11 +5,14 @@
  * copy. The thread closes all of it before the caller continues, so that no descriptor of the payload stays
  * open longer than the call.
  *
- * State: none. Signals are blocked meanwhile, because a signal must reach a thread of the payload.
+ * State: none. The new thread is born with all signals blocked, because a signal must reach a thread of the
+ * payload. SIGSEGV and SIGBUS are blocked, too: another process can send them to the process, and the handler
+ * would take the caller's task for its own. So fn touches no guest memory by itself; the kernel does (EFAULT).
  */
 #include "../machine/fdtab.h"
 #include "hostsig.h"
 #include "process.h"
+#include <asm/signal.h>
 #include <linux/sched.h>
 
 struct errand {
@@ -44,8 +47,10 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
                                .stack = (u64)stack + KR_STACK_GUARD,
                                .stack_size = KR_STACK_SIZE,
                                .tls = (u64)t};
-    kr_sigset old = kr_host_mask(~0ULL);
+    kr_sigset all = ~0ULL, old;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, &old, 8);
     long r = kr_host_clone(&ca, run, (struct kr_task *)&e);
+    kr_host_mask(~0ULL);
     if (r > 0) {
         for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
             kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* the kernel wakes without FUTEX_PRIVATE_FLAG */
