@@ -21,7 +21,15 @@ static struct {
     struct kvm_cpuid_entry2 entry[MAX_CPUID];
 } cpuid;
 
-static long ioctl_(int fd, u64 req, const void *arg) { return kr_sys3(__NR_ioctl, fd, req, arg); }
+/* A signal can end a request of KVM's before it has done anything (EINTR: a lock, the start of the worker). The
+ * signal itself waits for the run loop. So the request is repeated. */
+static long ioctl_(int fd, u64 req, const void *arg) {
+    long r;
+    do
+        r = kr_sys3(__NR_ioctl, fd, req, arg);
+    while (r == -EINTR);
+    return r;
+}
 
 /* An ioctl that makes a descriptor. If the payload has used up all numbers below its soft RLIMIT_NOFILE, the
  * limit is raised for the time of the call; kr_fd_hide then finds a number above it. */
