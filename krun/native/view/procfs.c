@@ -293,8 +293,8 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
     return at < 0 ? at : finish(t, at, flags);
 }
 
-/* fd, opened with O_PATH | O_NOFOLLOW. -ENOENT if it is the link of a hidden number; then fd is closed. */
-static long seen_link(struct kr_task *t, long fd, const char *path) {
+/* fd, opened with O_PATH. -ENOENT if it is fd/N or fdinfo/N of a hidden number; then fd is closed. */
+static long seen_number(struct kr_task *t, long fd, const char *path) {
     struct statx sx;
     struct kr_proc_name what;
     const char *base = strrchr(path, '/');
@@ -306,7 +306,34 @@ static long seen_link(struct kr_task *t, long fd, const char *path) {
     return fd;
 }
 
-long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+/* Whether a component of path is fd/N or fdinfo/N of this process and N is hidden. */
+static int leads_to_hidden(struct kr_task *t, int dirfd, const char *path) {
+    size_t n = strlen(path) + 1;
+    char *part = n <= KR_PATH_ROOM ? kr_alloc(KR_PATH_ROOM) : NULL;
+    int is = 0;
+    if (!part)
+        return 0;
+    memcpy(part, path, n);
+    for (char *at = part; *at && !is;) {
+        struct statx sx;
+        struct kr_proc_name what;
+        while (*at == '/')
+            at++;
+        char *end = at + kr_comp_len(at), was = *end;
+        *end = 0;
+        long fd = kr_proc_number(at, &what.n)
+                      ? kr_open_plain(dirfd, part, O_PATH | O_NOFOLLOW, RESOLVE_NO_MAGICLINKS)
+                      : -ENOENT;
+        is = fd >= 0 && kr_inspect(t, (int)fd, &sx, &what) == KR_V_ABSENT;
+        kr_close_fd(fd);
+        *end = was;
+        at = end;
+    }
+    kr_free(part, KR_PATH_ROOM);
+    return is;
+}
+
+static long open_any(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     struct open_how how = *asked;
     u64 flags = how.flags;
     if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
@@ -324,8 +351,19 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
     if (fd < 0)
         return fd;
     if (direct)
-        return flags & O_NOFOLLOW && flags & O_PATH ? seen_link(t, fd, path) : fd;
+        return flags & O_PATH ? seen_number(t, fd, path) : fd;
     return finish_open(t, fd, flags);
+}
+
+/* The kernel says ENOTDIR for a path through a hidden number, and EEXIST for O_EXCL at one. For a number that is
+ * not open it says ENOENT, or EISDIR where O_CREAT meets a slash at the end (open_last_lookups()). */
+long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+    long fd = open_any(t, dirfd, path, asked);
+    size_t n = strlen(path);
+    int makes = asked->flags & O_CREAT && n && path[n - 1] == '/';
+    if ((fd == -ENOTDIR || fd == -EEXIST || (makes && fd == -ENOENT)) && leads_to_hidden(t, dirfd, path))
+        return makes ? -EISDIR : -ENOENT;
+    return fd;
 }
 
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags) {
@@ -340,6 +378,9 @@ long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_
 }
 
 /* ---- The directory of a name ---- */
+
+/* A number that is never open: it is above every possible fs.nr_open. */
+#define NO_NUMBER "2147483647"
 
 long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p) {
     struct kr_proc_name pn;
@@ -370,15 +411,13 @@ long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *
         p->owned = 1;
         p->last = last;
     }
-    if (number && kr_walk_fds(t, p->dir, last, &pn) && kr_place_own(&pn) && kr_fd_hidden(pn.n)) {
-        kr_parent_close(p);
-        return -ENOENT;
-    }
+    if (number && kr_walk_fds(t, p->dir, last, &pn) && kr_place_own(&pn) && kr_fd_hidden(pn.n))
+        p->last = p->slash ? NO_NUMBER "/" : NO_NUMBER;
     return 0;
 }
 
 void kr_parent_close(struct kr_parent *p) {
     if (p->owned)
-        kr_sys1(__NR_close, p->dir);
+        kr_fd_shut(p->dir);
     p->owned = 0;
 }

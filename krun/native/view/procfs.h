@@ -42,7 +42,7 @@ struct kr_parent {
     const char *last;
 };
 /* path is a private copy; the function cuts it. 0 or -errno; after 0 the caller ends with kr_parent_close.
- * -ENOENT for a hidden number below fd or fdinfo. */
+ * For a hidden number below fd or fdinfo, last is a number that is never open: so the kernel answers as for one. */
 long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p);
 void kr_parent_close(struct kr_parent *p);
 
