@@ -117,7 +117,7 @@ mkdir -p d/e/f; touch d/e/f/{1..50}; ls -R d | wc -l; find d -type f -newer spar
 ln d/e/f/1 hard; ln -s nowhere dangling; readlink dangling; stat -c %h hard; realpath d/../d/e; mv d/e g; rmdir d; rm -r g; ls; mkfifo p; (echo through >p &); cat p
 paste <(seq 3) <(seq 4 6) | tr '\t' : ; join <(printf 'a 1\nb 2\n') <(printf 'a x\nb y\n'); comm -12 <(seq 5) <(seq 3 8); factor 123456789; numfmt --to=iec 1234567
 date -u -d @86400 +%F; TZ=Europe/Berlin date -d @1700000000; env -i A=1 env; nice -n 5 nice; nohup true; tac <(seq 3); fold -w 5 <<<abcdefgh; od -c <<<hi; base64 <<<hi; expr 3 + 4
-tail -f --pid=$$ /dev/null & kill $!; (for i in 1 2 3; do echo $i; sleep 0.1; done >grow) & tail -n +1 -f --pid=$! grow; install -m 600 /bin/ls ./ls2; ./ls2 -l ls2 | cut -c1-10
+tail -f --pid=$$ /dev/null & kill $!; wait $!; echo $?; : >grow; (for i in 1 2 3; do echo $i; sleep 0.1; done >>grow) & tail -n +1 -f --pid=$! grow; install -m 600 /bin/ls ./ls2; ./ls2 -l ls2 | cut -c1-10
 echo 'scale=20; 4*a(1)' | bc -l; gawk 'BEGIN{for(i=0;i<5;i++)s+=i; print s, strftime("%Y",0,1); "echo cmd"|getline x; print x}'; sed -n '2{p;q}' <(seq 5); grep -c . /etc/passwd; xargs -P 4 -n 1 echo < <(seq 8) | sort | tr -d '\n'; echo; timeout 5 yes | head -100000 | wc -l
 stdbuf -oL echo line; who; id; tty; hostname; uname -s; test -t 0; echo $?; df /proc | tail -1 | awk '{print $1}'; sync; pathchk /tmp; mktemp -u XXX >/dev/null; ls -la /proc/self/fd | wc -l; cat /proc/self/comm; sha512sum /usr/bin/* 2>/dev/null | sort | md5sum; nproc
 """,
@@ -146,6 +146,7 @@ pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mou
     quick=True,
 )
 #: What the processes of a container see of each other in /proc: each monitor answers for its payload (view/ask.h).
+#: States are compared as classes: a live process is S, R or D from one moment to the next (and awake where its monitor was asked).
 #: Statuses are printed after `wait`: the shell says that a job has ended when it notices, before an `echo` or after it.
 case(
     "foreign-proc",
@@ -156,7 +157,9 @@ ps -eo stat,nlwp,comm --sort pid | grep sleep; lsof -p $p 2>/dev/null | awk '{pr
 fuser -v /usr/bin/sleep 2>&1 | awk '{print $NF}'; fuser /tmp 2>&1 | grep -c $p; pmap $p | awk '{print $3,$4}' | grep -v '^[^ ]* \[$'; pmap -x $p | awk '/sleep|libc|ld-/{print $NF}'; pstree -a $p; grep -E '^(Threads|NoNewPrivs|Seccomp|SigIgn|SigCgt)' /proc/$p/status; tr '\0' '\n' </proc/$p/environ | sort; cat /proc/$p/fdinfo/0 | head -2; stat -L -c '%n %F %s' /proc/$p/exe | cut -d' ' -f2-; lsns -n -p $p | awk '{print $2}'; ls -l /proc/$p/fd | cut -c1-10
 perl -e 'use IO::Socket; $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:7777"); unlink "/tmp/gone"; open F, "+>/tmp/gone"; print F "still here"; F->flush; unlink "/tmp/gone"; sleep 100' & q=$!; sleep 1
 ss -ltnp | sed 's/pid=[0-9]*/pid=N/'; lsof -ni :7777 | awk '{print $1,$4,$5,$8,$9,$10}'; fuser 7777/tcp 2>/dev/null | wc -w; cat /proc/$q/fd/4; readlink /proc/$q/fd/4; cat /proc/$q/root/etc/hostname | wc -l; echo through pid 1 >>/proc/1/fd/1
-ps -eLf | awk '/sleep 100/{print $1,$6,$NF}' | sort; ps aux | awk '/sleep 100/{print $1,$NF}' | sort; top -b -n1 | awk '/sleep|perl/{print $2,$NF}' | sort
+ps -eLf | awk '/sleep 100/{print $1,$6,$NF}' | sort; ps aux | awk '/sleep 100/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$NF}' | sort; top -b -n1 | awk '/sleep|perl/{print $2,$NF}' | sort
+sleep 98 & z=$!; perl -e '$0 = "parent"; fork or exit; sleep 97' & y=$!; until_ok pgrep -xf 'sleep 98'; kill -STOP $z; until_ok eval "ps -o stat= -p $z | grep T && ps -o stat= --ppid $y | grep Z"
+ps aux | awk '/sleep 98|parent|defunct/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$11,$12}' | sort; kill -CONT $z; until_not eval "ps -o stat= -p $z | grep T"; ps -o stat= -p $z | sed 's/^[SRD]/live/'; kill $z $y; wait $z; echo $?; wait $y; echo $?
 su -s /bin/sh nobody -c 'sleep 60 & sleep 0.3; readlink /proc/$!/exe /proc/1/exe; ls -l /proc/$!/fd | cut -c1-10; find /proc/$!/fd | wc -l; lsof -p $! 2>/dev/null | awk "{print \$4,\$5}" | grep -v mem; ls /proc/1/fd 2>&1 | sed "s/.*: //"; kill $!'
 killall -s USR1 /usr/bin/sleep; r=$?; wait $p; echo $r; start-stop-daemon --stop --exec /usr/bin/perl; r=$?; wait $q; echo $r; sleep 77 & sleep 0.5; start-stop-daemon --status --exec /bin/sleep; echo $?; pidof sleep | wc -w; kill $!
 """,
