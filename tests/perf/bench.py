@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.bundle import Bundle, make_busybox_root  # noqa: E402
 from helpers.runtime import find  # noqa: E402
+from perf import serve  # noqa: E402
 from suites import software  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
@@ -311,6 +312,8 @@ def report(data: dict[str, Any]) -> str:
             values = entry["values"]
             rows.append([name, *(f"{values[n]:.0f}" if n in values else "-" for n in names), ratio(values)])
         parts.append(table(["requests per second, best round", *names, "krun / runc"], rows))
+    if data.get("serve"):
+        parts.append(table(serve.HEAD, serve.rows(data["serve"])))
     return "\n\n".join(parts)
 
 
@@ -322,6 +325,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40, help="rounds of the lifecycle series")
     parser.add_argument("--micro-rounds", type=int, default=3)
     parser.add_argument("--server-rounds", type=int, default=2)
+    parser.add_argument("--serve-rounds", type=int, default=5)
+    parser.add_argument("--serve-seconds", type=float, default=3, help="time for each run of wrk")
     parser.add_argument(
         "--micro-ms", type=int, default=60, help="time for each single measurement of micro.c"
     )
@@ -371,6 +376,8 @@ def main() -> None:
             data["stages"] = next((c.stages(15) for c in contenders if c.name == "krun"), {})
         if "micro" in wanted:
             data["micro"] = micro(contenders, work, busybox, options.micro_rounds, options.micro_ms)
+        if "serve" in wanted:
+            data["serve"] = serve.measure(work, options.serve_rounds, options.serve_seconds)
         if "servers" in wanted:
             data["servers"] = servers([c.name for c in contenders], options.server_rounds)
     options.json.parent.mkdir(exist_ok=True)

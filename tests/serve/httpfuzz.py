@@ -139,6 +139,9 @@ def by_h11(data, count):
                 connection.start_next_cycle()
             else:
                 break
+    except h11.LocalProtocolError:
+        # An upgrade that it expects to be answered with 101: it reads no further.
+        pass
     except h11.RemoteProtocolError as error:
         found.append(f"h11: {error}")
     return found
@@ -179,7 +182,6 @@ def plain(message):
     return method, target, fields, body, [(n.lower(), v) for n, v in trailers]
 
 
-#: Methods that llhttp does not know, and what h11 refuses in names of methods or HTTP/1.0: refusals of the others, no disagreement.
 def compare(messages, data, refusals):
     """Raises AssertionError if another parser reads one of `messages` differently."""
     for name, found in (("h11", by_h11(data, len(messages))), ("llhttp", _Llhttp(data, len(messages)).found)):
