@@ -151,10 +151,10 @@ def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
         os.close(fd)
 
 
-def read_file(path: str, limit: int = 1 << 26) -> bytes:
+def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> bytes:
     """Returns the content of a file, at most `limit` bytes. Raises SysError."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
     except OSError as e:
         raise SysError("open", path, e.errno or 0) from None
     try:

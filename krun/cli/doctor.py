@@ -26,13 +26,14 @@ _CAPABILITIES = (
 )
 _MAX_VCPUS = 66
 #: Capabilities of root: for namespaces, mounts and cgroups; the loopback device; devices and roots of other owners; ids and
-#: capability sets of the payload; ending it.
-_NEEDED = tuple("sys_admin net_admin chown dac_override fowner mknod setuid setgid setpcap kill".split())
+#: capability sets of the payload; ending it; the root of a mount namespace (setns(2)).
+_NEEDED = tuple(
+    "sys_admin net_admin chown dac_override fowner mknod setuid setgid setpcap kill sys_chroot".split()
+)
 #: And what is lacking without others.
 _USEFUL = {
     "sys_resource": "no limits above krun's own, no oom_score_adj below it",
     "sys_nice": "no real-time scheduling, no negative nice value",
-    "sys_chroot": "no --no-pivot",
 }
 _MIN_KERNEL = (5, 12)  # mount_setattr(2): mounts are made detached
 _MIN_NOFILE = 4096

@@ -29,7 +29,9 @@ from krun.oci.procfs import SetSysctls
 from krun.oci.steps import PATH, Context, Step, clean
 from krun.sysio import (
     AT_FDCWD,
+    CLONE_NEWNS,
     read_file,
+    setns,
 )
 
 TYPE_CHECKING = False
@@ -67,17 +69,41 @@ class Propagation(Step):
         # An unbindable tree could not be cloned below: that part comes after the pivot (RootPropagation).
         if flags & MS_UNBINDABLE:
             flags = MS_PRIVATE | MS_REC
+        kept = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in ("/", ".", self.rootfs)]
+        # The whole namespace, also outside of a chroot of the caller's: the pivot unmounts that part as well.
+        take_namespace_root(ctx)
         mount(None, "/", None, flags)
         if flags & MS_SHARED:
             # The mount above the root must not be shared, or pivot_root(2) refuses and our mounts reach the host.
-            mount(None, mount_point_of(os.path.realpath(self.rootfs)), None, MS_PRIVATE)
+            mount(None, mount_point_of(ctx, kept[2]), None, MS_PRIVATE)
+        # Paths of config.json are the caller's.
+        os.fchdir(kept[0])
+        os.chroot(".")
+        os.fchdir(kept[1])
+        for fd in kept:
+            os.close(fd)
 
 
-def mount_point_of(path: str) -> str:
-    """Returns the mount point that `path` lies on: the longest that is a prefix (proc(5), mountinfo)."""
-    best = "/"
-    for line in read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
-        point = line.split(" ", 5)[4]
+def take_namespace_root(ctx: Context) -> None:
+    """Takes the root of our mount namespace as our root and working directory: the way out of a chroot that krun runs in.
+
+    pivot_root(2) in a chroot exchanges the mount of the chroot only. The tree outside would stay in the container's mount namespace:
+    setns(2), thus `exec`, takes the namespace's root, and a payload with CAP_SYS_CHROOT gets there by chroot(2) and "..".
+    setns(2) into the own mount namespace does the same as into another (mntns_install() in fs/namespace.c). Raises SysError.
+    """
+    fd = os.open("self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=ctx.proc)
+    try:
+        setns(fd, CLONE_NEWNS, "the root of the mount namespace, which takes CAP_SYS_CHROOT")
+    finally:
+        os.close(fd)
+
+
+def mounts_seen(ctx: Context) -> "list[tuple[str, str]]":
+    """Returns (mount point, type) of each mount below our root (proc(5), mountinfo). Raises SysError."""
+    found = []
+    for line in read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split(" ", 5)[4]
         if "\\" in point:
             point = (
                 point.replace("\\040", " ")
@@ -85,6 +111,20 @@ def mount_point_of(path: str) -> str:
                 .replace("\\012", "\n")
                 .replace("\\134", "\\")
             )
+        found.append((point, right.split(" ", 1)[0]))
+    return found
+
+
+def path_of(ctx: Context, fd: int) -> str:
+    """Returns the path of a descriptor as seen from our root. Raises OSError."""
+    return os.readlink(f"self/fd/{fd}", dir_fd=ctx.proc)
+
+
+def mount_point_of(ctx: Context, fd: int) -> str:
+    """Returns the mount point that a descriptor's path lies on: the longest that is a prefix."""
+    path = path_of(ctx, fd)
+    best = "/"
+    for point, _ in mounts_seen(ctx):
         if len(point) > len(best) and (path == point or path.startswith(point + "/")):
             best = point
     return best
@@ -211,25 +251,10 @@ class Pivot(Step):
         return "move the root to / and chroot" if self.no_pivot else "pivot_root, detach the old root"
 
     def execute(self, ctx: Context) -> None:
+        take_namespace_root(ctx)
         os.fchdir(ctx.root)
         if self.no_pivot:
-            # For a root on ramfs, which cannot be pivoted: without the unmounts, a chroot is all that hides the host's
-            # /proc and /sys (runc CVE-2019-... class), so they go first.
-            for line in read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
-                fields = line.partition(" - ")
-                point = fields[0].split(" ", 5)[4]
-                kind = fields[2].split(" ", 1)[0]
-                inside = point.startswith(ctx.spec.rootfs.rstrip("/") + "/")
-                if kind in ("proc", "sysfs") and not inside and point != "/":
-                    mount(None, point, None, MS_SLAVE | MS_REC)
-                    try:
-                        umount2(point, MNT_DETACH)
-                    except SysError as e:
-                        if e.errno != EINVAL:
-                            raise
-            mount(".", "/", None, MS_MOVE)
-            os.chroot(".")
-            os.chdir("/")
+            move_root(ctx)
             return
         old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         pivot_root(".", ".")
@@ -240,6 +265,26 @@ class Pivot(Step):
         mount(None, ".", None, MS_SLAVE | MS_REC)
         umount2(".", MNT_DETACH)
         os.chdir("/")
+
+
+def move_root(ctx: Context) -> None:
+    """The pivot of --no-pivot, for a root on ramfs, which cannot be pivoted: the tree at ctx.root, our working directory, moves
+    onto / of the namespace. Raises SysError.
+
+    Without the unmounts, a chroot is all that hides the host's /proc and /sys (runc CVE-2019-... class), so they go first.
+    """
+    root = path_of(ctx, ctx.root).rstrip("/") + "/"
+    for point, kind in mounts_seen(ctx):
+        if kind in ("proc", "sysfs") and not point.startswith(root) and point != "/":
+            mount(None, point, None, MS_SLAVE | MS_REC)
+            try:
+                umount2(point, MNT_DETACH)
+            except SysError as e:
+                if e.errno != EINVAL:
+                    raise
+    mount(".", "/", None, MS_MOVE)
+    os.chroot(".")
+    os.chdir("/")
 
 
 class Chroot(Step):
