@@ -52,6 +52,9 @@ class Transport(asyncio.Transport):
     def is_closing(self):
         return self.closing
 
+    def get_write_buffer_size(self):
+        return 0
+
     def can_write_eof(self):
         return True
 

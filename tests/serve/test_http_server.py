@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import subprocess
+import time
 
 import pytest
 
@@ -25,6 +26,8 @@ async def echo(request):
         raise HttpError(415, "no such type")
     if request.path == "/big":
         return Response(200, [], b"x" * (1 << 20))
+    if request.path == "/huge":
+        return Response(200, [], b"x" * (32 << 20))
     if request.path == "/stream":
 
         async def parts():
@@ -229,6 +232,23 @@ def test_a_reader_that_stops_gets_no_further_answers():
             assert connection.transport.get_write_buffer_size() < 4 << 20
 
     with_server(test)
+
+
+@pytest.mark.parametrize("fields", ["", "Connection: close\r\n"])
+def test_a_reader_that_stops_does_not_stay(fields):
+    """A close waits for what is not yet written: without a limit such clients would use up the connections."""
+
+    def test(port, server):
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(f"GET /huge HTTP/1.1\r\nHost: a\r\n{fields}\r\n".encode())
+            assert s.recv(8) == b"HTTP/1.1"
+            end = time.monotonic() + 10
+            while server.front.endpoint.connections:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+
+    with_server(test, limits=Limits(idle_time=0.3))
 
 
 def test_connections_are_bounded():

@@ -391,6 +391,29 @@ def test_ten_thousand_refusals_do_not_recurse(rig):
     assert Waiting.ended == 5000 and queue.in_flight == 0
 
 
+@pytest.mark.parametrize("http2", [False, True])
+def test_a_failure_of_the_proxy_itself_costs_no_slot(monkeypatch, http2):
+    """An exception on the way to the instance: 500, a report, the slot is free again."""
+    from helpers.h2peer import H2Peer
+
+    from krun.serve.proxy import headers
+
+    with Rig() as rig:
+        queue = rig.queue(concurrency=1)
+        rig.echo(queue)
+        assert rig.get()[0] == 200
+        for name in ("request_lines", "_forwarded"):
+            monkeypatch.setattr(headers, name, lambda *arguments: 1 / 0)
+        if http2:
+            peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
+            assert peer.answer(peer.request())["status"] == 500
+        else:
+            assert rig.get()[0] == 500
+        monkeypatch.undo()
+        assert queue.in_flight == 0 and "ZeroDivisionError" in rig.reports[0]
+        assert rig.get()[0] == 200
+
+
 def test_spread_over_instances(rig):
     held = [Held() for _ in range(3)]
     queue = rig.queue(concurrency=2)

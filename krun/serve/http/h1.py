@@ -131,13 +131,15 @@ class H1Connection(asyncio.Protocol):
         self.deadline = None
         if self._state == HEAD and self._buffer:
             self._refuse(HttpError(408, "the head of the request took too long"))
-        elif self._state in (HEAD, DISCARD):
-            self.transport.abort() if self._state == DISCARD else self.transport.close()
+        elif self._state == DISCARD:
+            self.transport.abort()
+        elif self._state == HEAD:
+            self._close()
 
     def drain(self) -> None:
         """Closes the connection when the current request is answered, or at once if there is none."""
         if self.current is None and not (self._state == HEAD and self._buffer):
-            self.transport.close()
+            self._close()
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -274,7 +276,7 @@ class H1Connection(asyncio.Protocol):
         self._seen = -1
         self.resume()
         if self._endpoint.draining:
-            self.transport.close()
+            self._close()
         elif not self._buffer:
             self._rest(self._endpoint.limits.idle_time)
         elif not self._busy:
@@ -313,14 +315,20 @@ class H1Connection(asyncio.Protocol):
         self._buffer = b""
         self._decoder = None
         if not unread or not self.transport.can_write_eof():
-            self._state = DISCARD
-            self.transport.close()
+            self._close()
             return
         self._state = DISCARD
         self._left = _LINGER_BYTES
         self.resume()
         self.transport.write_eof()
         self._rest(_LINGER_TIME)
+
+    def _close(self) -> None:
+        """Closes when everything is written; a peer that does not read has the time of an idle connection for it."""
+        self._state = DISCARD
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._rest(self._endpoint.limits.idle_time)
 
     def tunnel(self) -> None:
         """From here on the bytes belong to another protocol."""

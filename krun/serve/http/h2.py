@@ -19,7 +19,7 @@ import h2.settings
 from hyperframe.frame import GoAwayFrame
 
 from krun.serve.http.endpoint import Endpoint
-from krun.serve.http.h2head import HOP, lower, request_head, settings
+from krun.serve.http.h2head import HOP, lower, pour, request_head, settings
 from krun.serve.http.head import Head, check_field
 from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.types import Headers, HttpError
@@ -175,6 +175,8 @@ class H2Connection(asyncio.Protocol):
         if data:
             self.transport.write(data)
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._rest()
 
     def _request(self, event: h2.events.RequestReceived) -> None:
         stream_id = event.stream_id
@@ -198,10 +200,14 @@ class H2Connection(asyncio.Protocol):
             )
             return
         if not self._endpoint.deliver(stream) and not stream.done:
+            # The user's part may hold a slot.
+            sink, stream.sink = stream.sink, None
             if stream.started:
                 stream.abort()
             else:
                 stream.respond(500, [], 18, b"the server failed\n", end=True)
+            if sink is not None:
+                sink.on_abort()
 
     def _data(self, event: h2.events.DataReceived) -> None:
         stream_id, size, data = event.stream_id, event.flow_controlled_length or 0, event.data or b""
@@ -274,7 +280,9 @@ class H2Connection(asyncio.Protocol):
     def expired(self, now: float) -> None:
         """The wheel's call: no stream for a long time."""
         self.deadline = None
-        if not self.streams and not self._closing:
+        if self._closing:
+            self.transport.abort()
+        elif not self.streams:
             self._conn.close_connection()
             self._hang_up()
 
@@ -439,19 +447,9 @@ class H2Incoming(Incoming):
         pending = self._pending
         sent = False
         try:
-            while pending and not link.write_paused:
-                window = min(conn.local_flow_control_window(self.stream_id), conn.max_outbound_frame_size)
-                if window <= 0:
-                    break
-                data = pending.popleft()
-                if len(data) > window:
-                    # A view: copies of the rest would be quadratic.
-                    view = memoryview(data)
-                    pending.appendleft(view[window:])
-                    data = view[:window]
-                self._size -= len(data)
-                sent = not pending and self._ending == []
-                conn.send_data(self.stream_id, data, end_stream=sent)
+            if pending and not link.write_paused:
+                size, sent = pour(conn, self.stream_id, pending, self._ending == [])
+                self._size -= size
             if not pending and self._ending is not None and not self.done:
                 if self._ending:
                     conn.send_headers(self.stream_id, self._ending, end_stream=True)

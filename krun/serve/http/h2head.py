@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 
+import h2.connection
 import h2.settings
 
 from krun.serve.http.endpoint import field_lines
@@ -103,3 +105,27 @@ def _content_length(head: Head, headers: Headers, ended: bool) -> None:
 def lower(headers: Headers) -> Headers:
     """`headers` with lower-case names, without the fields of an HTTP/1.1 connection."""
     return [(low, value) for name, value in headers if (low := name.lower()) not in HOP]
+
+
+def pour(
+    conn: h2.connection.H2Connection, number: int, pending: deque[bytes | memoryview], last: bool
+) -> tuple[int, bool]:
+    """Sends what the windows of a stream allow of `pending`.
+
+    `last`: the stream ends with it.  Returns the number of bytes sent, and whether the end was.  Raises h2's errors.
+    """
+    size, ended = 0, False
+    while pending:
+        window = min(conn.local_flow_control_window(number), conn.max_outbound_frame_size)
+        if window <= 0:
+            break
+        data = pending.popleft()
+        if len(data) > window:
+            # A view: copies of the rest would be quadratic.
+            view = memoryview(data)
+            pending.appendleft(view[window:])
+            data = view[:window]
+        size += len(data)
+        ended = last and not pending
+        conn.send_data(number, data, end_stream=ended)
+    return size, ended

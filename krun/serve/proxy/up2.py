@@ -13,7 +13,7 @@ import h2.exceptions
 import h2.settings
 
 from krun.serve.http.endpoint import field_lines
-from krun.serve.http.h2head import HOP, lower, settings
+from krun.serve.http.h2head import HOP, lower, pour, settings
 from krun.serve.http.head import CHUNKED, Head, check_field
 from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.outgoing import Outgoing, Receiver
@@ -379,18 +379,9 @@ class Stream2(Outgoing):
             return
         sent = False
         try:
-            while pending and not link.write_paused:
-                window = min(conn.local_flow_control_window(self._number), conn.max_outbound_frame_size)
-                if window <= 0:
-                    break
-                data = pending.popleft()
-                if len(data) > window:
-                    view = memoryview(data)
-                    pending.appendleft(view[window:])
-                    data = view[:window]
-                self._size -= len(data)
-                sent = not pending and self._ending == []
-                conn.send_data(self._number, data, end_stream=sent)
+            if pending and not link.write_paused:
+                size, sent = pour(conn, self._number, pending, self._ending == [])
+                self._size -= size
             if not pending and self._ending is not None:
                 self._sent = True
                 if self._ending:
