@@ -112,6 +112,7 @@ BAD_FIELDS = [
     ("second host", [(b"host", b"b")]),
     ("two lengths", [(b"content-length", b"0"), (b"content-length", b"1")]),
     ("no number", [(b"content-length", b"-1")]),
+    ("a body that does not come", [(b"content-length", b"5")]),
     ("unknown expectation", [(b"expect", b"money")]),
     ("too many", [(b"x-%d" % n, b"") for n in range(300)]),
 ]

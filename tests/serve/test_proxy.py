@@ -183,6 +183,26 @@ def test_a_length_that_connection_names_still_frames(rig):
 
 
 @pytest.mark.parametrize(
+    "line", ["Content-Length:5", "CONTENT-LENGTH: 5", "Content-Length:\t5\t", "Content-Length: 005 "]
+)
+def test_a_length_has_one_form_behind_the_proxy(rig, line):
+    """A parser that reads the line differently must not get it: the body would be its next request, or the client's next response."""
+    seen = []
+
+    def serve(connection):
+        seen.append(head_of(connection))
+        connection.sendall(f"HTTP/1.1 200 OK\r\nX-Content-Length: 5\r\n{line}\r\n\r\nhello".encode())
+
+    rig.script(rig.queue(), serve)
+    got, _ = rig.raw(
+        f"POST / HTTP/1.1\r\nHost: a\r\nX-Content-Length: 5\r\n{line}\r\n\r\nhello".encode(), until=b"hello"
+    )
+    for message in (seen[0], got):
+        lengths = [one for one in message.split(b"\r\n") if one.lower().startswith(b"content-length")]
+        assert lengths == [b"Content-Length: 5"], message
+
+
+@pytest.mark.parametrize(
     "given, shown",
     [
         ("X-Forwarded-For: 1.2.3.4\r\n", "for=1.2.3.4;host=a;proto=http, for=127.0.0.1"),

@@ -95,6 +95,8 @@ def _content_length(head: Head, headers: Headers, ended: bool) -> None:
     if len(declared) > 1 or (declared and not (declared[0].isdigit() and len(declared[0]) <= 18)):
         raise HttpError(400, "the field Content-Length is malformed")
     if ended:
+        if declared and int(declared[0]):
+            raise HttpError(400, "the body is shorter than Content-Length")
         head.length = 0
     else:
         head.length = int(declared[0]) if declared else CHUNKED

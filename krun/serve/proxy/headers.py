@@ -75,7 +75,11 @@ def _added(address: str, host: bytes, tls: bool) -> bytes:
 
 def request_lines(head: Head, address: str, tls: bool, extra: Headers) -> bytes:
     """The field lines of a request to an instance that speaks HTTP/1.1, framing included."""
-    if _REQUEST_CHANGES.isdisjoint(head.index) and head.index.get(b"host") == head.host:
+    if (
+        _REQUEST_CHANGES.isdisjoint(head.index)
+        and head.index.get(b"host") == head.host
+        and (b"content-length" not in head.index or _canonical(head))
+    ):
         lines = head.raw + _added(address, head.host, tls)
     else:
         lines = field_lines(request_fields(head, address, tls))
@@ -87,6 +91,22 @@ def request_lines(head: Head, address: str, tls: bool, extra: Headers) -> bytes:
     if head.length == CHUNKED:
         lines += b"Transfer-Encoding: chunked\r\n"
     return lines + field_lines(extra) if extra else lines
+
+
+def _canonical(head: Head) -> bool:
+    """Whether Content-Length stands in the one form that no parser reads in another way: a blank, no zeros before, nothing behind.
+
+    llhttp, as an example, does not take a tab behind a value of Transfer-Encoding for white space, as RFC 9110, section 5.5, does.
+    """
+    value = head.index[b"content-length"]
+    if value[:1] == b"0" and value != b"0":
+        return False
+    raw = head.raw
+    for name in (b"Content-Length: ", b"content-length: "):
+        line = name + value + b"\r\n"
+        if b"\r\n" + line in raw or raw.startswith(line):
+            return True
+    return False
 
 
 def request_fields(head: Head, address: str, tls: bool) -> Headers:
@@ -145,8 +165,10 @@ def is_upgrade(head: Head) -> bool:
 
 
 def response_lines(head: Head) -> bytes | None:
-    """The field lines of an instance's response for an HTTP/1.1 client as they came, or None if fields must go."""
-    return head.raw if _RESPONSE_CHANGES.isdisjoint(head.index) and head.status != 204 else None
+    """The field lines of an instance's response for an HTTP/1.1 client as they came, or None if fields must go or change."""
+    if head.status == 204 or not _RESPONSE_CHANGES.isdisjoint(head.index):
+        return None
+    return head.raw if b"content-length" not in head.index or _canonical(head) else None
 
 
 def response_fields(head: Head) -> Headers:
