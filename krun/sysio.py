@@ -67,6 +67,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 # File system magic numbers (statfs(2))
 PROC_SUPER_MAGIC = 0x9FA0
 DEVPTS_SUPER_MAGIC = 0x1CD1
+BINFMTFS_MAGIC = 0x42494E4D
 
 
 def check(result: int, op: str, path: str = "", text: str = "") -> int:

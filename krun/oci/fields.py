@@ -223,7 +223,7 @@ FIELDS: "dict[str, Field]" = {
     "/mounts/*/destination": served(
         "string", "mounts.make", "a relative path is relative to /", check=no_nul
     ),
-    "/mounts/*/type": served("string", "mounts.make", check=no_nul),
+    "/mounts/*/type": served("string", "mounts.make", "binfmt_misc is refused", check=no_nul),
     "/mounts/*/source": served("string", "mounts.make", check=no_nul),
     "/mounts/*/options": served(
         "strings", "mounts.parse", "unknown words are options of the file system", check=no_nul_all

@@ -1,4 +1,4 @@
-"""linux.maskedPaths and linux.readonlyPaths: mounts over paths of the final tree (config-linux.md)."""
+"""Paths of the final tree: linux.maskedPaths and linux.readonlyPaths (config-linux.md), mounts of binfmt_misc."""
 
 import os
 from errno import ENOENT, ENOTDIR
@@ -17,9 +17,14 @@ from krun.mountio import (
     new_mount,
     open_tree,
 )
-from krun.oci.steps import PATH, Context, Step, find_in_root, is_dir, labelled
+from krun.oci.steps import PATH, Context, Step, find_in_root, is_dir, labelled, mounts_seen
 from krun.sysio import (
     AT_EMPTY_PATH,
+    BINFMTFS_MAGIC,
+    RESOLVE_IN_ROOT,
+    RESOLVE_NO_SYMLINKS,
+    fs_magic,
+    try_openat2,
 )
 
 TYPE_CHECKING = False
@@ -117,3 +122,27 @@ class MaskPaths(Step):
                 attached.append(source)
         if empty >= 0:
             os.close(empty)
+
+
+class SealBinfmt(Step):
+    """Makes each binfmt_misc of the tree read-only: those of the host that came with a recursive bind (/proc, /) or with the root.
+
+    An entry of it names the program that starts in place of a file, also in place of the monitor's: the image's would run natively.
+    krun makes no such mount itself (mounts.make). One that another mount covers stays as it is: only CAP_SYS_ADMIN uncovers it.
+    """
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "binfmt_misc is read-only"
+
+    def execute(self, ctx: Context) -> None:
+        for point, kind in mounts_seen(ctx):
+            if kind != "binfmt_misc":
+                continue
+            fd = try_openat2(ctx.root, point, PATH, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
+            if fd < 0:
+                continue
+            if fs_magic(fd, point) == BINFMTFS_MAGIC:
+                mount_setattr(fd, MOUNT_ATTR_RDONLY, name=point)
+            os.close(fd)

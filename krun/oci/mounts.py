@@ -44,6 +44,7 @@ from krun.oci.steps import (
 )
 from krun.sysio import (
     AT_FDCWD,
+    BINFMTFS_MAGIC,
     PROC_SUPER_MAGIC,
     fs_magic,
     read_file,
@@ -85,6 +86,10 @@ SUPERBLOCK = ("sync", "async", "dirsync", "lazytime", "nolazytime", "mand", "nom
 # Words without an effect here: a new mount is not a remount, and nothing is printed.
 NOTHING = ("defaults", "remount", "silent", "loud", "iversion", "noiversion")
 OWN = ("bind", "rbind", "tmpcopyup", "idmap", "ridmap")
+
+
+# An instance of binfmt_misc that the payload can write chooses the program that starts in the monitor's place.
+NO_BINFMT = "binfmt_misc is not served: its entries run programs of the image natively; remove the mount"
 
 
 def option_names() -> "list[str]":
@@ -300,6 +305,8 @@ class BindMount(MountStep):
         if not from_parent:
             fd = self.open_source()
         below_proc = name == "/proc" or name.startswith("/proc/")
+        if fs_magic(fd, self.source) == BINFMTFS_MAGIC:
+            raise KrunError(f"bind {self.source} on {name}: {NO_BINFMT}")
         if below_proc:
             check_over_proc(name, fd)
         if name in ("/proc", "/sys"):
@@ -455,6 +462,8 @@ def make(spec: "Spec", warnings: "list[str]") -> "list[MountStep]":
             steps.append(CgroupMount(mount, options, index, "cgroup" in spec.namespaces))
         elif not mount.type:
             raise ConfigError(f"/mounts/{index}/type", "is missing")
+        elif mount.type.partition(".")[0] == "binfmt_misc":
+            raise ConfigError(f"/mounts/{index}/type", NO_BINFMT)
         else:
             if mount.uid_maps or options.idmap:
                 raise ConfigError(f"/mounts/{index}", "an id-mapped mount must be a bind mount")

@@ -24,9 +24,9 @@ from krun.mountio import (
 )
 from krun.oci.cwd import MakeCwd
 from krun.oci.devices import MakeDevices
-from krun.oci.masks import MaskPaths, OpenNull, ReadonlyPaths
+from krun.oci.masks import MaskPaths, OpenNull, ReadonlyPaths, SealBinfmt
 from krun.oci.procfs import SetSysctls
-from krun.oci.steps import PATH, Context, Step, clean
+from krun.oci.steps import PATH, Context, Step, clean, mounts_seen
 from krun.sysio import (
     AT_FDCWD,
     CLONE_NEWNS,
@@ -96,23 +96,6 @@ def take_namespace_root(ctx: Context) -> None:
         setns(fd, CLONE_NEWNS, "the root of the mount namespace, which takes CAP_SYS_CHROOT")
     finally:
         os.close(fd)
-
-
-def mounts_seen(ctx: Context) -> "list[tuple[str, str]]":
-    """Returns (mount point, type) of each mount below our root (proc(5), mountinfo). Raises SysError."""
-    found = []
-    for line in read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape").splitlines():
-        left, _, right = line.partition(" - ")
-        point = left.split(" ", 5)[4]
-        if "\\" in point:
-            point = (
-                point.replace("\\040", " ")
-                .replace("\\011", "\t")
-                .replace("\\012", "\n")
-                .replace("\\134", "\\")
-            )
-        found.append((point, right.split(" ", 1)[0]))
-    return found
 
 
 def path_of(ctx: Context, fd: int) -> str:
@@ -358,4 +341,6 @@ def make_after_pivot(spec: "Spec") -> "list[Step]":
         steps.append(ReadonlyPaths(spec.readonly))
     if spec.masked:
         steps.append(MaskPaths(spec.masked))
+    if "mount" in spec.namespaces:
+        steps.append(SealBinfmt())
     return steps

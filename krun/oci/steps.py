@@ -16,6 +16,7 @@ from krun.sysio import (
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
     openat2,
+    read_file,
     try_openat2,
 )
 
@@ -225,6 +226,23 @@ def make_file(root: int, path: str) -> int:
         raise SysError("make file", path, e.errno or 0) from None
     finally:
         os.close(parent)
+
+
+def mounts_seen(ctx: Context) -> "list[tuple[str, str]]":
+    """Returns (mount point, type) of each mount below our root (proc(5), mountinfo). Raises SysError."""
+    found = []
+    for line in read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split(" ", 5)[4]
+        if "\\" in point:
+            point = (
+                point.replace("\\040", " ")
+                .replace("\\011", "\t")
+                .replace("\\012", "\n")
+                .replace("\\134", "\\")
+            )
+        found.append((point, right.split(" ", 1)[0]))
+    return found
 
 
 def is_dir(fd: int) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -234,3 +235,42 @@ def test_the_callers_null_device_is_not_that_of_exec(runtime, bundle, null, own)
         return  # runc replaces it at `create` only
     container = runtime.start(bundle.shell(f"{own}; while :; do sleep 1; done"))
     container.exec("/bin/sh", "-c", CHANGE).ok()
+
+
+@pytest.fixture
+def binfmt(tmp_path):
+    """A mount of the host's binfmt_misc in a directory."""
+    place = tmp_path / "host" / "binfmt"
+    place.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+# A write that reaches the file system is EINVAL: no entry has this form.
+WRITE = "echo none >%s/register; ls %s | grep -c register"
+
+
+def test_binfmt_misc_below_a_bind(runtime, bundle, binfmt):
+    """Its entries decide which program starts in the monitor's place: it may be seen and not written."""
+    bundle.mount("/host", binfmt.parent, "rbind")
+    done = runtime.run(bundle.shell(WRITE.replace("%s", "/host/binfmt")))
+    assert done.ok().out == "1\n"
+    assert ("Invalid argument" if runtime.name == "runc" else "Read-only file system") in done.err
+
+
+@pytest.mark.parametrize("how", ["type", "bind", "file"])
+def test_binfmt_misc_of_the_containers_own(runtime, bundle, binfmt, how):
+    if how == "type":
+        bundle.mount("/mnt/own", "binfmt_misc", "rw", type="binfmt_misc")
+    elif how == "bind":
+        bundle.mount("/mnt/own", binfmt, "bind", "ro")
+    else:
+        bundle.mount("/mnt/own/register", binfmt / "register", "bind")
+    done = runtime.run(bundle.shell(WRITE.replace("%s", "/mnt/own")))
+    if runtime.name == "runc":
+        assert done.ok().out == "1\n"
+    else:
+        assert done.status == 1 and "binfmt_misc is not served" in done.err
