@@ -261,6 +261,14 @@ class Runner:
                 instance.exited(_exit(name, container["exit"]))
         return instance
 
+    async def kill_all(self) -> None:
+        """Send SIGKILL to every container: the server ends, and its grace is over."""
+        for id in list(self.instances):
+            try:
+                await self.worker.call("kill", id=id, signal=int(signal.SIGKILL))
+            except KrunError:
+                pass  # it has gone in the meantime
+
     def background(self, work: "Any") -> None:
         """Run a coroutine that nobody waits for, and keep it until it ends."""
         task = asyncio.ensure_future(work)

@@ -75,7 +75,12 @@ class Sandbox:
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         )
         try:
-            self.syslog.bind(os.path.join(directory, "log.sock"))
+            # By a descriptor: an address holds 107 bytes, and the name of a data directory or a revision may be longer.
+            own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self.syslog.bind(f"/proc/self/fd/{own}/log.sock")
+            finally:
+                os.close(own)
             os.chmod(os.path.join(directory, "log.sock"), 0o666)
             self.files = etcfiles.write(
                 directory,
