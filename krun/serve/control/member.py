@@ -233,6 +233,16 @@ class Member:
 
     # ------------------------------------------------------------------------------------------------- the end
 
+    def detach(self) -> None:
+        """Leaves the instance as it is, and looks at it no more."""
+        self.leaving = True
+        self._stop_probes()
+        self.changed = lambda member: None
+        if self.instance is not None:
+            self.instance.on_exit = self.instance.on_restart = None
+            # The runner must not start a container again while the server ends.
+            self.instance.stopping = True
+
     async def stop(self, grace: float) -> None:
         """Takes the instance out of the queue, waits for its requests, ends it (SIGTERM, SIGKILL after `grace` s in all)."""
         self.leaving = True

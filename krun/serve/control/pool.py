@@ -193,12 +193,27 @@ class Pool:
         if not task.cancelled() and task.exception() is not None:
             self.report(f"pool {self.namespace}/{self.name}: internal error: {task.exception()!r}")
 
-    async def close(self, grace: float | None = None) -> None:
-        """The revision is gone: ends all instances; requests that wait get the reason."""
+    async def close(self) -> None:
+        """The revision is gone: ends all instances in their grace; requests that wait get the reason."""
         self.scale(0)
         self.closed = True
+        self._end("the revision has been deleted\n")
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def _end(self, reason: str) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        self.queue.fail("the revision has been deleted\n", self.loop.time())
+        self.queue.fail(reason, self.loop.time())
+
+    async def detach(self) -> None:
+        """The server ends, the instances stay: nothing here looks at them any more."""
+        self.closed = True
+        self.on_change = lambda pool: None
+        self._end("krun serve is ending\n")
+        for member in self.members.values():
+            member.detach()
+        for task in self._tasks:
+            task.cancel()
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=grace)
+            await asyncio.wait(list(self._tasks), timeout=5)

@@ -25,6 +25,8 @@ from krun.serve.store.watch import Event
 
 Object = dict[str, Any]
 _SAMPLE = 1.0
+#: Seconds between SIGTERM and SIGKILL when the server ends with its instances.
+_END = 8.0
 _RESOLVE_AGAIN = (2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -34,6 +36,8 @@ class Instances(Starter, Protocol):
     async def resolve_image(self, reference: str) -> Image: ...
 
     async def adopt(self, found: Object, spec: InstanceSpec) -> Instance: ...
+
+    async def kill_all(self) -> None: ...
 
     def logs(self, id: str, container: str, **options: Any) -> AsyncIterator[bytes]: ...
 
@@ -266,13 +270,28 @@ class Pools:
             self.report(f"pools: internal error: {task.exception()!r}")
 
     async def close(self, stop_instances: bool) -> None:
-        """Ends ticking; with `stop_instances` all instances are ended, else they stay for the next server."""
+        """Ends ticking; with `stop_instances` all instances are ended, else they stay for the next server.
+
+        Whoever ignores SIGTERM gets SIGKILL after _END seconds: a revision's own grace may be ten minutes.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        if stop_instances:
-            await asyncio.gather(*(pool.close() for pool in list(self.pools.values())))
-        for task in list(self._tasks):
-            task.cancel()
+        if not stop_instances:
+            await asyncio.gather(*(pool.detach() for pool in list(self.pools.values())))
+            for task in self._tasks:
+                task.cancel()
+            return
+        pools, self.pools = list(self.pools.values()), {}
+        for pool in pools:
+            self._spawn(pool.close())
+        await self._wait(_END)
+        if self._tasks:
+            await self.runner.kill_all()
+            await self._wait(2 * _END)
+
+    async def _wait(self, seconds: float) -> None:
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=seconds)
 
 
 def _pinned(reference: str, digest: str) -> str:

@@ -159,7 +159,7 @@ class Autoscaler:
             state.initialized = True
             state.expired = False
             pool.on_change(pool)
-        if ready and state.wanted and state.activity != "active":
+        if ready and state.wanted and state.activity == "activating":
             self._activity("active", now)
         late = now - self._began > self.zero.progress_deadline
         if not state.initialized and late and not state.expired and state.wanted:
@@ -186,6 +186,9 @@ class Autoscaler:
         if pool.queue.in_flight or pool.queue.queued:
             # A container that handles a request is active (runtime contract), however old its sample.
             desired = max(desired, 1)
+        if desired and state.activity == "inactive":
+            # Traffic came back while the last instance was kept (retention).
+            self._activity("activating", now)
         if desired == 0:
             self._to_zero(now)
         elif desired != state.wanted:
