@@ -1,0 +1,182 @@
+"""krun serve as a process, with real instances: runc first, then krun.  From zero, kill -9 and restart, logs, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.runtime import ROOT, find
+from helpers.serveapi import SERVING, ksvc
+
+pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
+
+SOURCE = Path(__file__).with_name("payload.c")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("images")
+    root = directory / "reg.example/payload/rootfs"
+    root.mkdir(parents=True)
+    subprocess.run(["gcc", "-static", "-O1", "-o", str(root / "payload"), str(SOURCE)], check=True)
+    (root.parent / "config.json").write_text('{"Entrypoint":["/payload"],"User":"1000"}')
+    return directory
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class Server:
+    """A krun serve. The ports stay the same over restarts."""
+
+    def __init__(self, directory, runtime, images):
+        self.directory, self.runtime, self.images = directory, runtime, images
+        self.api, self.ingress = free_port(), free_port()
+        self.process = None
+
+    def start(self):
+        path = self.directory / "kubeconfig"
+        path.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "krun", "serve", "--directory", str(self.directory), "--api", f"127.0.0.1:{self.api}",
+                   "--listen", f"127.0.0.1:{self.ingress}", "--runtime", self.runtime, "--images", str(self.images), "--no-pull"]  # fmt: skip
+        self.directory.mkdir(exist_ok=True)
+        with open(self.directory / "log", "a") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        self.until(path.exists, "krun serve starts")
+
+    def end(self, number=signal.SIGINT):
+        if self.process is not None:
+            self.process.send_signal(number)
+            code = self.process.wait(60)
+            self.process = None
+            return code
+        return None
+
+    def until(self, condition, what, seconds=30):
+        end = time.monotonic() + seconds
+        while True:
+            found = condition()
+            if found:
+                return found
+            assert time.monotonic() < end, f"{what}\n{(self.directory / 'log').read_text()[-3000:]}"
+            time.sleep(0.02)
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.api, timeout=30)
+        connection.request(
+            method, path, json.dumps(body) if body is not None else None, {"content-type": "application/json"}
+        )
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, json.loads(text) if text[:1] == b"{" else text.decode()
+
+    def request(self, path="/", host="hello.default.localhost"):
+        connection = http.client.HTTPConnection("127.0.0.1", self.ingress, timeout=30)
+        connection.request("GET", path, headers={"host": host})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    def env(self, name):
+        """A variable of the program's environment, None while it cannot be asked."""
+        code, text = self.request("/env")
+        return dict(line.partition("=")[::2] for line in text.splitlines()).get(name) if code == 200 else None
+
+    def ready(self, name="hello"):
+        def check():
+            obj = self.ask("GET", f"{SERVING}/services/{name}")[1]
+            found = {one["type"]: one["status"] for one in obj.get("status", {}).get("conditions", [])}
+            current = obj.get("status", {}).get("observedGeneration") == obj["metadata"]["generation"]
+            return current and found.get("Ready") == "True"
+
+        self.until(check, f"{name} is ready")
+
+    def pods(self):
+        return self.ask("GET", "/api/v1/namespaces/default/pods")[1]["items"]
+
+
+@pytest.fixture(params=os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(","))
+def server(request, tmp_path, images):
+    made = Server(tmp_path / "data", str(find(request.param)), images)
+    made.start()
+    yield made
+    made.end()
+    # The worker ends with its last instance; nothing of it is left.
+    made.until(lambda: not workers(tmp_path), "the worker has ended")
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert os.listdir(tmp_path / "data" / "instances") == []
+
+
+def workers(tmp_path):
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdecimal() and str(tmp_path).encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                found.append(name)
+    return found
+
+
+def service(**notes):
+    annotations = {f"autoscaling.knative.dev/{key.replace('_', '-')}": value for key, value in notes.items()}
+    return ksvc(image="reg.example/payload", template={"metadata": {"annotations": annotations}})
+
+
+def test_a_service_from_creation_to_deletion(server):
+    assert server.ask("POST", f"{SERVING}/services", service())[0] == 201
+    server.ready()
+    assert server.env("K_SERVICE") == "hello"
+    assert server.request(host="other.default.localhost")[0] == 404
+    pod = server.pods()[0]["metadata"]["name"]
+    assert server.ask("GET", f"/api/v1/namespaces/default/pods/{pod}/log")[0] == 200
+    assert "revision" in server.ask("GET", "/metrics")[1]
+    assert server.ask("DELETE", f"{SERVING}/services/hello")[0] == 200
+    server.until(lambda: not server.pods(), "the instance has ended")
+    assert server.request()[0] == 404
+
+
+def test_scale_to_zero_and_back(server):
+    server.ask("POST", f"{SERVING}/services", service(window="6s"))
+    server.ready()
+    server.until(lambda: not server.pods(), "no instance is left", 40)
+    began = time.monotonic()
+    assert server.env("K_REVISION") == "hello-00001"
+    print(f"cold request: {(time.monotonic() - began) * 1000:.0f} ms")
+    assert len(server.pods()) == 1
+
+
+def test_kill_9_loses_neither_objects_nor_instances(server):
+    server.ask("POST", f"{SERVING}/services", service())
+    server.ready()
+    before = server.ask("GET", f"{SERVING}/services/hello")[1]
+    pods = [one["metadata"]["name"] for one in server.pods()]
+    server.end(signal.SIGKILL)
+    server.start()
+    after = server.ask("GET", f"{SERVING}/services/hello")[1]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"] and after["spec"] == before["spec"]
+    assert int(after["metadata"]["resourceVersion"]) >= int(before["metadata"]["resourceVersion"])
+    server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
+    assert [one["metadata"]["name"] for one in server.pods()] == pods
+
+
+def test_sigterm_leaves_the_instances_to_the_next_server(server):
+    server.ask("POST", f"{SERVING}/services", service())
+    server.ready()
+    pods = [one["metadata"]["name"] for one in server.pods()]
+    assert server.end(signal.SIGTERM) == 0
+    server.start()
+    server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
+    assert [one["metadata"]["name"] for one in server.pods()] == pods
