@@ -9,16 +9,13 @@ from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import REASONS, Headers, Limits
 
-#: Status line, once for each status.
-_LINES: dict[int, bytes] = {}
+#: The status lines of the statuses that have a phrase here.
+_LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in REASONS.items()}
 
 
 def status_line(status: int) -> bytes:
     """The status line of `status`, with its CRLF."""
-    line = _LINES.get(status)
-    if line is None:
-        line = _LINES[status] = b"HTTP/1.1 %d %b\r\n" % (status, REASONS.get(status, b""))
-    return line
+    return _LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 def field_lines(headers: Headers) -> bytes:

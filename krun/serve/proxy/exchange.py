@@ -144,7 +144,7 @@ class Exchange(Sink, Receiver):
         head = incoming.head
         peer = incoming.peer
         lines = fields.request_lines(
-            head, peer[0] if isinstance(peer, tuple) else "", incoming.tls, self._extra
+            head, peer[0] if isinstance(peer, tuple) else "", incoming.tls, self._extra, self.ingress.added
         )
         self.sent = self.ingress.wheel.now()
         self._up = up

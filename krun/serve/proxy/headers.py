@@ -34,8 +34,9 @@ _RESPONSE_CHANGES = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te")
 )
 
-_CACHE: dict[tuple[str, bytes, bool], bytes] = {}
-_CACHE_SIZE = 2048
+#: The lines that requests without any of these fields get, by client, host and TLS: one for each ingress.
+Added = dict[tuple[str, bytes, bool], bytes]
+_ADDED_MOST = 2048
 
 
 def _node(address: str) -> bytes:
@@ -54,15 +55,15 @@ def _proto(tls: bool) -> bytes:
     return b"https" if tls else b"http"
 
 
-def _added(address: str, host: bytes, tls: bool) -> bytes:
+def _added(cache: Added, address: str, host: bytes, tls: bool) -> bytes:
     """The lines for a request that has none of them."""
     key = (address, host, tls)
-    lines = _CACHE.get(key)
+    lines = cache.get(key)
     if lines is None:
-        if len(_CACHE) >= _CACHE_SIZE:
-            _CACHE.clear()
+        if len(cache) >= _ADDED_MOST:
+            cache.clear()
         shown = address.encode() or b"unknown"
-        lines = _CACHE[key] = field_lines(
+        lines = cache[key] = field_lines(
             [
                 (b"X-Forwarded-For", shown),
                 (b"X-Forwarded-Proto", _proto(tls)),
@@ -73,14 +74,14 @@ def _added(address: str, host: bytes, tls: bool) -> bytes:
     return lines
 
 
-def request_lines(head: Head, address: str, tls: bool, extra: Headers) -> bytes:
+def request_lines(head: Head, address: str, tls: bool, extra: Headers, cache: Added) -> bytes:
     """The field lines of a request to an instance that speaks HTTP/1.1, framing included."""
     if (
         _REQUEST_CHANGES.isdisjoint(head.index)
         and head.index.get(b"host") == head.host
         and (b"content-length" not in head.index or _canonical(head))
     ):
-        lines = head.raw + _added(address, head.host, tls)
+        lines = head.raw + _added(cache, address, head.host, tls)
     else:
         lines = field_lines(request_fields(head, address, tls))
         # Written from the framing that was parsed: a client may name Content-Length in Connection.

@@ -13,6 +13,7 @@ from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.exchange import Exchange
+from krun.serve.proxy.headers import Added
 from krun.serve.proxy.metrics import Metrics
 from krun.serve.proxy.routes import HostRoute, HostTable, Target
 
@@ -44,6 +45,7 @@ class Ingress:
         self.metrics = Metrics()
         self.server_timing = server_timing
         self.draining = False
+        self.added: Added = {}
         self._report = report
         self._log = access_log
         self._trace = trace
