@@ -52,8 +52,10 @@ u64 kr_test_below(u64 n);
 /* A page-aligned piece of the guest's window, readable and writable. */
 void *kr_test_window(size_t size);
 
-/* A task of one thread with its process and mm; kr_self() is not available in hosted tests. */
+/* A task of one thread with its process and mm. */
 struct kr_task *kr_test_task(void);
+/* kr_self(): a task without a process, unless a test sets another one. */
+extern __thread struct kr_task *kr_test_self;
 
 /* The calling thread as a holder of locks. */
 extern __thread u64 kr_test_holder;

@@ -15,6 +15,8 @@
 
 int kr_test_failures;
 __thread u64 kr_test_holder = 1 << 24;
+static struct kr_task nobody;
+__thread struct kr_task *kr_test_self = &nobody;
 
 /* No holder of a lock dies. */
 __attribute__((weak)) int kr_holder_gone(u64 word) {

@@ -319,9 +319,25 @@ static void named(void) {
     kr_fd_unname(o);
     CHECK(kr_fd_name(o, 0, (u64)low) && inode(low) == inode(fd));
     kr_fd_unname(o);
+    /* So does kr_fd_shut keep it, as a close(2) of its own. */
+    kr_sys1(__NR_close, low);
+    o->nr = ~0ULL;
+    CHECK(kr_fd_name(o, 0, (u64)low));
+    o->named[KR_NAMED_SHUT] = (u32)low + 1;
+    kr_fd_hide_begin(mm);
+    CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+    CHECK(is_plug((u32)low) && kr_fd_hidden((u64)low));
+    kr_fd_unname(o);
+    CHECK(!o->named[KR_NAMED_SHUT]);
+    kr_fd_hide_begin(mm);
+    CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+    CHECK(!is_open(low) && !kr_fd_hidden((u64)low));
+    CHECK_EQ(open_null(), low);
     /* The monitor closes its own at ordinary numbers, never one of the table. */
+    kr_test_self = o;
     kr_fd_shut(low);
-    CHECK(!is_open(low));
+    CHECK(!is_open(low) && !o->named[KR_NAMED_SHUT]);
+    kr_fd_shut(-EBADF);
     a = kr_fd_pass(mm, (u64)fd);
     kr_fd_shut(a);
     CHECK(is_open(a));

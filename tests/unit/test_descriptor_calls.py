@@ -60,6 +60,24 @@ ALLOWED = {
     "process/coremem.c": ("as core.c", {"openat": 3}),
 }  # fmt: skip
 
+#: file -> why it may close by close(2) itself instead of kr_fd_shut -> how often.
+CLOSES = {
+    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 8),
+    "machine/fdname.c": ("under fdtab_lock", 4),
+    "machine/fdslot.c": ("plugs and placeholders, before anything of the payload's runs", 4),
+    "process/core.c": ("the process's memory: all other threads stand still", 3),
+    "process/corefile.c": ("as core.c", 1),
+    "process/coremem.c": ("as core.c", 3),
+    "process/holder.c": ("in kr_private, while a lock is waited for", 1),
+    "process/hook.c": ("before anything of the payload's runs", 5),
+    "monitor/main.c": ("the boot block's descriptor, before anything of the payload's runs", 1),
+    "view/procread.c": ("in kr_private", 2),
+    "sys/fd.c": ("close(2) for the payload", 1),
+    "sys/name.c": ("a standard descriptor, in kr_alone", 1),
+    "sys/path.c": ("a standard descriptor, in kr_alone", 1),
+    "sys/unixaddr.c": ("a standard descriptor, in kr_alone", 1),
+}  # fmt: skip
+
 
 def without_comments(text: str) -> str:
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
@@ -83,6 +101,13 @@ def test_every_maker_of_descriptors_is_listed() -> None:
     found = {name: dict(uses(text)) for name, text in sources().items() if name not in NAMED}
     found = {name: calls for name, calls in found.items() if calls}
     assert found == {name: calls for name, (_, calls) in ALLOWED.items()}
+
+
+def test_descriptors_are_closed_by_kr_fd_shut() -> None:
+    """A thread of the payload may have closed the number meanwhile, and the number may be one of the monitor's: kr_fd_shut looks."""
+    text = {name: without_comments(text) for name, text in sources().items() if name not in NAMED}
+    found = {name: len(re.findall(r"\w+\(__NR_close\b", t)) for name, t in text.items()}
+    assert {n: k for n, k in found.items() if k} == {n: k for n, (_, k) in CLOSES.items()}
 
 
 def test_the_pattern_sees() -> None:

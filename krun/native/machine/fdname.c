@@ -32,7 +32,8 @@ int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
     for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
         for (u32 i = 0; i < KR_COUNT(o->named); i++)
             if (__atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST) == fd + 1 &&
-                (!only_close || (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close))
+                (!only_close || i == KR_NAMED_SHUT ||
+                 (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close))
                 return 1;
     return 0;
 }

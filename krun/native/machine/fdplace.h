@@ -42,7 +42,7 @@ int kr_fd_enter_plug(u32 fd);
 
 /* ---- fdname.c: fdtab_lock and mm->lock are held, the range of the table is open; mm NULL: nobody else ---- */
 
-/* Whether a call of a task of mm names fd. only_close: calls of close(2) only. */
+/* Whether a call of a task of mm names fd. only_close: calls of close(2), and kr_fd_shut, only. */
 int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close);
 /* Puts a plug at every free number that a call names, so that the kernel gives none of them. 0 or -ENOMEM. */
 int kr_fd_plug_named(const struct kr_mm *mm);

@@ -264,13 +264,15 @@ int kr_fd_name(struct kr_task *t, u32 i, u64 arg) {
     return !e;
 }
 
-void kr_fd_shut(int fd) {
+void kr_fd_shut(long fd) {
     if (fd < 0)
         return;
-    kr_lock(&fdtab_lock);
-    if (!kr_fd_hidden_locked((u32)fd))
+    u32 *name = &kr_self()->named[KR_NAMED_SHUT];
+    __atomic_store_n(name, (u32)fd + 1, __ATOMIC_SEQ_CST); /* as in kr_fd_name */
+    int is = kr_fd_hidden((u64)fd);
+    if (!is)
         kr_sys1(__NR_close, fd);
-    kr_unlock(&fdtab_lock);
+    __atomic_store_n(name, 0, __ATOMIC_RELEASE);
 }
 
 /* close_range(2) around the dynamic numbers; fdtab_lock is held. */

@@ -110,6 +110,8 @@ static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
  * fdtab_lock, that is in a structure, or that it does not give the kernel; else kr_fd_name. */
 int kr_fd_hidden(u64 fd);
 
+/* Place in kr_task.named of the number that kr_fd_shut closes; the places before it are the call's. */
+#define KR_NAMED_SHUT 2
 /* Checks argument i (0 or 1) of t's call, a descriptor, and writes it down in t->named until kr_fd_unname.
  * Whether the call may use it; 0: it is one of the monitor's. */
 int kr_fd_name(struct kr_task *t, u32 i, u64 fd);
@@ -119,9 +121,11 @@ static inline void kr_fd_unname(struct kr_task *t) {
         if (t->named[i])
             __atomic_store_n(&t->named[i], 0, __ATOMIC_RELEASE);
 }
-/* Closes a descriptor of the monitor's own at an ordinary number, where the payload may have closed it and the
- * number may have become one of the table. */
-void kr_fd_shut(int fd);
+/* Closes a descriptor that the calling thread has made at an ordinary number; nothing if fd is negative. A thread
+ * of the payload may have closed fd, and the number may have become one of the table since: then it stays open.
+ * The thread writes down the number meanwhile, as kr_fd_name does. No lock is held during the close, which may
+ * wait for a file system. Inside fdtab_lock, close(2) itself is used. */
+void kr_fd_shut(long fd);
 
 /* dup(2), F_DUPFD and F_DUPFD_CLOEXEC (cmd, with the least number) of one of the payload's descriptors. Check
  * and call are one step under fdtab_lock: a descriptor of the monitor's that comes or goes meanwhile is never

@@ -143,7 +143,8 @@ struct kr_task {
 
     u32 slot_group; /* the group of descriptor slots that it has (fdslot.c) */
     u32 slots;      /* bit i: slot i of the group is in use; 0: it has no group */
-    u32 named[2];   /* descriptors that its call names, each + 1; 0: none. Atomic (fdname.c) */
+    u32 named[3];   /* descriptors that its call names, and one that the monitor closes, each + 1; 0: none.
+                     * Atomic (fdname.c) */
     /* The call being served. */
     u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
@@ -174,11 +175,16 @@ _Static_assert(offsetof(struct kr_task, holder) == KR_TASK_HOLDER, "offsets.h");
 _Static_assert(offsetof(struct kr_task, canary) == KR_TASK_CANARY, "offsets.h");
 
 /* The calling thread's task. */
+#ifndef KR_HOSTED
 static inline struct kr_task *kr_self(void) {
     struct kr_task *t;
     __asm__ volatile("mov %%fs:0, %0" : "=r"(t));
     return t;
 }
+#else
+extern __thread struct kr_task *kr_test_self;
+static inline struct kr_task *kr_self(void) { return kr_test_self; }
+#endif
 
 /* The payload's general registers, valid between exits. They are like the kernel's pt_regs: the payload goes
  * on at rip. */

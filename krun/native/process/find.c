@@ -265,6 +265,6 @@ long kr_program_check(struct kr_task *t, int dirfd, const char *path, int flags)
     long r = kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st);
     if (r == 0) /* with AT_SYMLINK_NOFOLLOW the link itself is open */
         r = S_ISLNK(st.stx_mode) ? -ELOOP : execve_check((int)fd);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return r;
 }

@@ -24,7 +24,7 @@ long sys_chdir(struct kr_task *t, const u64 a[6]) {
     if (fd < 0)
         return fd;
     long n = kr_sys1(__NR_fchdir, fd);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -39,8 +39,7 @@ long sys_chroot(struct kr_task *t, const u64 a[6]) {
         n = kr_sys1(__NR_chroot, ".");
         kr_sys1(__NR_fchdir, back);
     }
-    if (back >= 0)
-        kr_sys1(__NR_close, back);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(back);
+    kr_fd_shut(fd);
     return n;
 }

@@ -47,12 +47,12 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
         u64 b[6] = {(u64)source, (u64)target, 0,
                     a[3],        0,           0}; /* type and data are for other kinds of mounts */
         r = kr_call_from(t, dir, __NR_mount, b);
-        kr_sys1(__NR_close, from);
+        kr_fd_shut(from);
     } else if (kr_sys5(__NR_mount, "", a[1], 0, a[3], 0) ==
                -EPERM) { /* Linux looks at the target, then at rights */
         r = -EPERM;
     }
-    kr_sys1(__NR_close, to);
+    kr_fd_shut(to);
     return r;
 }
 
@@ -120,8 +120,7 @@ long sys_mount(struct kr_task *t, const u64 args[6]) {
     if (n < 0)
         return kr_path_error(__NR_mount, a, 1, n);
     n = kr_open_path(t, AT_FDCWD, path, 0);
-    if (n >= 0)
-        kr_sys1(__NR_close, n);
+    kr_fd_shut(n);
     n = n < 0 ? kr_path_error(__NR_mount, a, 1, n) : mount_on(a, path);
     kr_path_put(path);
     return n;
@@ -141,7 +140,7 @@ static long on_mounts(struct kr_task *t, long nr, const u64 a[6], int two, u32 f
         if (n >= 0)
             n = kr_open_path(t, AT_FDCWD, path[i], flags);
         if (n >= 0)
-            kr_sys1(__NR_close, n);
+            kr_fd_shut(n);
         else
             n = kr_path_error(nr, a, i, n);
     }
@@ -179,7 +178,7 @@ static long on_path(struct kr_task *t, long nr, const u64 a[6], int at, u32 empt
     b[1] = (u64) "";
     b[at] |= empty;
     long r = kr_forward(nr, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return r;
 }
 
@@ -198,8 +197,7 @@ long sys_move_mount(struct kr_task *t, const u64 a[6]) {
         b[4] |= MOVE_MOUNT_T_EMPTY_PATH;
     }
     long n = on_path(t, __NR_move_mount, b, 4, MOVE_MOUNT_F_EMPTY_PATH, (flags & MOVE_MOUNT_F_SYMLINKS) != 0);
-    if (to >= 0)
-        kr_sys1(__NR_close, to);
+    kr_fd_shut(to);
     return n;
 }
 
@@ -255,7 +253,7 @@ static long config_path(struct kr_task *t, const u64 a[6], u64 key) {
     b[3] = (u64) "";
     b[4] = (u64)fd;
     long n = kr_forward(__NR_fsconfig, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 

@@ -156,7 +156,7 @@ static long link_object(struct kr_task *t, const u64 a[6], u32 flags) {
     /* Only the second pair is a path of the payload: kr_names must not walk the monitor's path. */
     long n =
         kr_names(t, __NR_linkat, (u64[6]){(u64)(s64)dir, (u64)rel, a[2], a[3], AT_SYMLINK_FOLLOW}, 2, -1);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 

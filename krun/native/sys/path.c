@@ -88,7 +88,7 @@ long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn
     if (fd < 0)
         return fd;
     long n = fn((int)fd, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -237,7 +237,7 @@ static long truncate_fd(int fd, u64 length) {
     if (n < 0)
         return n;
     long r = kr_call_intr(__NR_ftruncate, (u64)n, length, 0, 0, 0, 0);
-    kr_sys1(__NR_close, n);
+    kr_fd_shut(n);
     return r;
 }
 
@@ -270,7 +270,7 @@ long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     b[1] = (u64)rel;
     b[flags_arg] = 0;
     long n = kr_forward(nr, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -281,7 +281,7 @@ long kr_path_from(struct kr_task *t, long fd, long nr, const u64 a[6], int at) {
     memcpy(b, a, sizeof b);
     b[at] = (u64)rel;
     long n = kr_call_from(t, dir, nr, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -297,7 +297,7 @@ long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
         return kr_path_error(__NR_name_to_handle_at, a, 1, fd);
     long n = kr_call_intr(__NR_name_to_handle_at, (u64)fd, (u64) "", a[2], a[3],
                           (flags & ~(u32)AT_SYMLINK_FOLLOW) | AT_EMPTY_PATH, 0);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -334,7 +334,6 @@ long sys_quotactl(struct kr_task *t, const u64 a[6]) {
         b[3] = quota >= 0 ? (u64)file : KR_BAD_PTR;
     }
     long n = kr_path_from(t, fd, __NR_quotactl, b, 1);
-    if (quota >= 0)
-        kr_sys1(__NR_close, quota);
+    kr_fd_shut(quota);
     return n;
 }

@@ -32,7 +32,7 @@ static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf,
     long n = kr_other_fd(t, dirfd, name, &pn, &how);
     if (n < 0)
         return n;
-    kr_sys1(__NR_close, n);
+    kr_fd_shut(n);
     kr_snprintf(like, sizeof like, "%lu/cwd", pn.pid);
     int dir = kr_proc_handle(rel, sizeof rel, like);
     memset(&u, 0, sizeof u);

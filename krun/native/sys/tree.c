@@ -24,11 +24,11 @@ static long tree_of(struct kr_task *t, long nr, const u64 a[6]) {
     if (fd < 0)
         return kr_path_error(nr, a, 1, fd);
     n = kr_call_intr(nr, (u64)fd, (u64) "", flags | AT_EMPTY_PATH, a[3], a[4], 0);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     if (n > fd) { /* the lowest free number now: fd stood below n */
         long low = kr_fd_dup((u64)n, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
         if (low >= 0) {
-            kr_sys1(__NR_close, n);
+            kr_fd_shut(n);
             n = low;
         }
     }

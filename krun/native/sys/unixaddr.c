@@ -82,8 +82,7 @@ void kr_addr_in(struct kr_task *t, u64 ptr, u64 len, struct kr_addr *x) {
 }
 
 void kr_addr_drop(struct kr_addr *x) {
-    if (x->fd >= 0)
-        kr_sys1(__NR_close, x->fd);
+    kr_fd_shut(x->fd);
     x->fd = -1;
 }
 

@@ -27,6 +27,6 @@ long sys_fanotify_mark(struct kr_task *t, const u64 a[6]) {
     b[3] = (u64)(s64)kr_proc_self_fd(rel, sizeof rel, (int)fd);
     b[4] = (u64)rel;
     long n = kr_forward(__NR_fanotify_mark, b);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }

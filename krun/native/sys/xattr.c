@@ -53,7 +53,7 @@ static long found(struct kr_task *t, u64 ptr, u32 flags) {
     kr_path_put(path);
     if (other < 0)
         return other == -KR_ERESTART ? other : fd;
-    kr_sys1(__NR_close, other);
+    kr_fd_shut(other);
     return -EOPNOTSUPP;
 }
 
@@ -69,7 +69,7 @@ static long make(struct kr_task *t, const u64 a[6], u32 flags, const u64 b[4], l
     long n = new_call((int)fd, b);
     if (n == -ENOSYS)
         return kr_path_from(t, fd, old, a, 0);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 

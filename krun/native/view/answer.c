@@ -100,7 +100,7 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
         *mode = (u32)kr_sys2(__NR_fcntl, copy, F_GETFL);
         int dir = kr_proc_self_fd(rel, sizeof rel, (int)copy);
         long fd = open_path(dir, rel);
-        kr_sys1(__NR_close, copy);
+        kr_fd_shut(copy);
         return fd;
     }
     case KR_PE_NS_N: {

@@ -64,8 +64,8 @@ long kr_sock_accept(struct kr_task *t, int from, int *holder) {
 void kr_sock_drop(struct kr_task *t, int *holder) {
     if (*holder >= 0 && kr_files_shared(t))
         kr_fd_drop(holder);
-    else if (*holder >= 0)
-        kr_sys1(__NR_close, *holder);
+    else
+        kr_fd_shut(*holder);
     *holder = -1;
 }
 
@@ -156,8 +156,7 @@ static long receive(int from, u64 tag, struct answer *a, int *fd) {
     if (m.controllen >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
         *fd = c.fd;
     if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095) {
-        if (*fd >= 0)
-            kr_sys1(__NR_close, *fd);
+        kr_fd_shut(*fd);
         *fd = -1;
         return -EACCES;
     }
@@ -249,7 +248,7 @@ out:
     kr_sock_drop(t, &ask_fd);
     kr_unlock(&ask_lock);
     if (r < 0 && *fd >= 0) {
-        kr_sys1(__NR_close, *fd);
+        kr_fd_shut(*fd);
         *fd = -1;
     }
     return r;
@@ -264,8 +263,7 @@ long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     /* Only O_PATH: a descriptor without O_PATH would be an open file of another process. */
     long flags = fd >= 0 ? kr_sys2(__NR_fcntl, fd, F_GETFL) : -1;
     if (flags < 0 || !(flags & O_PATH)) {
-        if (fd >= 0)
-            kr_sys1(__NR_close, fd);
+        kr_fd_shut(fd);
         return -EACCES;
     }
     *mode = a.mode;
@@ -289,8 +287,8 @@ long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w) {
     long r = ask(t, (u32)w->pid, KR_ASK_TEXT, w->entry, (u32)w->n, &a, &fd);
     if (r == 0)
         r = sealed(fd, TEXT_MAX);
-    if (r < 0 && fd >= 0)
-        kr_sys1(__NR_close, fd);
+    if (r < 0)
+        kr_fd_shut(fd);
     return r < 0 ? r : fd;
 }
 
@@ -312,8 +310,7 @@ long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size) {
             if ((*fds)[i] <= (*fds)[i - 1])
                 r = -EACCES;
     }
-    if (fd >= 0)
-        kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     if (r < 0) {
         kr_free(*fds, *fds ? *size : 0);
         *fds = NULL;

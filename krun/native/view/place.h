@@ -36,11 +36,6 @@ static inline const char *kr_comp_next(const char *s, size_t n) {
 
 /* openat2(2) with O_CLOEXEC, as a plain host call (no kr_call_intr). Descriptor or -errno. */
 long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve);
-/* close(2), unless fd is negative. */
-static inline void kr_close_fd(long fd) {
-    if (fd >= 0)
-        kr_sys1(__NR_close, fd);
-}
 
 /* Type, mode, inode, device, mount of fd. 0 or -errno. */
 long kr_stat_fd(int fd, struct statx *sx);

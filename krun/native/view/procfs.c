@@ -46,10 +46,10 @@ static long lowest(long fd, u64 flags) {
     if (low < 0)
         return fd;
     if (low > fd) {
-        kr_sys1(__NR_close, low);
+        kr_fd_shut(low);
         return fd;
     }
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return low;
 }
 
@@ -167,10 +167,10 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
         long r = other_text(t, &what, flags);
         if (r == -ESRCH)
             return fd;
-        kr_sys1(__NR_close, fd);
+        kr_fd_shut(fd);
         return lowest(r, flags);
     }
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return v == KR_V_ABSENT ? -ENOENT : v == KR_V_VIEW ? open_view(t, &what, flags) : -EACCES;
 }
 
@@ -231,7 +231,7 @@ static long other_directory(struct kr_task *t, long at, u64 flags, const struct 
     kr_free(path, KR_PATH_ROOM);
     long r = is ? kr_ask_fds(t, (u32)pn.pid, &fds, &n, &size) : -EACCES;
     if (r < 0) {
-        kr_sys1(__NR_close, at);
+        kr_fd_shut(at);
         return r == -ESRCH ? -EACCES : r;
     }
     kr_free(fds, size);
@@ -255,7 +255,7 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     enum kr_verdict v = flags & O_PATH ? KR_V_DENY : kr_inspect(t, (int)at, &sx, &what);
     if (v == KR_V_PASS && KR_IS_DIR(sx.stx_mode) && (flags & O_ACCMODE) == O_RDONLY)
         return other_directory(t, at, flags, &sx);
-    kr_sys1(__NR_close, at);
+    kr_fd_shut(at);
     if (v == KR_V_TEXT)
         return other_text_only(t, &what, flags);
     /* A view only for entries that the kernel gives to root because the monitor is not dumpable. For an entry
@@ -300,7 +300,7 @@ static long seen_number(struct kr_task *t, long fd, const char *path) {
     const char *base = strrchr(path, '/');
     if (kr_proc_number(base ? base + 1 : path, &what.n) &&
         kr_inspect(t, (int)fd, &sx, &what) == KR_V_ABSENT) {
-        kr_sys1(__NR_close, fd);
+        kr_fd_shut(fd);
         return -ENOENT;
     }
     return fd;
@@ -325,7 +325,7 @@ static int leads_to_hidden(struct kr_task *t, int dirfd, const char *path) {
                       ? kr_open_plain(dirfd, part, O_PATH | O_NOFOLLOW, RESOLVE_NO_MAGICLINKS)
                       : -ENOENT;
         is = fd >= 0 && kr_inspect(t, (int)fd, &sx, &what) == KR_V_ABSENT;
-        kr_close_fd(fd);
+        kr_fd_shut(fd);
         *end = was;
         at = end;
     }

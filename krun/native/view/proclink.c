@@ -39,7 +39,7 @@ static long other_link(struct kr_task *t, const struct kr_proc_name *w, long n, 
     if (fd < 0)
         return fd;
     n = link_of_fd((int)fd, buf, size);
-    kr_sys1(__NR_close, fd);
+    kr_fd_shut(fd);
     return n;
 }
 
@@ -82,7 +82,7 @@ static long link_in(struct kr_task *t, int dir, const char *name, char *buf, siz
     if (kr_on_proc((int)fd, &sx))
         n = judged_link(t, (int)fd, &sx, n, buf, size);
     if (mine)
-        kr_sys1(__NR_close, fd);
+        kr_fd_shut(fd);
     return view_link(buf, n, size);
 }
 
@@ -97,7 +97,7 @@ long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t siz
         return r;
     if (p.slash) { /* the slash makes the kernel follow a link; the object behind it is no link */
         r = kr_open_path(t, p.dir, p.last, O_DIRECTORY);
-        kr_close_fd(r);
+        kr_fd_shut(r);
         r = r < 0 ? r : -EINVAL;
     } else {
         r = link_in(t, p.dir, p.last, buf, size);

@@ -69,10 +69,10 @@ static long publish_pipe(const struct kr_text *o) {
     if (o->len > 4096)
         kr_sys3(__NR_fcntl, fds[1], F_SETPIPE_SZ, o->len);
     r = kr_sys3(__NR_write, fds[1], o->buf, o->len);
-    kr_sys1(__NR_close, fds[1]);
+    kr_fd_shut(fds[1]);
     if (r == (long)o->len && kr_sys3(__NR_fcntl, fds[0], F_SETFL, 0) == 0)
         return fds[0];
-    kr_sys1(__NR_close, fds[0]);
+    kr_fd_shut(fds[0]);
     return r < 0 ? r : -ENOMEM;
 }
 

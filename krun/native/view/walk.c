@@ -19,7 +19,7 @@ static void walk_to(struct kr_walk *w, long fd) {
 
 void kr_walk_end(struct kr_walk *w) {
     if (w->owned)
-        kr_close_fd(w->at);
+        kr_fd_shut(w->at);
     w->owned = 0;
 }
 
@@ -133,7 +133,7 @@ int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_n
              kr_place_name(t, (int)dir, &sx, path, pn) == 0 &&
              (pn->entry == KR_PE_FD || pn->entry == KR_PE_FDINFO);
     kr_free(path, KR_PATH_ROOM);
-    kr_close_fd(at);
+    kr_fd_shut(at);
     if (is) {
         pn->entry = pn->entry == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
         pn->n = n;
@@ -156,7 +156,7 @@ int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_p
     dir[n + 1] = 0;
     long fd = kr_open_plain(dirfd, dir, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
     int is = fd >= 0 && kr_walk_fds(t, (int)fd, base + 1, pn) && !kr_place_own(pn);
-    kr_close_fd(fd);
+    kr_fd_shut(fd);
     kr_free(dir, KR_PATH_ROOM);
     return is;
 }
@@ -189,13 +189,13 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
     }
     if (is_magic(t, (int)fd, sx, &v, &pn)) {
         long to = follow_magic(t, (int)fd, v, &pn);
-        kr_close_fd(fd);
+        kr_fd_shut(fd);
         if (to >= 0)
             walk_to(w, to);
         return to < 0 ? to : 0;
     }
     long len = kr_sys4(__NR_readlinkat, fd, "", target, KR_PATH_ROOM - 1);
-    kr_close_fd(fd);
+    kr_fd_shut(fd);
     return len < 0 ? len : walk_splice(w, target, (size_t)len);
 }
 
@@ -224,13 +224,13 @@ static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
     }
     r = kr_stat_fd((int)fd, &sx);
     if (r < 0) {
-        kr_close_fd(fd);
+        kr_fd_shut(fd);
         return r;
     }
     if (KR_IS_LINK(sx.stx_mode) && (!last || slash || follow)) {
         if (++*links <= MAX_LINKS)
             return step_link(t, w, fd, &sx, after, slash && last);
-        kr_close_fd(fd);
+        kr_fd_shut(fd);
         return -ELOOP;
     }
     walk_to(w, fd);
