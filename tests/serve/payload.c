@@ -107,6 +107,22 @@ int main(int argc, char **argv) {
         printf("from the log\n");
         return 9;
     }
+    if (!strcmp(how, "daemon")) {
+        /* A child that keeps standard output open after its parent's end. */
+        if (fork() == 0)
+            sleep(1000);
+        printf("left");
+        return 4;
+    }
+    if (!strcmp(how, "sleep"))
+        return sleep(1000) ? 1 : 0;
+    if (!strcmp(how, "flood"))
+        for (int i = 0;; i++)
+            printf("%d%s", i, i % 1000 ? "\n" : "a longer line without an end");
+    if (!strcmp(how, "bomb"))
+        for (;;)
+            if (fork() < 0)
+                sleep(1);
     if (!strcmp(how, "eat"))
         for (;;) {
             char *memory = malloc(1 << 20);

@@ -5,146 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import tarfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.images import make_layout
-from helpers.runtime import find
+from helpers.instances import ended, get, ready, run, runner, spec, until
 
 from krun.serve.run.errors import StartError
-from krun.serve.run.instance import ContainerExit, Instance, InstanceSpec, Runner
-from krun.serve.run.probe import Prober
+from krun.serve.run.instance import ContainerExit
 
 pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
-
-SOURCE = Path(__file__).with_name("payload.c")
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of images: the payload as a directory, and as an OCI archive of two layers with a whiteout."""
-    directory = tmp_path_factory.mktemp("images")
-    root = directory / "dev.local/payload/rootfs"
-    root.mkdir(parents=True)
-    subprocess.run(
-        ["gcc", "-static", "-O1", "-Wall", "-Werror", "-o", str(root / "payload"), str(SOURCE)], check=True
-    )
-    (root.parent / "config.json").write_text(
-        '{"Entrypoint":["/payload"],"Env":["FROM_IMAGE=yes"],"User":"1000"}'
-    )
-    return directory
-
-
-@pytest.fixture(params=os.environ.get("KRUN_TEST_RUNTIMES", "runc,krun").split(","))
-def runtime(request: pytest.FixtureRequest) -> str:
-    return str(find(request.param))
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    """A data directory; at the end no mount, process or directory of an instance is left."""
-    yield tmp_path / "data"
-    with open("/proc/self/mounts") as file:
-        assert str(tmp_path) not in file.read()
-    assert os.listdir(tmp_path / "data/instances") == []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                command = Path(f"/proc/{name}/cmdline").read_bytes()
-            except OSError:
-                continue
-            assert str(tmp_path).encode() not in command, command
-
-
-@asynccontextmanager
-async def runner(directory: Path, runtime: str, images: Path, keep: bool = False) -> AsyncIterator[Runner]:
-    made = Runner(
-        {"directory": str(directory), "runtime": runtime, "flags": [], "images": [str(images)], "pull": False,
-         "cgroup": "/krun-serve-test", "layerLimit": 1 << 30}
-    )  # fmt: skip
-    hello = await made.open()
-    made.found = hello["instances"]  # type: ignore[attr-defined]
-    pid = hello["pid"]
-    try:
-        yield made
-    finally:
-        if not keep:
-            for instance in list(made.instances.values()):
-                await instance.stop(0)
-            await made.close(True)
-            for _ in range(500):
-                if ended(pid):
-                    break
-                await asyncio.sleep(0.01)
-        else:
-            await made.close(False)
-
-
-def spec(id: str, **changes: Any) -> InstanceSpec:
-    """A spec with one container; the keys of `container` change that one."""
-    container = {"name": "user-container", "image": "dev.local/payload", **changes.pop("container", {})}
-    own: dict[str, Any] = {
-        "id": id, "namespace": "ns", "service": "svc", "configuration": "cfg", "revision": "rev", "containers": [container],
-        "volumes": [], "lookup": lambda kind, name: None, "port": 8080, "grace_seconds": 5,
-    }  # fmt: skip
-    return InstanceSpec(**(own | changes))
-
-
-async def ready(instance: Instance, probe: dict[str, Any] | None = None) -> None:
-    event = asyncio.Event()
-    prober = Prober(
-        instance,
-        probe or {"tcpSocket": {"port": 0}},
-        "readiness",
-        lambda good, message: event.set(),
-        port=instance.spec.port,
-    )
-    prober.start()
-    try:
-        await asyncio.wait_for(event.wait(), 20)
-    finally:
-        prober.stop()
-
-
-async def get(instance: Instance, path: str) -> str:
-    """The body of an answer of the payload."""
-    loop = asyncio.get_running_loop()
-    sock = instance.connect(instance.spec.port)
-    with sock:
-        event = loop.create_future()
-        loop.add_writer(sock, lambda: event.done() or event.set_result(None))
-        await event
-        loop.remove_writer(sock)
-        await loop.sock_sendall(sock, f"GET {path} HTTP/1.1\r\n\r\n".encode())
-        data = b""
-        while part := await loop.sock_recv(sock, 65536):
-            data += part
-    return data.partition(b"\r\n\r\n")[2].decode()
-
-
-async def until(condition: Callable[[], Any], what: str, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        await asyncio.sleep(0.01)
-
-
-def ended(pid: int) -> bool:
-    """Whether a process has ended: it may wait for its new parent, which is this one."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 90))  # type: ignore[arg-type]
 
 
 def test_environment_user_and_files(directory: Path, runtime: str, images: Path) -> None:
@@ -305,7 +179,8 @@ def test_volumes(directory: Path, runtime: str, images: Path) -> None:
             assert await get(instance, "/write/e/x") == "ok" and await get(instance, "/write/sub/y") == "ok"
             assert await get(instance, "/stat/e/a/b/y") == "f0644"
             await ready(instance, {"tcpSocket": {"port": 9000}})  # the other container, in the same network
-            await r.worker.call("publish", id="vol", volume="c", files={"key": ["bmV3", 0o644]})
+            objects[("ConfigMap", "c")] = {"data": {"key": "new"}}
+            await instance.publish("c")
             assert await get(instance, "/read/c/key") == "new"
 
     run(test)

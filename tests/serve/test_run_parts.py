@@ -18,10 +18,10 @@ from helpers.images import make_layout
 
 from krun.errors import KrunError
 from krun.serve.run import bundle, etcfiles, logfile, logs, quantity, user, volumes, wire
+from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config, layout
 from krun.serve.run.image.reference import parse
-from krun.serve.run.instance import environment
 from krun.serve.run.probe import Prober
 from krun.serve.run.rootdir import RootDir
 

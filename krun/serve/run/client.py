@@ -25,7 +25,7 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     sock = _connect(path)
     if sock is not None:
         return sock
-    command = [sys.executable, "-m", "krun.serve.run.worker", json.dumps(config)]
+    command = [sys.executable, "-m", "krun.serve.run.workermain", json.dumps(config)]
     os.makedirs(config["directory"], 0o711, exist_ok=True)
     with open(os.path.join(config["directory"], "worker.log"), "ab") as log:
         process = subprocess.Popen(

@@ -12,6 +12,7 @@ from krun.errors import KrunError
 from krun.serve.run import logs
 from krun.serve.run import volumes as volume_plans
 from krun.serve.run.client import Worker, start_worker
+from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
@@ -19,6 +20,7 @@ from krun.serve.run.network import connect_inside
 
 _STOP_MARGIN = 10.0  # seconds after SIGKILL in which a container must have ended
 _BACKOFF = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before restart n; Kubernetes waits 10 s and doubles
+_HEALTHY = 600.0  # a container that has run so long (s) starts the back-off anew (kubelet: 10 minutes)
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,17 @@ class Instance:
         self.last_exit: dict[str, ContainerExit] = {}
         self.digests: dict[str, str] = {}
         self.stopping = False
+        self.paused = False
         self.on_exit: Callable[[Instance, ContainerExit], None] | None = None
         self.on_restart: Callable[[Instance, str], None] | None = None
         self._prepared: dict[str, dict[str, Any]] = {}
         self._changed = asyncio.Event()
+        self._stop: asyncio.Task[None] | None = None
+        # By container. An exit may be told before the answer to its start has been read: starts are counted by the worker.
+        self._ended: dict[str, int] = {}
+        self._starts: set[asyncio.Future[Any]] = set()
+        self._began: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
 
     def connect(self, port: int) -> socket.socket:
         """Return a non-blocking socket that connects to 127.0.0.1:port inside the instance's network. Raises SysError, OSError."""
@@ -94,26 +103,58 @@ class Instance:
         return int(answer["status"])
 
     async def stop(self, grace: float) -> None:
-        """End all containers: SIGTERM, after `grace` seconds SIGKILL, then take the instance down. Idempotent."""
-        if self.stopping:
-            while self.state != "exited":
-                await self._wait(None)
-            return
+        """End all containers: SIGTERM, after `grace` seconds SIGKILL, then take the instance down.
+
+        Idempotent; a caller that is cancelled does not end it. Raises KrunError: the instance is no longer the server's then, the
+        worker goes on with its removal.
+        """
         self.stopping = True
+        if self._stop is None:
+            self._stop = asyncio.ensure_future(self._take_down(grace))
+        await asyncio.shield(self._stop)
+
+    async def _take_down(self, grace: float) -> None:
         try:
-            await self._signal_and_wait(signal.SIGTERM, grace)
-            await self._signal_and_wait(signal.SIGKILL, _STOP_MARGIN)
+            await self._thaw()
+            # From here on no container starts. A start that has been under way may have missed the signal.
+            await self.runner.worker.call("kill", id=self.id, signal=int(signal.SIGTERM), ending=True)
+            if self._starts:
+                await asyncio.wait(self._starts)
+                await self.runner.worker.call("kill", id=self.id, signal=int(signal.SIGTERM))
+            await self._all_ended(grace)
+            if self.pids:
+                await self.runner.worker.call("kill", id=self.id, signal=int(signal.SIGKILL))
+                await self._all_ended(_STOP_MARGIN)
             await self.runner.worker.call("remove", id=self.id)
-        except StartError as error:
-            if "does not exist" not in error.message:
+        except KrunError as error:
+            if "does not exist" not in error.message and self.state != "exited":
                 raise
         finally:
             self._gone()
 
-    async def _signal_and_wait(self, signo: int, seconds: float) -> None:
-        if not self.pids:
-            return
-        await self.runner.worker.call("kill", id=self.id, signal=int(signo))
+    async def _thaw(self) -> None:
+        if self.paused:
+            await self.resume()
+
+    async def pause(self) -> None:
+        """Freeze all containers; connections wait. Raises KrunError."""
+        await self.runner.worker.call("pause", id=self.id, verb="pause")
+        self.paused = True
+
+    async def resume(self) -> None:
+        """Let all containers go on. Raises KrunError."""
+        await self.runner.worker.call("pause", id=self.id, verb="resume")
+        self.paused = False
+
+    async def publish(self, volume: str) -> None:
+        """Give a ConfigMap, Secret, projected or downwardAPI volume its present files, all at once. Raises StartError, KrunError."""
+        own = [entry for entry in self.spec.volumes if entry["name"] == volume]
+        (planned,) = self.runner.plan(self.spec, own) or [{}]
+        if "files" not in planned:
+            raise KrunError(f"instance {self.id} has no volume of files {volume!r}")
+        await self.runner.worker.call("publish", id=self.id, volume=volume, files=planned["files"])
+
+    async def _all_ended(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
         while self.pids and asyncio.get_running_loop().time() < end:
             await self._wait(end - asyncio.get_running_loop().time())
@@ -127,6 +168,7 @@ class Instance:
 
     async def restart(self, container: str) -> None:
         """End a container at once and start it again in the same network (liveness). Raises StartError."""
+        await self._thaw()
         await self.runner.worker.call("kill", id=self.id, container=container, signal=int(signal.SIGKILL))
 
     def logs(self, container: str, *, tail: int | None = None, follow: bool = False, since: str = "", previous: bool = False,
@@ -142,8 +184,11 @@ class Instance:
             timestamps=timestamps,
         )
 
-    def exited(self, exit: ContainerExit) -> None:
-        """Note that a container has ended; called by the runner. Restarts it unless the instance is to stop."""
+    def exited(self, exit: ContainerExit, starts: int) -> None:
+        """Note that a container's start number `starts` has ended; called by the runner. Restarts it unless the instance is to stop."""
+        if starts <= self._ended.get(exit.container, 0):
+            return  # told twice: by an event and by the answer to `adopt`
+        self._ended[exit.container] = starts
         self.pids.pop(exit.container, None)
         self.last_exit[exit.container] = exit
         self._changed.set()
@@ -153,24 +198,42 @@ class Instance:
             self.runner.background(self._start_again(exit.container))
 
     async def _start_again(self, container: str) -> None:
-        count = self.restarts.get(container, 0)
-        await asyncio.sleep(_BACKOFF[min(count, len(_BACKOFF) - 1)])
-        if self.stopping or self.state == "exited":
-            return
-        self.restarts[container] = count + 1
-        try:
-            await self.start_container(container)
-        except KrunError as error:
-            self.exited(ContainerExit(container, 128, 0, False, error.message))
-            return
+        now = asyncio.get_running_loop().time()
+        if now - self._began.get(container, now) >= _HEALTHY:
+            self._failures[container] = 0
+        while True:
+            failures = self._failures.get(container, 0)
+            self._failures[container] = failures + 1
+            await asyncio.sleep(_BACKOFF[min(failures, len(_BACKOFF) - 1)])
+            if self._stop is not None or self.state == "exited":
+                return
+            self.restarts[container] = self.restarts.get(container, 0) + 1
+            try:
+                await self.start_container(container)
+                break
+            except KrunError as error:
+                if self.stopping:
+                    return
+                exit = ContainerExit(container, 128, 0, False, error.message)
+                self.last_exit[container] = exit
+                if self.on_exit is not None:
+                    self.on_exit(self, exit)
         if self.on_restart is not None:
             self.on_restart(self, container)
 
     async def start_container(self, name: str) -> None:
         """Create and start one container. Raises StartError."""
-        answer, _ = await self.runner.worker.call("start", id=self.id, container=self._prepared[name])
-        self.pids[name] = answer["pid"]
+        self._began[name] = asyncio.get_running_loop().time()
+        self.pids.pop(name, None)
+        start = asyncio.ensure_future(
+            self.runner.worker.call("start", id=self.id, container=self._prepared[name])
+        )
+        self._starts.add(start)
+        start.add_done_callback(self._starts.discard)
+        answer, _ = await start
         self.digests[name] = answer["digest"]
+        if answer["starts"] > self._ended.get(name, 0):
+            self.pids[name] = answer["pid"]
 
     def _gone(self) -> None:
         self.state = "exited"
@@ -183,12 +246,12 @@ class Instance:
 
     def lost(self) -> None:
         """The worker has died with all containers."""
+        self.stopping = True
         for name in list(self.pids):
             exit = ContainerExit(name, 137, 9, False, "the worker of krun serve died")
             self.last_exit[name] = exit
             if self.on_exit is not None:
                 self.on_exit(self, exit)
-        self.stopping = True
         self._gone()
 
 
@@ -211,10 +274,17 @@ class Runner:
     async def open(self) -> dict[str, Any]:
         """Connect to the worker, which is started where there is none. Returns its `hello`: the instances of an earlier server."""
         loop = asyncio.get_running_loop()
-        sock = await loop.run_in_executor(None, start_worker, self.config)
-        self.worker = Worker(sock, self._event, self._lost)
-        answer, _ = await self.worker.call("hello")
-        return answer
+        for last in (False, False, True):
+            sock = await loop.run_in_executor(None, start_worker, self.config)
+            self.worker = worker = Worker(sock, self._event, self._lost)
+            try:
+                return (await worker.call("hello"))[0]
+            except KrunError:
+                if last:
+                    raise
+                # A worker that was about to end had taken the connection: the next one waits for its lock.
+                await asyncio.sleep(0.1)
+        raise AssertionError
 
     async def close(self, stop_worker: bool) -> None:
         """Let the worker go; with `stop_worker` it ends when its last instance has."""
@@ -233,32 +303,59 @@ class Runner:
         "Boot or clone of a parked snapshot" is decided here and nowhere above. Raises StartError; nothing is left then.
         """
         prepared = self._prepare(spec)
-        _, fds = await self.worker.call("sandbox", id=spec.id, spec=self._sandbox(spec, prepared))
+        made = asyncio.ensure_future(self.worker.call("sandbox", id=spec.id, spec=self._sandbox(spec)))
+        try:
+            _, fds = await asyncio.shield(made)
+        except asyncio.CancelledError:
+            self.background(self._discard(spec.id, made))
+            raise
         instance = Instance(self, spec, fds[0], asyncio.get_running_loop().time())
         instance._prepared = prepared
         self.instances[spec.id] = instance
         try:
             for container in spec.containers:
                 await instance.start_container(container["name"])
+            if instance.stopping:
+                raise StartError("RunContainerError", f"instance {spec.id} is stopped")
             instance.state = "running"
         except BaseException:
-            await asyncio.shield(instance.stop(0))
+            try:
+                await instance.stop(0)
+            except KrunError:
+                pass  # the worker goes on with the removal; the cause is what counts
             raise
         return instance
 
+    async def _discard(self, id: str, made: "asyncio.Future[Any]") -> None:
+        """Remove an instance whose caller was cancelled before it was made."""
+        try:
+            _, fds = await made
+            for fd in fds:
+                os.close(fd)
+            await self.worker.call("remove", id=id)
+        except KrunError:
+            pass  # it has not been made
+
     async def adopt(self, found: dict[str, Any], spec: InstanceSpec) -> Instance:
         """Take over an instance of an earlier server, from an entry of `open`'s answer. Raises StartError."""
-        _, fds = await self.worker.call("netns", id=found["id"])
-        instance = Instance(self, spec, fds[0], asyncio.get_running_loop().time())
+        instance = Instance(self, spec, -1, asyncio.get_running_loop().time())
         instance._prepared = self._prepare(spec)
-        instance.state = "running"
+        # Known from here on: an exit between the answer and its reading is told as an event.
         self.instances[spec.id] = instance
-        for name, container in found["containers"].items():
+        try:
+            answer, fds = await self.worker.call("netns", id=found["id"])
+        except BaseException:
+            self.instances.pop(spec.id, None)
+            raise
+        instance.netns = fds[0]
+        instance.paused = answer["paused"]
+        instance.state = "running"
+        for name, container in answer["containers"].items():
             instance.restarts[name] = max(0, container["starts"] - 1)
-            if container["pid"]:
+            if container["exit"]:
+                instance.exited(_exit(name, container["exit"]), container["starts"])
+            elif container["pid"] and container["starts"] > instance._ended.get(name, 0):
                 instance.pids[name] = container["pid"]
-            elif container["exit"]:
-                instance.exited(_exit(name, container["exit"]))
         return instance
 
     async def kill_all(self) -> None:
@@ -282,7 +379,7 @@ class Runner:
     def _event(self, message: dict[str, Any]) -> None:
         instance = self.instances.get(message["id"])
         if message.get("event") == "exit" and instance is not None:
-            instance.exited(_exit(message["container"], message["exit"]))
+            instance.exited(_exit(message["container"], message["exit"]), message["starts"])
 
     def _lost(self) -> None:
         for instance in list(self.instances.values()):
@@ -307,11 +404,14 @@ class Runner:
             prepared[container["name"]] = own
         return prepared
 
-    def _sandbox(self, spec: InstanceSpec, prepared: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        del prepared
+    def plan(self, spec: InstanceSpec, volumes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the descriptions of volumes of an instance, from what its objects are now. Raises StartError."""
+        return volume_plans.plan(volumes, spec.lookup, self._facts(spec))
+
+    def _sandbox(self, spec: InstanceSpec) -> dict[str, Any]:
         return {
             "hostname": spec.id,
-            "volumes": volume_plans.plan(spec.volumes, spec.lookup, self._facts(spec)),
+            "volumes": self.plan(spec, spec.volumes),
             "owner": [spec.namespace, spec.revision],
         }
 
@@ -337,56 +437,3 @@ class Runner:
 
 def _exit(container: str, told: dict[str, Any]) -> ContainerExit:
     return ContainerExit(container, told["code"], told["signal"], told["oom"], told["message"])
-
-
-def environment(
-    container: dict[str, Any], lookup: volume_plans.Lookup, pod: dict[str, Any]
-) -> list[dict[str, str]]:
-    """Return `env` as names and values: envFrom first, then env, whose later entries win (kubelet, makeEnvironmentVariables).
-
-    Raises StartError (CreateContainerConfigError) for an object or a key that is missing and not optional.
-    """
-    found: dict[str, str] = {}
-    for source in container.get("envFrom") or []:
-        for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-            if key in source:
-                obj = lookup(kind, source[key]["name"])
-                if obj is None and not source[key].get("optional"):
-                    raise StartError(
-                        "CreateContainerConfigError", f'{kind.lower()} "{source[key]["name"]}" not found'
-                    )
-                for name, data in volume_plans.data_of(kind, obj or {}).items():
-                    found[(source.get("prefix") or "") + name] = data.decode("utf-8", "surrogateescape")
-    for entry in container.get("env") or []:
-        value = _value(entry, lookup, pod)
-        if value is not None:
-            found.pop(entry["name"], None)
-            found[entry["name"]] = value
-    return [{"name": name, "value": value} for name, value in found.items()]
-
-
-def _value(entry: dict[str, Any], lookup: volume_plans.Lookup, pod: dict[str, Any]) -> str | None:
-    """Return the value of an entry, or None for a reference that is optional and missing."""
-    source = entry.get("valueFrom")
-    if not source:
-        return str(entry.get("value") or "")
-    for kind, key in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
-        if key in source:
-            own = source[key]
-            obj = lookup(kind, own["name"])
-            data = volume_plans.data_of(kind, obj or {})
-            if own["key"] in data:
-                return data[own["key"]].decode("utf-8", "surrogateescape")
-            if own.get("optional"):
-                return None
-            missing = (
-                f"couldn't find key {own['key']} in {kind} {own['name']}"
-                if obj
-                else f'{kind.lower()} "{own["name"]}" not found'
-            )
-            raise StartError("CreateContainerConfigError", missing)
-    if "fieldRef" in source:
-        return volume_plans.field_text(pod, source["fieldRef"].get("fieldPath", ""))
-    raise StartError(
-        "CreateContainerConfigError", f"env {entry['name']}: {', '.join(source)} is not supported"
-    )

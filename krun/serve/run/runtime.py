@@ -2,74 +2,125 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
+import threading
+import time
 
 from krun.errors import KrunError, SysError
-from krun.sysio import pidfd_open, pidfd_send_signal
+from krun.serve.run.process import Process
 
-_SECONDS = 120  # for a runtime that hangs
+_SECONDS = 120.0  # for a runtime that hangs
+_KILL_SECONDS = 10.0  # for a program to end after SIGKILL
 _OUTPUT = 4096
 
 
 class Runtime:
-    """A runtime. Arguments: path of its command; root, directory of its containers' states; flags before the verb."""
+    """A runtime. Arguments: path of its command; root, directory of its containers' states; flags before the verb; seconds that a
+    verb may take.
 
-    def __init__(self, path: str, root: str, flags: "list[str] | None" = None) -> None:
+    The reaper of strays must not take the status of what is known here: `spawning` holds the threads that start a command,
+    `pids` names the commands and the inits of containers in creation.
+    """
+
+    def __init__(
+        self, path: str, root: str, flags: "list[str] | None" = None, seconds: float = _SECONDS
+    ) -> None:
         self.path = path
         self.root = root
         self.flags = flags or []
-        self.running: set[int] = set()  # pids of its commands that run
+        self.seconds = seconds
+        self.spawning: set[int] = set()
+        self._running: set[int] = set()
+        self._pid_files: set[str] = set()
         os.makedirs(root, mode=0o700, exist_ok=True)
 
+    def pids(self) -> "set[int]":
+        """Return the pids of commands that run and of inits that `create` has not returned yet."""
+        return set(self._running) | {pid for path in list(self._pid_files) if (pid := _pid_of(path))}
+
     def create(self, id: str, bundle: str, stdout: int, stderr: int) -> int:
-        """Create a container with the streams given. Returns the pid of its init. Raises KrunError with the runtime's message."""
+        """Create a container with the streams given. Returns the pid of its init, a child of this process whose status nobody
+        takes before `created`. Raises KrunError with the runtime's message.
+        """
         pid_file = os.path.join(bundle, "pid")
+        self._pid_files.add(pid_file)
         self._run(["create", "--bundle", bundle, "--pid-file", pid_file, id], bundle, stdout, stderr)
-        with open(pid_file) as file:
-            return int(file.read())
+        pid = _pid_of(pid_file)
+        if not pid:
+            raise KrunError(f"{self.path} create: no pid in {pid_file}")
+        return pid
+
+    def created(self, bundle: str) -> None:
+        """Note that the caller itself knows the init of a bundle, or that there is none."""
+        self._pid_files.discard(os.path.join(bundle, "pid"))
 
     def start(self, id: str, bundle: str) -> None:
         """Start the program. Raises KrunError."""
         self._run(["start", id], bundle)
 
-    def kill(self, id: str, signo: int, bundle: str) -> None:
-        """Signal the init. Raises KrunError, also where it has ended."""
-        self._run(["kill", id, str(signo)], bundle)
+    def freeze(self, id: str, frozen: bool, bundle: str) -> None:
+        """Pause or resume the container. Raises KrunError."""
+        self._run(["pause" if frozen else "resume", id], bundle)
 
     def delete(self, id: str, bundle: str) -> None:
         """Delete the container, running or not. Raises KrunError."""
         self._run(["delete", "--force", id], bundle)
 
-    def exec(self, id: str, argv: list[str], bundle: str, timeout: float) -> "tuple[int, str]":
-        """Run a program in the container. Returns its status and the end of its output; status -1 is a time-out.
+    def exec(self, id: str, argv: list[str], directory: str, timeout: float) -> "tuple[int, str]":
+        """Run a program in the container. Returns its status and the end of its output; status -1 is a time-out (s).
 
-        The program is killed by its own pid at a time-out, because a runtime that is killed leaves it running.
+        The runtime detaches the program, which becomes a child of this process (a subreaper): its end is the end, also where a
+        process that it left behind holds its output open, and its pid stays its own until it is reaped here.
+        Raises KrunError where the runtime cannot run it.
         """
-        pid_file = os.path.join(bundle, f"exec.{os.urandom(4).hex()}")
-        words = [self.path, *self.flags, "--root", self.root, "exec", "--pid-file", pid_file, id, *argv]
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self.running.add(process.pid)
+        pid_file = os.path.join(directory, f"exec.{os.urandom(4).hex()}")
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reading, False)
+        end = time.monotonic() + timeout
+        process = None
+        self._pid_files.add(pid_file)
         try:
-            output, _ = process.communicate(timeout=timeout)
-            return process.returncode, output[-_OUTPUT:].decode("utf-8", "replace")
-        except subprocess.TimeoutExpired:
-            _kill_by_file(pid_file)
-            process.kill()
-            process.communicate()
-            return -1, f"timed out after {timeout:g} s"
-        finally:
-            self.running.discard(process.pid)
             try:
-                os.unlink(pid_file)
-            except FileNotFoundError:
-                pass
+                words = ["exec", "--detach", "--pid-file", pid_file, id, *argv]
+                self._run(words, directory, writing, writing, timeout)
+            finally:
+                os.close(writing)
+            process = Process(_pid_of(pid_file), "")
+            output, ended = _read_until_end(reading, process.pidfd, end)
+            if not ended:
+                process.end(_KILL_SECONDS)
+                return -1, f"timed out after {timeout:g} s"
+            code, signo = process.status()
+            return 128 + signo if signo else code, output
+        finally:
+            os.close(reading)
+            self._pid_files.discard(pid_file)
+            self._forget(None, pid_file)
+            if process is not None:
+                process.close()
+
+    def _popen(self, words: "list[str]", stdout: int, stderr: int, cwd: str) -> "subprocess.Popen[bytes]":
+        self.spawning.add(threading.get_ident())
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True
+            )
+            self._running.add(process.pid)
+            return process
+        except OSError as error:
+            raise SysError.of("run the runtime", error, self.path) from None
+        finally:
+            self.spawning.discard(threading.get_ident())
+
+    def _forget(self, process: "subprocess.Popen[bytes] | None", path: str) -> None:
+        if process is not None:
+            self._running.discard(process.pid)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
 
     def _run(
         self,
@@ -77,44 +128,62 @@ class Runtime:
         bundle: str,
         stdout: int = subprocess.DEVNULL,
         stderr: int = subprocess.DEVNULL,
+        seconds: float | None = None,
     ) -> None:
         """Run a verb with a log of its own, from which the error is read."""
         log = os.path.join(bundle, f"log.{os.urandom(4).hex()}")
         command = [self.path, *self.flags, "--root", self.root, "--log", log, "--log-format", "json", *words]
+        process = None
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=bundle
-            )
-        except OSError as error:
-            raise SysError.of("run the runtime", error, self.path) from None
-        self.running.add(process.pid)
-        try:
-            if process.wait(_SECONDS):
+            process = self._popen(command, stdout, stderr, bundle)
+            if process.wait(seconds := seconds or self.seconds):
                 raise KrunError(
                     _last_error(log) or f"{self.path} {words[0]}: exit status {process.returncode}"
                 )
         except subprocess.TimeoutExpired:
-            process.kill()
+            assert process is not None
+            os.killpg(process.pid, signal.SIGKILL)  # with its helpers; a session of its own, see _popen
             process.wait()
-            raise KrunError(f"{self.path} {words[0]}: no answer after {_SECONDS} s") from None
+            raise KrunError(f"{self.path} {words[0]}: no answer after {seconds:g} s") from None
         finally:
-            self.running.discard(process.pid)
+            self._forget(process, log)
+
+
+def _read_until_end(fd: int, pidfd: int, end: float) -> "tuple[str, bool]":
+    """Read a pipe until a process ends; returns the last bytes and whether it has ended by the time `end` (monotonic, s)."""
+    output = b""
+    waiter = select.poll()
+    waiter.register(fd, select.POLLIN)
+    waiter.register(pidfd, select.POLLIN)
+    while (left := end - time.monotonic()) > 0:
+        ready = {number for number, _ in waiter.poll(left * 1000)}
+        if fd in ready:
             try:
-                os.unlink(log)
-            except FileNotFoundError:
+                data = os.read(fd, 65536)
+            except BlockingIOError:
+                continue
+            output = (output + data)[-_OUTPUT:]
+            if not data:
+                waiter.unregister(fd)
+        # What the program wrote before its end is in the pipe by now: output is read first, once more at most.
+        elif pidfd in ready:
+            return output.decode("utf-8", "replace"), True
+        if pidfd in ready:
+            try:
+                output = (output + os.read(fd, 65536))[-_OUTPUT:]
+            except BlockingIOError:
                 pass
+            return output.decode("utf-8", "replace"), True
+    return output.decode("utf-8", "replace"), False
 
 
-def _kill_by_file(path: str) -> None:
+def _pid_of(path: str) -> int:
+    """Return the pid in a file, or 0."""
     try:
         with open(path) as file:
-            fd = pidfd_open(int(file.read()))
-        try:
-            pidfd_send_signal(fd, signal.SIGKILL)
-        finally:
-            os.close(fd)
-    except (OSError, ValueError, SysError):
-        pass  # it has ended, or has not begun
+            return int(file.read() or 0)
+    except (OSError, ValueError):
+        return 0
 
 
 def _last_error(path: str) -> str:

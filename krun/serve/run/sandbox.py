@@ -13,29 +13,24 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from krun.errors import KrunError
 from krun.mountio import MNT_DETACH, mount, umount2
 from krun.serve.run import bundle, etcfiles, user, volumes
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
+from krun.serve.run.logfile import LogFile
+from krun.serve.run.process import Process
 from krun.serve.run.quantity import value
 from krun.serve.run.rootdir import RootDir
 from krun.serve.run.runtime import Runtime
-from krun.sysio import CLONE_NEWNET, pidfd_open, unshare
+from krun.sysio import CLONE_NEWNET, unshare
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _MESSAGE = 4096  # Kubernetes' limit of a termination message
 _MS_NOSUID, _MS_NODEV = 2, 4
-
-
-class Process(NamedTuple):
-    """A container that has been started: pid and pidfd of its init, and the paths that tell of an OOM kill."""
-
-    pid: int
-    pidfd: int
-    memory: str
+_KILL_SECONDS = 10.0  # for a process to end after SIGKILL
 
 
 class Container:
@@ -65,16 +60,22 @@ class Sandbox:
         self.cgroup = cgroup
         self.spec = spec
         self.lock = threading.Lock()
+        self.removed = False  # by `remove`, or its removal has begun and failed
+        self.ending = False  # the server stops the instance: no container starts any more
+        self.paused = False
+        self.syslog_file: LogFile | None = None
+        self.starts: dict[str, int] = {}  # of each container; counts on where a start has failed
         self.containers: dict[str, Container] = {}
         self.directories: dict[str, str] = {}
         self.writable: set[str] = set()
         self.memory_volumes: list[str] = []
         os.makedirs(directory, 0o711)
-        self.netns = new_network()
+        self.netns = -1
         self.syslog = socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         )
         try:
+            self.netns = new_network()
             # By a descriptor: an address holds 107 bytes, and the name of a data directory or a revision may be longer.
             own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -93,6 +94,7 @@ class Sandbox:
                 self._volume(planned)
         except BaseException:
             self.remove()
+            self.syslog.close()
             raise
 
     def _volume(self, planned: dict[str, Any]) -> None:
@@ -114,17 +116,19 @@ class Sandbox:
     def start(self, spec: dict[str, Any], image: Image, stdout: int, stderr: int) -> Container:
         """Create and start a container; again after it has ended. Raises StartError; nothing is left of it then."""
         name = spec["name"]
-        old = self.containers.pop(name, None)
-        starts = old.starts if old else 0
+        old = self.containers.get(name)
         if old:
             self.delete(old)
+            del self.containers[name]
         container = Container(name, f"{self.id}-{name}", os.path.join(self.directory, "containers", name))
-        container.starts = starts + 1
+        container.starts = self.starts[name] = self.starts.get(name, 0) + 1
         self.containers[name] = container
         try:
             self._create(container, spec, image, stdout, stderr)
         except BaseException as error:
-            self.delete(container)
+            self.delete(
+                container
+            )  # where this fails, too, the container stays in the table, for the next try
             del self.containers[name]
             if isinstance(error, StartError):
                 raise
@@ -163,20 +167,47 @@ class Sandbox:
         directory = os.path.join(c.directory, "bundle")
         with open(os.path.join(directory, "config.json"), "w") as file:
             json.dump(bundle.make(spec, image.config, place), file)
-        pid = self.runtime.create(c.id, directory, stdout, stderr)
-        c.created = True
-        c.process = Process(pid, pidfd_open(pid), _memory_path(pid))
+        try:
+            pid = self.runtime.create(c.id, directory, stdout, stderr)
+            c.created = True
+            c.process = Process(pid, _memory_path(pid))
+        finally:
+            self.runtime.created(directory)
+        if self.ending:
+            raise StartError("RunContainerError", f"instance {self.id} is stopped")
         try:
             self.runtime.start(c.id, directory)
         except KrunError as error:
             raise StartError("RunContainerError", str(error)) from None
 
-    def ended(self, c: Container, code: int, signo: int) -> dict[str, Any]:
-        """Note that a container has ended; returns what the server is told. Arguments: exit code, or signal if not 0."""
-        assert c.process is not None
-        oom = _oom_kills(c.process.memory) > 0 and (signo == 9 or code == 137)
-        os.close(c.process.pidfd)
-        c.process = None
+    def alive(self) -> None:
+        """Raise KrunError where the instance is being removed; the caller holds the lock."""
+        if self.removed or self.ending:
+            raise KrunError(f"instance {self.id} does not exist")
+
+    def freeze(self, frozen: bool) -> None:
+        """Pause or resume all containers that run. Raises KrunError."""
+        self.paused = True
+        for c in self.containers.values():
+            if c.process is not None:
+                self.runtime.freeze(c.id, frozen, self.directory)
+        self.paused = frozen
+
+    def states(self) -> dict[str, Any]:
+        """Return how each container is: pid (0 where it has ended), exit, number of starts."""
+        found = {}
+        for c in list(self.containers.values()):
+            process = c.process
+            found[c.name] = {"pid": process.pid if process else 0, "exit": c.exit, "starts": c.starts}
+        return found
+
+    def ended(self, c: Container) -> dict[str, Any]:
+        """Reap a container's init, which has ended; returns what the server is told."""
+        process = c.process
+        assert process is not None
+        code, signo = process.status()
+        oom = _oom_kills(process.memory) > 0 and (signo == 9 or code == 137)
+        process.close()
         message = ""
         try:
             with open(os.path.join(c.directory, "termination-log"), "rb") as file:
@@ -190,11 +221,20 @@ class Sandbox:
             "message": message,
             "time": time.time(),
         }
+        c.process = None
         return c.exit
 
     def delete(self, c: Container) -> None:
         """Take a container down in the reverse order of its creation; all steps are tried. Its log files stay."""
         directory = os.path.join(c.directory, "bundle")
+        if c.process is not None:
+            if self.paused:
+                try:
+                    self.runtime.freeze(c.id, False, directory)  # cgroup v1: a frozen process does not end
+                except KrunError:
+                    pass  # it was not frozen
+            if not c.process.end(_KILL_SECONDS):
+                raise KrunError(f"container {c.id}: its init does not end {_KILL_SECONDS:g} s after SIGKILL")
         if os.path.isdir(directory):
             try:
                 self.runtime.delete(c.id, directory)
@@ -203,36 +243,33 @@ class Sandbox:
                     raise
         c.created = False
         if c.process is not None:
-            try:
-                os.waitid(os.P_PIDFD, c.process.pidfd, os.WEXITED | os.WNOHANG)
-            except ChildProcessError:
-                pass
-            os.close(c.process.pidfd)
+            c.process.close()
             c.process = None
         while c.bound:
-            umount2(c.bound.pop(), MNT_DETACH)
+            umount2(c.bound[-1], MNT_DETACH)
+            c.bound.pop()
         if c.mounted:
             umount2(os.path.join(c.directory, "rootfs"), MNT_DETACH)
             c.mounted = False
         shutil.rmtree(c.directory, ignore_errors=True)
 
     def remove(self) -> None:
-        """Take the whole instance down. Raises KrunError for a container that does not go; the rest is gone."""
-        errors = []
+        """Take the whole instance down; again where it has failed before. Raises KrunError for a container that does not go."""
+        errors: list[Exception] = []
         for container in list(self.containers.values()):
             try:
                 self.delete(container)
                 del self.containers[container.name]
-            except KrunError as error:
+            except (KrunError, OSError) as error:
                 errors.append(error)
-        for path in self.memory_volumes:
-            umount2(path, MNT_DETACH)
-        self.memory_volumes = []
+        if errors:
+            raise KrunError(f"remove instance {self.id}: {errors[0]}")
+        while self.memory_volumes:
+            umount2(self.memory_volumes[-1], MNT_DETACH)
+            self.memory_volumes.pop()
         if self.netns >= 0:
             os.close(self.netns)
             self.netns = -1
-        if errors:
-            raise errors[0]
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -5,51 +5,55 @@ It does what blocks or needs a namespace of its own: images, mounts, the runtime
 the same socket and finds all instances as they are. Where the worker itself dies, its successor takes down what it left.
 
 The main thread waits: for the server's messages, exits of containers (pidfds), output of containers, and answers of the
-threads. Commands run in threads, one at a time for each instance. `python -m krun.serve.run.worker CONFIG` starts it.
+threads. Commands (commands.py) run in threads; Sandbox.lock lets one at a time change an instance. Only the main thread
+touches the selector, the sockets, and the table of instances. No thread waits for the main thread after the loop has ended,
+because the loop ends after the last command.
 """
 
-import functools
-import json
 import os
 import queue
-import re
 import selectors
 import shutil
-import signal
 import socket
 import sys
 import threading
 import time
+import traceback
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from krun.errors import KrunError
-from krun.mountio import MS_REC, MS_SLAVE, mount
-from krun.serve.run import volumes, wire
+from krun.serve.run import wire
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.sandbox import Container, Sandbox
-from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_send_signal, prctl, unshare
 
-_ID = re.compile(r"[a-z][a-z0-9-]{0,200}")
+Answer = tuple[dict[str, Any], list[int]]
+Command = Callable[["Worker", dict[str, Any]], Answer]
+
 _THREADS = 16
 _PIPE_READ = 64 << 10
-_STRAY_SECONDS = 5.0  # how often adopted processes that nobody knows are reaped
+_TICK = 5.0  # s: how often adopted processes that nobody knows are reaped, and failed removals tried again
 _TAIL_LINES, _TAIL_BYTES = 80, 2048  # Kubernetes: FallbackToLogsOnError
+_LONGEST_OUTBOX = 10_000  # messages for a server that does not read: it asks anew when it is back
+_LOGS_KEPT = 2  # starts of a container whose logs stay: the present one, and the one before (`previous`)
 
 
 class Worker:
-    """The worker's state; only the main thread changes `sandboxes`, `selector` and `client`.
+    """The worker's state.
 
-    Argument: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit".
+    Arguments: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit"; commands, by
+    their names.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], commands: dict[str, Command]) -> None:
         self.directory = config["directory"]
         self.cgroup = config["cgroup"]
+        self.commands = commands
         self.runtime = Runtime(config["runtime"], os.path.join(self.directory, "state"), config.get("flags"))
         self.store = Store(
             os.path.join(self.directory, "images"),
@@ -59,33 +63,47 @@ class Worker:
         )
         self.sandboxes: dict[str, Sandbox] = {}
         self.client: socket.socket | None = None
+        self.outbox: deque[tuple[dict[str, Any], list[int]]] = deque()
         self.selector = selectors.DefaultSelector()
         self.threads = ThreadPoolExecutor(_THREADS, "worker")
         self.done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.busy = 0  # commands that have been taken and not been answered
         self.stopping = False
         self.strays: set[int] = set()
 
     # ------------------------------------------------------------------------------------------------ main thread
 
     def serve(self, listener: socket.socket) -> None:
-        """Run until `stop` has been asked for and all instances have gone."""
+        """Run until `stop` has been asked for, all instances have gone and all commands have been answered."""
         self.selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
         self.selector.register(self.wake, selectors.EVENT_READ, self._run_done)
-        stray = time.monotonic() + _STRAY_SECONDS
-        while not (self.stopping and not self.sandboxes):
-            for key, _ in self.selector.select(_STRAY_SECONDS):
-                key.data()
-            if time.monotonic() >= stray:
-                stray = time.monotonic() + _STRAY_SECONDS
+        tick = time.monotonic() + _TICK
+        while not (self.stopping and not self.sandboxes and not self.busy):
+            for key, mask in self.selector.select(_TICK):
+                self._call(key, mask)
+            if time.monotonic() >= tick:
+                tick = time.monotonic() + _TICK
                 self._reap_strays()
+                self._remove_again()
         self.threads.shutdown()
-        os.eventfd_write(self.wake, 1)
-        self._run_done()  # the answer to `stop`
+        self._drop_client()
+
+    def _call(self, key: selectors.SelectorKey, mask: int) -> None:
+        """Run the callback of a descriptor. An earlier callback of this round may have taken it away."""
+        if self.selector.get_map().get(key.fd) != key:
+            return
+        try:
+            self._flush() if mask & selectors.EVENT_WRITE else key.data()
+        except Exception:  # one bad descriptor is no reason to lose the instances
+            traceback.print_exc()
+            if key.fd != self.wake and key.fd in self.selector.get_map():
+                self.selector.unregister(key.fd)
 
     def _accept(self, listener: socket.socket) -> None:
         """A new server takes the place of the old one."""
         client, _ = listener.accept()
+        client.setblocking(False)
         self._drop_client()
         self.client = client
         self.selector.register(client, selectors.EVENT_READ, self._receive)
@@ -95,27 +113,30 @@ class Worker:
             self.selector.unregister(self.client)
             self.client.close()
             self.client = None
+        while self.outbox:
+            _close(self.outbox.popleft()[1])
 
     def _receive(self) -> None:
         """Take a command of the server: {"seq", "do", ...}; it is answered with the same seq."""
         assert self.client is not None
         try:
             received = wire.receive(self.client)
+        except BlockingIOError:
+            return
         except OSError:
             received = None
         if received is None:
             self._drop_client()
             return
         message, fds = received
-        for fd in fds:
-            os.close(fd)  # no command brings any
-        command = COMMANDS.get(message.get("do", ""))
+        _close(fds)  # no command brings any
+        command = self.commands.get(message.get("do", ""))
         if command is None:
-            self._answer(
-                message["seq"], {"error": ["Unknown", f"the worker has no command {message.get('do')!r}"]}
-            )
+            error = ["Unknown", f"the worker has no command {message.get('do')!r}"]
+            self._send({"seq": message["seq"], "error": error}, [])
             return
-        self.threads.submit(self._perform, command, message)
+        self.busy += 1
+        self.threads.submit(self._perform, command, message, self.client)
 
     def post(self, call: Callable[[], None]) -> None:
         """Have the main thread run a call; from any thread."""
@@ -129,26 +150,57 @@ class Worker:
                 call = self.done.get_nowait()
             except queue.Empty:
                 return
-            call()
-
-    def _answer(self, seq: int, message: dict[str, Any], fds: "tuple[int, ...] | list[int]" = ()) -> None:
-        """Send to the server; a server that has gone asks again when it is back (`list`)."""
-        if self.client is not None:
             try:
-                wire.send(self.client, {"seq": seq, **message}, fds)
-            except OSError:
-                self._drop_client()
+                call()
+            except Exception:
+                traceback.print_exc()
+
+    def _answered(self, client: socket.socket | None, message: dict[str, Any], fds: list[int]) -> None:
+        """Send an answer to the server that asked; another one that has come since would take it for its own."""
+        self.busy -= 1
+        if client is not None and client is self.client:
+            self._send(message, fds)
+        else:
+            _close(fds)
 
     def event(self, message: dict[str, Any]) -> None:
-        """Tell the server what it did not ask for (seq 0)."""
-        self._answer(0, message)
+        """Tell the server what it did not ask for (seq 0). A server that has gone asks when it is back (`hello`)."""
+        self._send({"seq": 0, **message}, [])
+
+    def _send(self, message: dict[str, Any], fds: list[int]) -> None:
+        """Queue a message; its descriptors are closed when it has been sent."""
+        if self.client is None:
+            _close(fds)
+            return
+        self.outbox.append((message, fds))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what waits, in its order. A server that does not read does not hold up the worker."""
+        client = self.client
+        if client is None:
+            return
+        try:
+            while self.outbox:
+                wire.send(client, *self.outbox[0])
+                _close(self.outbox.popleft()[1])
+        except BlockingIOError:
+            if len(self.outbox) > _LONGEST_OUTBOX:
+                self._drop_client()
+                return
+        except OSError:
+            self._drop_client()
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
+        if self.selector.get_key(client).events != events:
+            self.selector.modify(client, events, self._receive)
 
     def add(self, sandbox: Sandbox) -> None:
         """Take a new instance in, and read its /dev/log."""
         self.sandboxes[sandbox.id] = sandbox
         directory = os.path.join(self.directory, "logs", sandbox.id)
         os.makedirs(directory, 0o700, exist_ok=True)
-        log = LogFile(os.path.join(directory, "syslog"))
+        sandbox.syslog_file = log = LogFile(os.path.join(directory, "syslog"))
         sock = sandbox.syslog
         self.selector.register(
             sock, selectors.EVENT_READ, lambda: log.write("syslog", sock.recv(_PIPE_READ) + b"\n")
@@ -157,11 +209,14 @@ class Worker:
     def drop(self, sandbox: Sandbox) -> None:
         """Let go of an instance that has been removed."""
         if self.sandboxes.pop(sandbox.id, None) is not None:
-            self.selector.unregister(sandbox.syslog)
+            if sandbox.syslog.fileno() in self.selector.get_map():
+                self.selector.unregister(sandbox.syslog)
             sandbox.syslog.close()
+            if sandbox.syslog_file is not None:
+                sandbox.syslog_file.close()
 
     def watch(self, sandbox: Sandbox, container: Container) -> None:
-        """Wait for a container's exit; on the main thread."""
+        """Wait for a container's exit."""
         process = container.process
         if process is not None:
             self.selector.register(
@@ -169,7 +224,7 @@ class Worker:
             )
 
     def unwatch(self, container: Container) -> None:
-        """Stop waiting; a no-op where nothing is waited for. On the main thread, before the pidfd is closed."""
+        """Stop waiting; a no-op where nothing is waited for. The pidfd is closed after it only."""
         if container.process is not None and container.process.pidfd in self.selector.get_map():
             self.selector.unregister(container.process.pidfd)
 
@@ -177,23 +232,26 @@ class Worker:
         process = container.process
         assert process is not None
         self.selector.unregister(process.pidfd)
-        code, signo = 0, 0
-        try:
-            info = os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED)
-            if info is not None:
-                code, signo = (info.si_status, 0) if info.si_code == os.CLD_EXITED else (0, info.si_status)
-        except ChildProcessError:
-            pass  # somebody else's child: a runtime that keeps a parent of its own
-        ended = sandbox.ended(container, code, signo)
+        ended = sandbox.ended(container)
         if not ended["message"] and ended["code"]:
             ended["message"] = tail(self.log_path(sandbox.id, container), _TAIL_LINES, _TAIL_BYTES)
-        self.event({"event": "exit", "id": sandbox.id, "container": container.name, "exit": ended})
+        told = {"id": sandbox.id, "container": container.name, "starts": container.starts, "exit": ended}
+        self.event({"event": "exit", **told})
 
     def log_path(self, id: str, container: Container) -> str:
         """The log of a container's present start; `N.log` counts the starts from 0."""
         return os.path.join(self.directory, "logs", id, container.name, f"{max(0, container.starts - 1)}.log")
 
-    def read_output(self, fd: int, stream: str, log: LogFile, open_streams: set[int]) -> None:
+    def read_streams(self, log: LogFile, fds: list[int]) -> None:
+        """Read a container's output from two pipes, which belong to the worker from now on."""
+        streams = set(fds)
+        for fd, name in zip(fds, ("stdout", "stderr"), strict=True):
+            os.set_blocking(fd, False)
+            self.selector.register(
+                fd, selectors.EVENT_READ, lambda fd=fd, name=name: self._read_output(fd, name, log, streams)
+            )
+
+    def _read_output(self, fd: int, stream: str, log: LogFile, open_streams: set[int]) -> None:
         """Read a container's output; the log is closed with the last of its streams."""
         try:
             data = os.read(fd, _PIPE_READ)
@@ -209,8 +267,11 @@ class Worker:
 
     def _reap_strays(self) -> None:
         """Reap adopted processes that are no container's init: orphans of `exec` in the host's pid namespace, helpers of runtimes."""
-        known = {c.process.pid for s in self.sandboxes.values() for c in s.containers.values() if c.process}
-        ended = set(_ended_children()) - known - self.runtime.running
+        if self.runtime.spawning:
+            return  # a child that has no name yet
+        containers = [c for s in list(self.sandboxes.values()) for c in list(s.containers.values())]
+        known = {c.process.pid for c in containers if c.process} | self.runtime.pids()
+        ended = set(_ended_children()) - known
         # A thread takes the status of its own command within milliseconds: the second look finds strays only.
         for pid in ended & self.strays:
             try:
@@ -219,13 +280,18 @@ class Worker:
                 pass
         self.strays = ended
 
+    def _remove_again(self) -> None:
+        """Try again to take down the instances whose removal has failed; they are no longer the server's."""
+        for sandbox in self.sandboxes.values():
+            if sandbox.removed and not sandbox.lock.locked():
+                self.busy += 1
+                self.threads.submit(
+                    self._perform, self.commands["remove"], {"seq": -1, "id": sandbox.id}, None
+                )
+
     # ---------------------------------------------------------------------------------------------- other threads
 
-    def _perform(
-        self,
-        command: "Callable[[Worker, dict[str, Any]], tuple[dict[str, Any], list[int]]]",
-        message: dict[str, Any],
-    ) -> None:
+    def _perform(self, command: Command, message: dict[str, Any], client: socket.socket | None) -> None:
         fds: list[int] = []
         try:
             answer, fds = command(self, message)
@@ -234,22 +300,29 @@ class Worker:
         except KrunError as error:
             answer = {"error": ["CreateContainerError", error.message]}
         except Exception as error:  # one command that fails is no reason to lose the instances
+            traceback.print_exc()
             answer = {"error": ["Internal", f"{type(error).__name__}: {error}"]}
-        seq = message["seq"]
-        self.post(lambda: self._answer(seq, answer, fds))
+        if "error" in answer and client is None:
+            print(f"krun serve worker: {message['id']}: {answer['error'][1]}", file=sys.stderr)
+        self.post(lambda: self._answered(client, {"seq": message["seq"], **answer}, fds))
 
     def on_main(self, call: Callable[[], None]) -> None:
-        """Run a call on the main thread and wait for it."""
+        """Run a call on the main thread and wait for it; raises what the call raises. Only from a command's thread."""
         ready = threading.Event()
+        raised: list[BaseException] = []
 
         def run() -> None:
             try:
                 call()
+            except BaseException as error:
+                raised.append(error)
             finally:
                 ready.set()
 
         self.post(run)
         ready.wait()
+        if raised:
+            raise raised[0]
 
     def sandbox(self, id: str) -> Sandbox:
         """Return an instance. Raises KrunError."""
@@ -258,76 +331,25 @@ class Worker:
         except KeyError:
             raise KrunError(f"instance {id} does not exist") from None
 
-
-Answer = tuple[dict[str, Any], list[int]]
-
-
-def hello(worker: Worker, message: dict[str, Any]) -> Answer:
-    """The protocol's version, the worker's pid, and every instance with its network namespace, for a server that starts."""
-    del message
-    found = []
-    for sandbox in list(worker.sandboxes.values()):
-        containers = {
-            c.name: {"pid": c.process.pid if c.process else 0, "exit": c.exit, "starts": c.starts}
-            for c in sandbox.containers.values()
-        }
-        found.append({"id": sandbox.id, "spec": sandbox.spec, "containers": containers})
-    return {"version": wire.VERSION, "pid": os.getpid(), "instances": found}, []
-
-
-def netns(worker: Worker, message: dict[str, Any]) -> Answer:
-    """The descriptor of an instance's network namespace."""
-    return {}, [worker.sandbox(message["id"]).netns]
-
-
-def image(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Resolve an image, unpacking it where that is needed."""
-    found = worker.store.resolve(message["image"])
-    return {"digest": found.digest, "config": found.config.to_json(), "layers": found.layers}, []
-
-
-def link(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Give a reference to a path of this machine."""
-    worker.store.link(message["image"], message["path"])
-    return {}, []
-
-
-def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Make an instance without containers; answers with its network namespace."""
-    id = message["id"]
-    if not _ID.fullmatch(id):
-        raise KrunError(f"instance {id!r}: malformed id")
-    if id in worker.sandboxes:
-        raise KrunError(f"instance {id} exists")
-    made = Sandbox(
-        id, os.path.join(worker.directory, "instances", id), worker.runtime, worker.cgroup, message["spec"]
-    )
-    worker.on_main(lambda: worker.add(made))
-    return {}, [made.netns]
-
-
-def start(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Create and start a container of an instance; its output goes to a log of its own."""
-    own = worker.sandbox(message["id"])
-    spec = message["container"]
-    image = worker.store.resolve(spec["image"])
-    with own.lock:
-        old = own.containers.get(spec["name"])
-        if old is not None:
-            worker.on_main(lambda: worker.unwatch(old))
-        directory = os.path.join(worker.directory, "logs", own.id, spec["name"])
+    def open_log(self, id: str, name: str, number: int) -> LogFile:
+        """Open the log of a container's start `number`, and remove those of early ones: a crash loop fills no disk."""
+        directory = os.path.join(self.directory, "logs", id, name)
         os.makedirs(directory, 0o700, exist_ok=True)
-        log = LogFile(os.path.join(directory, f"{old.starts if old else 0}.log"))
-        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
-        worker.on_main(lambda: _read_streams(worker, log, [pipe[0] for pipe in pipes]))
-        try:
-            container = own.start(spec, image, pipes[0][1], pipes[1][1])
-        finally:
-            for _, writing in pipes:
-                os.close(writing)
-        worker.on_main(lambda: worker.watch(own, container))
-        pid = container.process.pid if container.process else 0
-    return {"pid": pid, "digest": image.digest, "starts": container.starts}, []
+        for old in os.listdir(directory):
+            word = old.partition(".")[0]
+            if word.isdecimal() and int(word) <= number - _LOGS_KEPT:
+                os.unlink(os.path.join(directory, old))
+        return LogFile(os.path.join(directory, f"{number}.log"))
+
+    def forget(self, id: str) -> None:
+        """Remove the logs of an instance that has gone."""
+        if id not in self.sandboxes:
+            shutil.rmtree(os.path.join(self.directory, "logs", id), ignore_errors=True)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _ended_children() -> "list[int]":
@@ -344,134 +366,3 @@ def _ended_children() -> "list[int]":
             if words[0] == b"Z" and int(words[1]) == own:
                 found.append(int(name))
     return found
-
-
-def _read_streams(worker: Worker, log: LogFile, fds: list[int]) -> None:
-    streams = set(fds)
-    for fd, name in zip(fds, ("stdout", "stderr"), strict=True):
-        os.set_blocking(fd, False)
-        worker.selector.register(
-            fd, selectors.EVENT_READ, lambda fd=fd, name=name: worker.read_output(fd, name, log, streams)
-        )
-
-
-def kill(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Signal the init of each container of an instance, or of one."""
-    own = worker.sandbox(message["id"])
-    for container in list(own.containers.values()):
-        process = container.process
-        if process is not None and message.get("container") in (None, container.name):
-            try:
-                pidfd_send_signal(process.pidfd, message["signal"])
-            except KrunError:
-                pass  # it has just ended
-    return {}, []
-
-
-def exec_(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Run a program in a container."""
-    own = worker.sandbox(message["id"])
-    container = own.containers.get(message["container"])
-    if container is None or container.process is None:
-        raise KrunError(f"container {message['container']} of {own.id} does not run")
-    directory = os.path.join(container.directory, "bundle")
-    status, output = worker.runtime.exec(container.id, message["argv"], directory, message["timeout"])
-    return {"status": status, "output": output}, []
-
-
-def remove(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Take an instance down, its containers running or not."""
-    own = worker.sandbox(message["id"])
-    with own.lock:
-        containers = list(own.containers.values())
-        for container in containers:
-            worker.on_main(functools.partial(worker.unwatch, container))
-        own.remove()
-    worker.on_main(lambda: worker.drop(own))
-    return {}, []
-
-
-def publish(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Give a volume of an instance new files."""
-    own = worker.sandbox(message["id"])
-    with own.lock:
-        volumes.publish(own.directories[message["volume"]], message["files"])
-    return {}, []
-
-
-def forget(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Remove the logs of an instance that has gone."""
-    if message["id"] not in worker.sandboxes:
-        shutil.rmtree(
-            os.path.join(worker.directory, "logs", os.path.basename(message["id"])), ignore_errors=True
-        )
-    return {}, []
-
-
-def stop(worker: Worker, message: dict[str, Any]) -> Answer:
-    """End when the last instance has gone."""
-    worker.on_main(lambda: setattr(worker, "stopping", True))
-    return {}, []
-
-
-COMMANDS = {
-    "hello": hello,
-    "netns": netns,
-    "image": image,
-    "link": link,
-    "sandbox": sandbox,
-    "start": start,
-    "kill": kill,
-    "exec": exec_,
-    "remove": remove,
-    "publish": publish,
-    "forget": forget,
-    "stop": stop,
-}
-
-
-def clean(directory: str, runtime: Runtime) -> None:
-    """Take down what a worker left that died: containers by the runtime, directories. Its mounts have gone with it."""
-    instances = os.path.join(directory, "instances")
-    os.makedirs(instances, 0o711, exist_ok=True)
-    for id in os.listdir(instances):
-        containers = os.path.join(instances, id, "containers")
-        for name in os.listdir(containers) if os.path.isdir(containers) else []:
-            try:
-                runtime.delete(f"{id}-{name}", directory)
-            except KrunError as error:
-                print(f"krun serve worker: remove {id}-{name}: {error}", file=sys.stderr)
-        shutil.rmtree(os.path.join(instances, id), ignore_errors=True)
-
-
-def main() -> int:
-    """Start the worker; argument 1 is its configuration. It listens before it says "ready" on standard output."""
-    config = json.loads(sys.argv[1])
-    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signo, signal.SIG_IGN)  # the server says when to stop
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    unshare(CLONE_NEWNS, "mount namespace of the worker")
-    mount(None, "/", None, MS_SLAVE | MS_REC)
-    os.umask(0o022)
-    os.makedirs(config["directory"], 0o711, exist_ok=True)
-    worker = Worker(config)
-    clean(worker.directory, worker.runtime)
-    path = os.path.join(worker.directory, "worker.sock")
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as listener:
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        listener.listen(8)
-        print("ready", flush=True)
-        null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(null, 1)
-        worker.serve(listener)
-        os.unlink(path)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

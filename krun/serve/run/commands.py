@@ -1,0 +1,180 @@
+"""The worker's commands: each runs in a thread of the worker, and answers with an object and descriptors (wire.py).
+
+A descriptor of an answer is a copy, which the main thread closes after it has been sent: the instance may be removed meanwhile.
+"""
+
+import functools
+import os
+import re
+from typing import Any
+
+from krun.errors import KrunError
+from krun.serve.run import volumes, wire
+from krun.serve.run.sandbox import Sandbox
+from krun.serve.run.worker import Answer, Command, Worker
+
+_ID = re.compile(r"[a-z][a-z0-9-]{0,200}")
+
+
+def hello(worker: Worker, message: dict[str, Any]) -> Answer:
+    """The protocol's version, the worker's pid, and every instance, for a server that starts."""
+    del message
+    found = [
+        {"id": own.id, "spec": own.spec, "containers": own.states()}
+        for own in list(worker.sandboxes.values())
+        if not own.removed
+    ]
+    return {"version": wire.VERSION, "pid": os.getpid(), "instances": found}, []
+
+
+def netns(worker: Worker, message: dict[str, Any]) -> Answer:
+    """The descriptor of an instance's network namespace, and how its containers are."""
+    own = worker.sandbox(message["id"])
+    with own.lock:
+        own.alive()
+        return {"containers": own.states(), "paused": own.paused}, [os.dup(own.netns)]
+
+
+def image(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Resolve an image, unpacking it where that is needed."""
+    found = worker.store.resolve(message["image"])
+    return {"digest": found.digest, "config": found.config.to_json(), "layers": found.layers}, []
+
+
+def link(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Give a reference to a path of this machine."""
+    worker.store.link(message["image"], message["path"])
+    return {}, []
+
+
+def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Make an instance without containers; answers with its network namespace."""
+    id = message["id"]
+    if not _ID.fullmatch(id):
+        raise KrunError(f"instance {id!r}: malformed id")
+    if id in worker.sandboxes:
+        raise KrunError(f"instance {id} exists")
+    if worker.stopping:
+        raise KrunError(f"instance {id}: the worker of krun serve ends")
+    made = Sandbox(
+        id, os.path.join(worker.directory, "instances", id), worker.runtime, worker.cgroup, message["spec"]
+    )
+    try:
+        worker.on_main(lambda: worker.add(made))
+    except BaseException:
+        made.remove()
+        made.syslog.close()
+        worker.on_main(lambda: worker.drop(made))
+        raise
+    return {}, [os.dup(made.netns)]
+
+
+def start(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Create and start a container of an instance; its output goes to a log of its own."""
+    own = worker.sandbox(message["id"])
+    spec = message["container"]
+    found = worker.store.resolve(spec["image"])
+    with own.lock:
+        own.alive()
+        old = own.containers.get(spec["name"])
+        if old is not None:
+            worker.on_main(lambda: worker.unwatch(old))
+        log = worker.open_log(own.id, spec["name"], own.starts.get(spec["name"], 0))
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
+        worker.on_main(lambda: worker.read_streams(log, [pipe[0] for pipe in pipes]))
+        try:
+            container = own.start(spec, found, pipes[0][1], pipes[1][1])
+        finally:
+            for _, writing in pipes:
+                os.close(writing)
+        pid = container.process.pid if container.process else 0
+        answer = {"pid": pid, "digest": found.digest, "starts": container.starts}
+        worker.on_main(lambda: worker.watch(own, container))
+    return answer, []
+
+
+def kill(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Signal the init of each container of an instance, or of one; with `ending` no container starts from now on.
+
+    A start sets the process, then looks at `ending`; this sets `ending`, then looks at the process: one of both sees the other.
+    """
+    own = worker.sandbox(message["id"])
+    own.ending = own.ending or bool(message.get("ending"))
+    for container in list(own.containers.values()):
+        process = container.process
+        if process is not None and message.get("container") in (None, container.name):
+            process.signal(message["signal"])
+    return {}, []
+
+
+def exec_(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Run a program in a container."""
+    own = worker.sandbox(message["id"])
+    container = own.containers.get(message["container"])
+    if container is None or container.process is None:
+        raise KrunError(f"container {message['container']} of {own.id} does not run")
+    status, output = worker.runtime.exec(container.id, message["argv"], own.directory, message["timeout"])
+    return {"status": status, "output": output}, []
+
+
+def pause(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Freeze all containers of an instance, or thaw them ("verb": "pause", "resume")."""
+    own = worker.sandbox(message["id"])
+    with own.lock:
+        own.alive()
+        own.freeze(message["verb"] == "pause")
+    return {}, []
+
+
+def remove(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Take an instance down, its containers running or not. What fails is tried again by the worker (Worker._remove_again)."""
+    own = worker.sandbox(message["id"])
+    with own.lock:
+        own.removed = True
+        for container in list(own.containers.values()):
+            worker.on_main(functools.partial(worker.unwatch, container))
+        own.remove()
+    worker.on_main(lambda: worker.drop(own))
+    return {}, []
+
+
+def publish(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Give a volume of an instance new files."""
+    own = worker.sandbox(message["id"])
+    with own.lock:
+        own.alive()
+        if message["volume"] not in own.directories or message["volume"] in own.writable:
+            raise KrunError(f"instance {own.id} has no volume of files {message['volume']!r}")
+        volumes.publish(own.directories[message["volume"]], message["files"])
+    return {}, []
+
+
+def forget(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Remove the logs of an instance that has gone."""
+    if _ID.fullmatch(message["id"]):
+        worker.forget(message["id"])
+    return {}, []
+
+
+def stop(worker: Worker, message: dict[str, Any]) -> Answer:
+    """End when the last instance has gone; new ones are refused from now on."""
+    del message
+    worker.on_main(lambda: setattr(worker, "stopping", True))
+    return {}, []
+
+
+COMMANDS: dict[str, Command] = {
+    "hello": hello,
+    "netns": netns,
+    "image": image,
+    "link": link,
+    "sandbox": sandbox,
+    "start": start,
+    "kill": kill,
+    "exec": exec_,
+    "pause": pause,
+    "remove": remove,
+    "publish": publish,
+    "forget": forget,
+    "stop": stop,
+}

@@ -1,0 +1,129 @@
+"""The worker's start: `python -m krun.serve.run.workermain CONFIG`.
+
+Order: 1 signals, 2 subreaper, 3 a mount namespace, 4 the lock of the data directory, 5 what an earlier worker left, 6 the
+socket, 7 "ready" on standard output. The lock stands before 5, because only one worker may hold a directory: a worker that
+is about to end still holds it, and the next one waits.
+"""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+
+from krun.errors import KrunError, SysError
+from krun.mountio import MS_REC, MS_SLAVE, mount
+from krun.serve.run.commands import COMMANDS
+from krun.serve.run.runtime import Runtime
+from krun.serve.run.worker import Worker
+from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_send_signal, prctl, unshare
+
+_LOCK_SECONDS = 20.0
+_KILL_SECONDS = 10.0
+
+
+def lock(directory: str) -> int:
+    """Take the lock of a data directory; returns its descriptor, which lives as long as the worker. Raises KrunError, OSError."""
+    fd = os.open(os.path.join(directory, "worker.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.close(fd)
+                raise KrunError(
+                    f"data directory {directory}: another worker of krun serve holds it"
+                ) from None
+            time.sleep(0.02)
+
+
+def clean(directory: str, runtime: Runtime) -> None:
+    """Take down what a worker left that died: its commands, containers, directories. Its mounts have gone with it."""
+    instances = os.path.join(directory, "instances")
+    os.makedirs(instances, 0o711, exist_ok=True)
+    _end_commands(runtime.root)
+    names = set(os.listdir(runtime.root))
+    for id in os.listdir(instances):
+        containers = os.path.join(instances, id, "containers")
+        names |= {f"{id}-{name}" for name in (os.listdir(containers) if os.path.isdir(containers) else [])}
+    for name in names:
+        try:
+            runtime.delete(name, directory)
+        except KrunError as error:
+            if os.path.lexists(os.path.join(runtime.root, name)):
+                print(f"krun serve worker: remove {name}: {error}", file=sys.stderr)
+    for id in os.listdir(instances):
+        shutil.rmtree(os.path.join(instances, id), ignore_errors=True)
+
+
+def _end_commands(root: str) -> None:
+    """Kill the runtime's commands of a worker that died: one of them would make its container after `clean`."""
+    wanted = b"--root\0" + os.fsencode(root) + b"\0"
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            fd = pidfd_open(int(name))
+        except SysError:
+            continue
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                if wanted not in file.read():
+                    continue
+            pidfd_send_signal(fd, signal.SIGKILL)
+            waiter = select.poll()
+            waiter.register(fd, select.POLLIN)
+            waiter.poll(_KILL_SECONDS * 1000)
+        except (OSError, SysError):
+            continue
+        finally:
+            os.close(fd)
+
+
+def main() -> int:
+    """Start the worker; argument 1 is its configuration."""
+    config = json.loads(sys.argv[1])
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signo, signal.SIG_IGN)  # the server says when to stop
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    unshare(CLONE_NEWNS, "mount namespace of the worker")
+    mount(None, "/", None, MS_SLAVE | MS_REC)
+    os.umask(0o022)
+    os.makedirs(config["directory"], 0o711, exist_ok=True)
+    lock(config["directory"])
+    worker = Worker(config, COMMANDS)
+    clean(worker.directory, worker.runtime)
+    path = os.path.join(worker.directory, "worker.sock")
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as listener:
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(8)
+        print("ready", flush=True)
+        null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, 1)
+        worker.serve(listener)
+        os.unlink(path)
+    return 0
+
+
+def run() -> int:
+    """Run main; an error is one line."""
+    try:
+        return main()
+    except (KrunError, OSError) as error:
+        print(f"krun serve worker: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run())
