@@ -5,6 +5,7 @@ instances that it still has; 3. pools and reconcilers; 4. the ingress; 5. the AP
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import ssl
@@ -183,6 +184,8 @@ class App:
     def _trim(self) -> None:
         self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
         self.engine.trim_events(time.time())
+        # The C library keeps what a burst of writes has freed.
+        ctypes.CDLL(None).malloc_trim(0)
 
     async def stop(self) -> None:
         """Ends everything; instances stay for the next server unless options.keep_instances is false."""

@@ -71,6 +71,8 @@ class Engine:
                 if kind is ROUTE:
                     self.context.hosts.set_route(meta.namespace(obj), meta.name(obj), obj)
                 self.enqueue((kind, meta.namespace(obj), meta.name(obj)))
+        # The hosts are known from the routes' status: requests need not wait for the reconcilers.
+        self.after()
 
     def close(self) -> None:
         """Stops: no timer is left."""

@@ -13,6 +13,7 @@ from krun.serve.control import pods
 from krun.serve.control.context import RevisionState
 from krun.serve.control.member import Member, Starter, spec_of
 from krun.serve.model import meta
+from krun.serve.model.kinds import CONFIG_MAP, REVISION, SECRET
 from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
 from krun.serve.run.errors import StartError
 from krun.serve.store.store import Store
@@ -54,7 +55,8 @@ class Pool:
     ) -> None:
         self.store = store
         self.starter = starter
-        self.revision = revision
+        # Not the revision itself: a thousand of them, parsed, would take 15 MB. The store has it.
+        self.uid, self.version = meta.uid(revision), revision["metadata"]["resourceVersion"]
         self.on_change = on_change
         self.report = report
         self.namespace, self.name = meta.namespace(revision), meta.name(revision)
@@ -66,6 +68,11 @@ class Pool:
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def revision(self) -> Object:
+        """The revision as it is stored. Errors: ApiError 404, it has been deleted."""
+        return self.store.need(REVISION, self.namespace, self.name)
 
     @property
     def ready(self) -> int:
@@ -129,12 +136,11 @@ class Pool:
 
     def member(self, name: str) -> Member:
         """Returns a member for an instance that is there already; `adopt` and Member.take follow."""
-        spec = spec_of(self.revision, name, self._lookup)
-        return Member(self.store, self.starter, self.queue, self.revision, spec, self._changed)
+        revision = self.revision
+        spec = spec_of(revision, name, self._lookup)
+        return Member(self.store, self.starter, self.queue, revision, spec, self._changed)
 
     def _lookup(self, kind: str, name: str) -> Object | None:
-        from krun.serve.model.kinds import CONFIG_MAP, SECRET
-
         table = {"ConfigMap": CONFIG_MAP, "Secret": SECRET}
         return self.store.get(table[kind], self.namespace, name) if kind in table else None
 

@@ -74,14 +74,14 @@ class Pools:
         """Returns the state of a revision's pool, which is made if there is none, with the newest annotations."""
         key = (meta.namespace(revision), meta.name(revision))
         pool = self.pools.get(key)
-        if pool is not None and meta.uid(pool.revision) != meta.uid(revision):
+        if pool is not None and pool.uid != meta.uid(revision):
             # Deleted and made again under the same name.
             self.forget(*key)
             pool = None
         if pool is None:
             pool = self._make(key, revision)
-        elif pool.revision["metadata"]["resourceVersion"] != revision["metadata"]["resourceVersion"]:
-            pool.revision = revision
+        elif pool.version != revision["metadata"]["resourceVersion"]:
+            pool.version = revision["metadata"]["resourceVersion"]
             self.scalers[key].update(revision, self.config())
             self._wake(key)
         return pool.state
@@ -92,7 +92,7 @@ class Pools:
         status = revision.get("status") or {}
         available = conditions.find(status, "ResourcesAvailable") or {}
         pool.state.initialized = available.get("status") == "True"
-        scaler = Autoscaler(pool, self.config(), self.loop.time())
+        scaler = Autoscaler(pool, revision, self.config(), self.loop.time())
         self.scalers[key] = scaler
         known = {one["name"]: one.get("imageDigest", "") for one in status.get("containerStatuses") or ()}
         if known and pool.state.initialized:
@@ -130,7 +130,9 @@ class Pools:
     async def _resolve(self, key: tuple[str, str], pool: Pool, count: int) -> None:
         digests: dict[str, str] = {}
         try:
-            for container in pool.revision["spec"]["containers"]:
+            for container in (self.store.get(REVISION, *key) or {"spec": {"containers": []}})["spec"][
+                "containers"
+            ]:
                 image = await self.runner.resolve_image(container["image"])
                 digests[container["name"]] = _pinned(container["image"], image.digest)
         except KrunError as error:
@@ -256,8 +258,10 @@ class Pools:
     def reconfigure(self) -> None:
         """config-autoscaler has changed."""
         for key, scaler in self.scalers.items():
-            scaler.update(scaler.pool.revision, self.config())
-            self._wake(key)
+            revision = self.store.get(REVISION, *key)
+            if revision is not None:
+                scaler.update(revision, self.config())
+                self._wake(key)
 
     def _spawn(self, work: Any) -> None:
         task = self.loop.create_task(work)

@@ -71,9 +71,9 @@ def spec_of(revision: Object, config: Config) -> kpa.Spec:
 class Autoscaler:
     """The autoscaler of one revision. Times are the loop's."""
 
-    def __init__(self, pool: Pool, config: Config, now: float) -> None:
+    def __init__(self, pool: Pool, revision: Object, config: Config, now: float) -> None:
         self.pool = pool
-        self.update(pool.revision, config)
+        self.update(revision, config)
         self.scaler = kpa.Scaler(self.spec, now, pool.ready)
         self.since = now
         self._began = now

@@ -26,7 +26,7 @@ Object = dict[str, Any]
 Objects = list[Object]
 Key = tuple[Kind, str, str]
 #: Events that a watch can replay; the table in the file holds up to twice as many.
-_RING = 4096
+_RING = 2048
 _GENERATE_TRIES = 8
 
 
