@@ -36,8 +36,9 @@ def service(name: str, namespace: str, image: str, env: list[str], port: int | N
         container["env"] = [{"name": item.partition("=")[0], "value": item.partition("=")[2]} for item in env]
     if port:
         container["ports"] = [{"containerPort": port}]
-    # A new revision even if nothing but the image's contents has changed.
-    notes = {"client.knative.dev/updateTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    # A new revision even if nothing but the image's contents has changed: two in one second are two, too.
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    notes = {"client.knative.dev/updateTimestamp": f"{stamp}.{time.time_ns() % 10**9:09d}Z"}
     return {
         "apiVersion": "serving.knative.dev/v1",
         "kind": "Service",
@@ -79,7 +80,7 @@ def _link(opts: Options, name: str) -> str:
     from krun.serve.cli import directory
 
     base = os.path.join(os.path.abspath(opts.directory or directory()), "local", "dev.local")
-    reference = f"{name}:{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"
+    reference = f"{name}:{time.strftime('%Y%m%d%H%M%S', time.gmtime())}{time.time_ns() % 10**9:09d}"
     path = os.path.abspath(opts.image)
     try:
         os.makedirs(base, exist_ok=True)
