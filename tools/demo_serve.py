@@ -27,10 +27,10 @@ GO = """package main
 import ("fmt"; "net/http"; "os")
 
 func main() {
-	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "Go %s says %s\\n", os.Getenv("K_REVISION"), os.Getenv("TARGET"))
-	})
-	http.ListenAndServe(":"+os.Getenv("PORT"), nil)
+    http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+        fmt.Fprintf(w, "Go %s says %s\\n", os.Getenv("K_REVISION"), os.Getenv("TARGET"))
+    })
+    http.ListenAndServe(":"+os.Getenv("PORT"), nil)
 }
 """
 #: The first process of a container gets no signal that it does not handle: without a handler SIGTERM would wait for the grace.

@@ -166,8 +166,12 @@ class App:
 
     def _pages(self) -> dict[str, Page]:
         from krun.serve.api.pages import metrics
+        from krun.serve.control.page import page
 
-        return {"/metrics": lambda request: metrics(self.metrics_text())}
+        return {
+            "/metrics": lambda request: metrics(self.metrics_text()),
+            "/status": lambda request: page(self.store, self.pools, self.started),
+        }
 
     def metrics_text(self) -> str:
         """Returns the metrics of the data path (Prometheus text)."""

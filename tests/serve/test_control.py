@@ -440,3 +440,33 @@ def test_a_server_that_starts_again_finds_its_instances(tmp_path, alive):
 
     second_name = asyncio.run(first())
     asyncio.run(second(second_name))
+
+
+@loop
+async def test_the_status_page_shows_everything_and_escapes_it():
+    import time
+
+    from krun.serve.control.page import page
+
+    async with World() as world:
+        obj = ksvc(
+            container={
+                "readinessProbe": {
+                    "exec": {"command": ["x"]},
+                    "periodSeconds": 1000,
+                    "initialDelaySeconds": 1000,
+                }
+            }
+        )
+        await world.call("POST", f"{SERVING}/services", obj)
+        instance = await world.until(lambda: list(world.runner.instances.values()), "an instance")
+        instance[0].crash(1, "<script>alert(1)</script>")
+        await world.until(lambda: world.condition(REVISION, "hello-00001", "Ready")[0] == "False", "it fails")
+        scaler = world.pools.scalers["default", "hello-00001"]
+        for second in range(3):
+            scaler.sample(scaler.since + second)
+        answer = page(world.store, world.pools, time.time())
+        text = answer.body.decode()
+        assert "default/hello-00001" in text and "http://hello.default.localhost" in text and "<svg" in text
+        assert "<script" not in text and "&lt;script&gt;alert(1)" in text
+        assert dict(answer.headers)[b"content-security-policy"].startswith(b"default-src 'none'")

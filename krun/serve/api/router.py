@@ -74,6 +74,8 @@ class Api:
             return Response.text(200, "ok")
         self._authenticate(request)
         if path in self.pages:
+            if request.method not in (b"GET", b"HEAD"):
+                raise status.not_allowed(request.method.decode("latin-1"))
             return self.pages[path](request)
         parts = [part for part in path.split("/") if part]
         if not parts:

@@ -48,6 +48,9 @@ class Member:
         self.ready = False
         self.leaving = False
         self.exits = 0
+        #: Seconds from the wish to the running containers, and to readiness; 0.0 while they are not there.
+        self.wanted = asyncio.get_running_loop().time()
+        self.start_seconds = self.ready_seconds = 0.0
         self.last_exit: ContainerExit | None = None
         self._probers: list[Prober] = []
         self._good: dict[str, bool] = {}
@@ -75,6 +78,7 @@ class Member:
     def take(self, instance: Instance) -> None:
         """Takes a running instance over (also one of an earlier server) and begins to probe it."""
         self.instance = instance
+        self.start_seconds = self._loop.time() - self.wanted
         self._started.set()
         instance.on_exit = self._exited
         instance.on_restart = self._restarted
@@ -185,6 +189,7 @@ class Member:
         instance, port = self.instance, self.spec.port
         assert instance is not None
         self.last_exit = None
+        self.ready_seconds = self.ready_seconds or self._loop.time() - self.wanted
         self.backend = Backend(self.name, lambda: instance.connect(port), self.queue.config.concurrency)
         self.queue.add(self.backend, self._loop.time())
 

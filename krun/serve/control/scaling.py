@@ -6,6 +6,7 @@ Sources: knative/serving pkg/autoscaler/scaling, pkg/reconciler/autoscaling/kpa 
 """
 
 import math
+from collections import deque
 from typing import Any
 
 from krun.serve.control.config import Config
@@ -77,6 +78,8 @@ class Autoscaler:
         self.scaler = kpa.Scaler(self.spec, now, pool.ready)
         self.since = now
         self._began = now
+        #: (time, ready instances, requests in flight or waiting) of the last minutes, for the status page.
+        self.history: deque[tuple[float, int, int]] = deque(maxlen=300)
         pool.queue.on_arrival = lambda queue: self.arrival()
 
     def update(self, revision: Object, config: Config) -> None:
@@ -149,6 +152,8 @@ class Autoscaler:
     def sample(self, now: float) -> None:
         """Takes the sample of the last second."""
         self.scaler.report(self.pool.queue.stats(now), now)
+        queue = self.pool.queue
+        self.history.append((now, self.pool.ready, queue.in_flight + queue.queued))
         self._settle(now)
 
     def _settle(self, now: float) -> None:
