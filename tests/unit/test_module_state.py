@@ -18,6 +18,9 @@ KEPT = {
     "krun.jsonio": {"_scan", "_quote", "_Context"},
     # How far the interpreter has come: once for the process, whatever it runs.
     "krun.native.launcher.start": {"sys", "complete", "extensions"},
+    # Made once from a data file of the package that nothing changes: schemas and the documents that follow from them.
+    "krun.serve.model.schema": {"_data", "of", "expanded"},
+    "krun.serve.api.openapi": {"document"},
 }
 CHANGING = set(
     "append extend insert remove pop clear sort reverse add discard update setdefault popitem appendleft".split()

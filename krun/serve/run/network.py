@@ -10,25 +10,17 @@ import socket
 from krun.errors import SysError
 from krun.sysio import CLONE_NEWNET, setns
 
-_own = -1  # descriptor of the namespace of this process, opened at the first use
-
 
 def connect_inside(netns: int, port: int) -> socket.socket:
     """Return a non-blocking socket that connects to 127.0.0.1:port in a namespace. Raises SysError, OSError.
 
     The connection is complete, or refused, when the socket becomes writable (connect(2), EINPROGRESS).
     """
-    global _own
-    if _own < 0:
-        _own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    setns(netns, CLONE_NEWNET, "network namespace of an instance")
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock = _socket_inside(netns, own)
     finally:
-        try:
-            setns(_own, CLONE_NEWNET, "network namespace of krun serve")
-        except SysError:
-            os._exit(70)  # a server in a tenant's network would listen and resolve there
+        os.close(own)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.connect_ex(("127.0.0.1", port))
@@ -36,3 +28,15 @@ def connect_inside(netns: int, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _socket_inside(netns: int, own: int) -> socket.socket:
+    """Return a socket of another network namespace; this thread is in `own` before and after."""
+    setns(netns, CLONE_NEWNET, "network namespace of an instance")
+    try:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    finally:
+        try:
+            setns(own, CLONE_NEWNET, "network namespace of krun serve")
+        except SysError:
+            os._exit(70)  # a server in a tenant's network would listen and resolve there
