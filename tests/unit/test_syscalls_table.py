@@ -52,7 +52,7 @@ PROTOTYPES = {
         getrandom memfd_create futex_wake
     """,
     "1": """
-        read write pread64 pwrite64 getitimer semop msgsnd msgrcv fstat
+        read write pread64 pwrite64 getitimer semop msgsnd msgrcv
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
         sched_rr_get_interval flistxattr fremovexattr timer_gettime
         clock_gettime clock_getres epoll_wait set_mempolicy timerfd_gettime open_by_handle_at sched_setattr

@@ -304,6 +304,8 @@ long kr_fd_close_range(u64 first64, u64 last64, u64 flags) {
     return ret;
 }
 
+u32 kr_fd_hidden_count(void) { return kr_fd_block.span + (u32)kr_fd_list(NULL, 0); }
+
 int kr_fd_list(int *out, int max) {
     kr_lock(&fdtab_lock);
     for (u32 i = 0; i < count && (int)i < max; i++)

@@ -176,6 +176,8 @@ int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder);
 /* Closes a dynamic descriptor and removes it from the table; *holder becomes -1. */
 void kr_fd_drop(int *holder);
 
+/* How many descriptors of the descriptor table are the monitor's: of all three classes. */
+u32 kr_fd_hidden_count(void);
 /* Writes at most max dynamic numbers, ascending, into out[]. Returns how many there are. */
 int kr_fd_list(int *out, int max);
 

@@ -4,29 +4,86 @@
  */
 #include "path.h"
 #include "../lib/kr_linux.h"
-#include "../view/procfs.h"
+#include "../view/ask.h"
+#include "../view/place.h"
 
 #define STAT_FLAGS (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_SYNC_TYPE)
 #define CWD ((u64)(s64)AT_FDCWD)
 
-/* The head of the kernel's struct stat. */
-struct stat_head {
+/* The kernel's struct stat. */
+struct stat_k {
     u64 dev, ino, nlink;
     u32 mode, uid, gid, pad;
-    u64 rdev;
+    u64 rdev, size, blksize, rest[10];
 };
 
+/* What a call has found: struct statx if wide, else struct stat. */
+struct found {
+    int wide;
+    union {
+        struct stat_k st;
+        struct statx sx;
+    };
+};
+
+static long give(const struct found *f, u64 buf) {
+    return kr_copy_out(buf, f->wide ? (const void *)&f->sx : &f->st, f->wide ? sizeof f->sx : sizeof f->st);
+}
+
+/* ---- The size of /proc/PID/fd: the number of open descriptors (proc_fd_getattr(), Linux 6.2) ---- */
+
+/* Whether f may be such a directory. All other directories of a procfs have the size 0. */
+static int may_count(const struct found *f) {
+    struct statx x = f->sx;
+    if (!f->wide) {
+        x.stx_mode = (u16)f->st.mode;
+        x.stx_size = f->st.size;
+        x.stx_dev_major = (u32)(f->st.dev >> 8) & 0xfff;
+        x.stx_blksize = (u32)f->st.blksize;
+    }
+    return (x.stx_mode & S_IFMT) == S_IFDIR && x.stx_size && kr_maybe_proc(&x);
+}
+
+/* Takes the monitor's descriptors out of the size of fd. own: how many descriptors this call has open. A process
+ * that does not answer keeps the kernel's number. */
+static void count(struct kr_task *t, int fd, u32 own, struct found *f) {
+    u32 pid = 0, n = 0, *fds;
+    size_t bytes;
+    u64 size = f->wide ? f->sx.stx_size : f->st.size;
+    int kind = kr_dir_kind(t, fd, &pid);
+    if (kind == KR_DIR_FDS) {
+        n = kr_fd_hidden_count() + own;
+        size = size > n ? size - n : 0;
+    } else if (kind == KR_DIR_FDS_OTHER && kr_ask_fds(t, pid, &fds, &n, &bytes) == 0) {
+        kr_free(fds, bytes);
+        size = n;
+    }
+    if (f->wide)
+        f->sx.stx_size = size;
+    else
+        f->st.size = size;
+}
+
+/* Brings f to the payload. n: the result of the call that has filled f from the descriptor fd, or AT_FDCWD. own:
+ * as in count(). n, or -EFAULT. */
+static long result(int fd, u32 own, long n, struct found *f, u64 buf) {
+    if (n < 0)
+        return n;
+    if (may_count(f)) {
+        long at = fd == AT_FDCWD ? kr_open_plain(AT_FDCWD, ".", O_PATH | O_DIRECTORY, 0) : fd;
+        if (at >= 0)
+            count(kr_self(), (int)at, own, f);
+        if (fd == AT_FDCWD)
+            kr_fd_shut(at);
+    }
+    return give(f, buf);
+}
+
 /* lstat of /proc/PID/fd/N of another process, which the kernel refuses: the values that a procfs would give.
- * mask: of statx, or 0 for struct stat. -ESRCH if name is no such descriptor. */
+ * -ESRCH if name is no such descriptor. */
 static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf, u32 mask) {
     struct kr_proc_name pn;
-    union {
-        struct {
-            struct stat_head h;
-            u64 size, rest[11];
-        } st;
-        struct statx sx;
-    } u;
+    struct found f = {.wide = mask != 0};
     char rel[64], like[32];
     u32 how;
     long n = kr_other_fd(t, dirfd, name, &pn, &how);
@@ -35,34 +92,44 @@ static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf,
     kr_fd_shut(n);
     kr_snprintf(like, sizeof like, "%lu/cwd", pn.pid);
     int dir = kr_proc_handle(rel, sizeof rel, like);
-    memset(&u, 0, sizeof u);
     if (mask)
-        n = kr_sys5(__NR_statx, (s64)dir, rel, AT_SYMLINK_NOFOLLOW, mask, &u.sx);
+        n = kr_sys5(__NR_statx, (s64)dir, rel, AT_SYMLINK_NOFOLLOW, mask, &f.sx);
     else
-        n = kr_sys4(__NR_newfstatat, (s64)dir, rel, &u.st, AT_SYMLINK_NOFOLLOW);
+        n = kr_sys4(__NR_newfstatat, (s64)dir, rel, &f.st, AT_SYMLINK_NOFOLLOW);
     if (n < 0)
         return n;
     u32 acc = how & O_ACCMODE;
     u32 mode = S_IFLNK | (how & O_PATH ? 0 : acc == O_RDONLY ? 0500 : acc == O_WRONLY ? 0300 : 0700);
     if (mask) {
-        u.sx.stx_mode = (u16)mode;
-        u.sx.stx_size = 64;
-        u.sx.stx_ino ^= pn.n << 32;
+        f.sx.stx_mode = (u16)mode;
+        f.sx.stx_size = 64;
+        f.sx.stx_ino ^= pn.n << 32;
     } else {
-        u.st.h.mode = mode;
-        u.st.size = 64;
-        u.st.h.ino ^= pn.n << 32;
+        f.st.mode = mode;
+        f.st.size = 64;
+        f.st.ino ^= pn.n << 32;
     }
-    return kr_copy_out(buf, &u, mask ? sizeof u.sx : 144);
+    return give(&f, buf);
 }
 
 /* ---- stat ---- */
 
-static long fstat_of(int fd, const u64 *b) { return kr_sys2(__NR_fstat, fd, b[0]); }
+static long fstat_of(int fd, const u64 *b) {
+    struct found f = {.wide = 0};
+    return result(fd, 1, kr_sys2(__NR_fstat, fd, &f.st), &f, b[0]);
+}
 
 /* b: flags, mask, buffer */
 static long statx_of(int fd, const u64 *b) {
-    return kr_sys5(__NR_statx, fd, "", (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW, b[1], b[2]);
+    struct found f = {.wide = 1};
+    u64 flags = (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW;
+    return result(fd, 1, kr_sys5(__NR_statx, fd, "", flags, b[1], &f.sx), &f, b[2]);
+}
+
+long sys_fstat(struct kr_task *t, const u64 a[6]) {
+    struct found f = {.wide = 0};
+    (void)t;
+    return result((int)a[0], 0, kr_call_intr(__NR_fstat, a[0], (u64)&f.st, 0, 0, 0, 0), &f, a[1]);
 }
 
 /* Whether path is one component and not a number (as in /proc/PID/fd): the kernel's walk follows nothing. */
@@ -79,12 +146,15 @@ static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_f
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
         return n;
+    struct found is = {.wide = name[1] != 0};
     if (!is_simple(path))
         n = kr_path_use(t, dirfd, ptr, flags, fn, f);
     else if (name[1])
-        n = kr_sys5(__NR_statx, (s64)(int)dirfd, path, name[0], name[1], name[2]);
+        n = kr_sys5(__NR_statx, (s64)(int)dirfd, path, name[0], name[1], &is.sx);
     else
-        n = kr_sys4(__NR_newfstatat, (s64)(int)dirfd, path, name[2], name[0]);
+        n = kr_sys4(__NR_newfstatat, (s64)(int)dirfd, path, &is.st, name[0]);
+    if (n >= 0 && is_simple(path))
+        n = may_count(&is) ? kr_path_use(t, dirfd, ptr, flags, fn, f) : give(&is, name[2]);
     if (n == -EACCES) {
         long other = lstat_other(t, (int)dirfd, path, name[2], name[1] ? (u32)name[1] | STATX_TYPE : 0);
         n = other == -ESRCH ? n : other;
@@ -109,8 +179,11 @@ long sys_lstat(struct kr_task *t, const u64 a[6]) {
 
 long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[3];
-    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
-        return kr_path_itself(__NR_newfstatat, a);
+    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1])) {
+        struct found f = {.wide = 0};
+        long n = kr_call_intr(__NR_newfstatat, a[0], kr_path_nothing(a[1]), (u64)&f.st, flags, 0, 0);
+        return result((int)a[0], 0, n, &f, a[2]);
+    }
     if (flags & ~(u32)(STAT_FLAGS))
         return kr_path_error(__NR_newfstatat, a, 1, -EINVAL);
     return stat_path(t, a[0], a[1], flags, fstat_of, a + 2, (u64[]){flags, 0, a[2]});
@@ -119,8 +192,11 @@ long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
 long sys_statx(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[2];
     const u64 b[3] = {flags, (u32)a[3], a[4]};
-    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1]))
-        return kr_path_itself(__NR_statx, a);
+    if (flags & AT_EMPTY_PATH && kr_path_empty(a[1])) {
+        struct found f = {.wide = 1};
+        long n = kr_call_intr(__NR_statx, a[0], kr_path_nothing(a[1]), flags, b[1], (u64)&f.sx, 0);
+        return result((int)a[0], 0, n, &f, b[2]);
+    }
     if (flags & ~(u32)(STAT_FLAGS) || (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE ||
         b[1] & STATX__RESERVED)
         return kr_path_error(__NR_statx, a, 1, -EINVAL);
