@@ -54,19 +54,25 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     root = -1
     try:
         root = open_root(state)
-        # Both are of whoever has the number now; only with the same start time is that our init.
+        flags = differing_namespaces(state.pid)
+        ctx.groups_denied = _groups_denied(state.pid)
+        # All of it is of whoever had the number: only if that is still our init's has it been our init's all the time. Without
+        # this, a process of the host with the number means "no namespace to join", and the program runs on the host's tree.
         if process_start_time(state.pid) != state.start_time:
             raise KrunError("cannot exec in a stopped container")
-        return _exec_process(child, state, options, pidfd, root)
+        return _exec_process(child, state, options, pidfd, root, flags)
     finally:
         child.join_fds = {"init": pidfd, "root": root}
         close_all(ctx, child)
 
 
 def _exec_process(
-    child: init.Child, state: ContainerState, options: ExecOptions, pidfd: int, root: int
+    child: init.Child, state: ContainerState, options: ExecOptions, pidfd: int, root: int, flags: int
 ) -> Launched:
-    """The part of exec_process behind the checks. Arguments: pidfd, root, of the container's init; the caller closes them."""
+    """The part of exec_process behind the checks: it reads nothing of the init by its number.
+
+    Arguments: pidfd, root, of the container's init; the caller closes them; flags, of the namespaces to join.
+    """
     ctx = child.ctx
     process = ctx.process
     join = cgroup_paths(state, options.cgroup)
@@ -76,7 +82,6 @@ def _exec_process(
     ctx.board = open_board(StateDir(options.root, options.id))
     ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
     open_cgroup(ctx, join)
-    flags = differing_namespaces(state.pid)
     if not flags & CLONE_NEWUSER:
         cred.warn_unavailable(process, cred.own_capabilities(), options.log)
     if flags & CLONE_NEWPID:
@@ -92,7 +97,6 @@ def _exec_process(
         child.join_all = (pidfd, flags & ~(CLONE_NEWPID | CLONE_NEWUSER))
         # Nor to make a procfs where the mount namespace is the host's: a copy of it, until the container's is joined.
         born = CLONE_NEWNS
-    ctx.groups_denied = _groups_denied(state.pid)
     if flags & CLONE_NEWPID and not flags & CLONE_NEWUSER:
         child.birth_root = root
     launched = _spawn_on(initial, child, born)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci import spawn, state, teardown
+from krun.oci import enter, spawn, state, teardown
 from krun.oci.cgroup import group
 
 
@@ -84,3 +85,32 @@ def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.Monke
     child = SimpleNamespace(birth_root=-1, in_cgroup=True, held=list, ctx=SimpleNamespace(cgroup_fd=5))
     assert spawn._clone_inside(child, 0, 4, "") == 7  # type: ignore[arg-type]
     assert asked == [5, -1] and not child.in_cgroup
+
+
+def test_exec_reads_nothing_by_a_number_that_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The init ends while exec looks at it, and a process of the host gets its number: the host's namespaces must not be entered."""
+    namespaces = enter.differing_namespaces
+    own = os.getpid()
+    theirs = state.ContainerState(id="box", pid=own, start_time=state.process_start_time(own))
+    reused = []
+
+    def read_after_the_end(pid: int) -> int:
+        reused.append(pid)
+        return namespaces(pid)
+
+    monkeypatch.setattr(enter, "differing_namespaces", read_after_the_end)
+    monkeypatch.setattr(enter, "process_start_time", lambda pid: theirs.start_time + (1 if reused else 0))
+    monkeypatch.setattr(enter, "open_root", lambda state: -1)
+    monkeypatch.setattr(enter.labels, "check_lsm", lambda *words: "")
+    monkeypatch.setattr(enter, "build_exec", lambda process: SimpleNamespace(new_cgroup_ns=False))
+    for name in ("open_for_child", "open_cgroup"):
+        monkeypatch.setattr(enter, name, lambda *words: None)
+    monkeypatch.setattr(enter, "cgroup_paths", lambda *words: {})
+    monkeypatch.setattr(enter, "open_board", lambda *words: -1)
+    monkeypatch.setattr(enter.seccomp, "compile_filter", lambda *words: b"")
+    monkeypatch.setattr(enter.cred, "warn_unavailable", lambda *words: None)
+    monkeypatch.setattr(enter, "_spawn_on", lambda cpus, child, flags: pytest.fail("a process was started"))
+    process: Any = SimpleNamespace(cpu_initial="", cpu_final="")
+    config: Any = SimpleNamespace(seccomp=None)
+    with pytest.raises(KrunError, match="cannot exec in a stopped container"):
+        enter.exec_process(config, theirs, process, enter.ExecOptions("/nowhere", "box", Log()))
