@@ -126,8 +126,10 @@ def become_root(ctx: "Context") -> None:
         raise SysError("become root of the user namespace", "", -result)
     set_undumpable()
     if not ctx.groups_denied:
-        # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups").
-        ctx.groups_denied = read_file("/proc/thread-self/setgroups", 16).startswith(b"deny")
+        # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups"). With exec the tree
+        # is the container's by now, and a FIFO in its /proc would hold us for ever: the procfs is our own.
+        own, name = (ctx.proc, "thread-self") if ctx.proc >= 0 else (None, "/proc/thread-self")
+        ctx.groups_denied = read_file(f"{name}/setgroups", 16, own).startswith(b"deny")
     if not ctx.groups_denied:
         setgroups(())
 

@@ -135,3 +135,18 @@ def test_many_at_once(running):
     for i in range(20):
         assert running.exec("echo", str(i)).ok().out == f"{i}\n"
     assert running.processes() == [running.pid]
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_no_file_of_the_image_stands_for_proc(runtime, bundle):
+    """A FIFO in the image's /proc holds an exec into a user namespace for ever, if exec opens it. runc needs a /proc mount."""
+    bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["destination"] != "/proc"]
+    bundle.linux["maskedPaths"] = bundle.linux["readonlyPaths"] = []
+    bundle.namespaces(add=("user",))
+    for kind in ("uidMappings", "gidMappings"):
+        bundle.linux[kind] = [{"containerID": 0, "hostID": 0, "size": 65536}]
+    for name in ("self", "thread-self"):
+        (bundle.rootfs / "proc" / name).mkdir()
+        os.mkfifo(bundle.rootfs / "proc" / name / "setgroups")
+    container = runtime.start(bundle.args("sleep", "1000"))
+    assert runtime.call("exec", container.id, "id", "-u", timeout=10).ok().out == "0\n"
