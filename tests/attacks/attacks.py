@@ -247,6 +247,9 @@ ATTACKS = (
     ),
     Attack("path_host_bind", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
+    # Locks of the monitor.
+    Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
+    Attack("lock_heir_numbers", (ROOT_USER,), 8, args=("time",), prepare=(unfiltered,)),
     Attack("ask_number_heard"),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),

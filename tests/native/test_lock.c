@@ -128,11 +128,12 @@ static void holders(void) {
     kr_sys4(__NR_wait4, a, 0, 0, 0);
     CHECK_EQ(real_holder_gone(kr_holder((u32)a, born)), 1);
     int proc = kr_boot.fd_proc;
-    kr_boot.fd_proc = -1; /* no answer: nobody is dead, unless the kernel itself knows no such number */
+    kr_boot.fd_proc = -1; /* no answer: nobody is dead */
     a = child(1);
     CHECK_EQ(real_holder_gone(kr_holder((u32)a, now / 2)), 0);
     kr_sys2(__NR_kill, a, SIGKILL);
     kr_sys4(__NR_wait4, a, 0, 0, 0);
+    CHECK_EQ(real_holder_gone(kr_holder((u32)a, born)), 0); /* the caller's own namespace is not asked */
     kr_holder_learn(t);
     CHECK_EQ(kr_holder_tid(t->holder), 0);
     kr_boot.fd_proc = proc;

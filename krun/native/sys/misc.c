@@ -9,6 +9,7 @@
 #include "../process/process.h"
 #include "../view/procfs.h"
 #include "../process/board.h"
+#include "../process/holder.h"
 #include <linux/fanotify.h>
 #include <linux/personality.h>
 #include <linux/sched.h>
@@ -60,6 +61,8 @@ static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
     }
     if (r == 0 && (any || flags & CLONE_NEWPID))
         t->newpid = kr_children_elsewhere();
+    if (r == 0 && (any || flags & CLONE_NEWTIME))
+        kr_holder_learn(t); /* by the clock of the time namespace, which /proc shows to relatives */
     return r;
 }
 
