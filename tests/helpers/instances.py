@@ -15,10 +15,12 @@ from krun.serve.run.probe import Prober
 
 
 @asynccontextmanager
-async def runner(directory: Path, runtime: str, images: Path, keep: bool = False) -> AsyncIterator[Runner]:
+async def runner(
+    directory: Path, runtime: str, images: Path, keep: bool = False, **config: Any
+) -> AsyncIterator[Runner]:
     made = Runner(
         {"directory": str(directory), "runtime": runtime, "flags": [], "images": [str(images)], "pull": False,
-         "cgroup": f"/krun-serve-test-{os.getpid()}", "layerLimit": 1 << 30}
+         "cgroup": f"/krun-serve-test-{os.getpid()}", "layerLimit": 1 << 30, **config}
     )  # fmt: skip
     hello = await made.open()
     made.found = hello["instances"]  # type: ignore[attr-defined]

@@ -121,8 +121,11 @@ int main(int argc, char **argv) {
             printf("%d%s", i, i % 1000 ? "\n" : "a longer line without an end");
     if (!strcmp(how, "bomb"))
         for (;;)
-            if (fork() < 0)
+            if (fork() < 0) {
+                if (write(1, "no more\n", 8) < 0)
+                    return 1;
                 sleep(1);
+            }
     if (!strcmp(how, "eat"))
         for (;;) {
             char *memory = malloc(1 << 20);

@@ -350,3 +350,43 @@ def test_layers(directory: Path, runtime: str, images: Path, tmp_path: Path) -> 
 
     run(test)
     assert not (tmp_path / "planted").exists()
+
+
+def test_seccomp_profile(directory: Path, runtime: str, images: Path) -> None:
+    """RuntimeDefault: the program runs under a filter (proc_pid_status(5), Seccomp: 2)."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            context = {"seccompProfile": {"type": "RuntimeDefault"}}
+            instance = await r.start(spec("filtered", container={"securityContext": context}))
+            await ready(instance)
+            assert "Seccomp:\t2" in await get(instance, "/read/proc/self/status")
+            with pytest.raises(StartError, match="Localhost is not supported"):
+                await r.start(
+                    spec("local", container={"securityContext": {"seccompProfile": {"type": "Localhost"}}})
+                )
+
+    run(test)
+
+
+def test_a_fork_bomb_and_a_flood_of_output_stay_their_own(
+    directory: Path, runtime: str, images: Path
+) -> None:
+    """A bomb meets its limit of processes, a flood its log's; another instance answers meanwhile, and all end at once."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images, pidsLimit=24) as r:
+            bomb = await r.start(spec("bomb", container={"args": ["bomb"]}))
+            flood = await r.start(spec("flood", container={"args": ["flood"]}))
+            other = await r.start(spec("other"))
+            await ready(other)
+            log = directory / "logs/bomb/user-container/0.log"
+            await until(lambda: b"no more" in log.read_bytes(), "the limit")
+            logs = directory / "logs/flood/user-container"
+            await until(lambda: (logs / "0.log.1").exists(), "the rotation")
+            assert sum(file.stat().st_size for file in logs.iterdir()) <= 2 * (10 << 20)
+            assert await get(other, "/uid") == "1000"
+            for instance in (bomb, flood):
+                await instance.stop(0)
+
+    run(test)

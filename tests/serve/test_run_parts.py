@@ -17,7 +17,7 @@ import pytest
 from helpers.images import make_layout
 
 from krun.errors import KrunError
-from krun.serve.run import bundle, etcfiles, logfile, logs, quantity, user, volumes, wire
+from krun.serve.run import bundle, etcfiles, logfile, logs, quantity, seccomp, user, volumes, wire
 from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config, layout
@@ -495,3 +495,36 @@ def test_thresholds() -> None:
 def test_errors_are_one_line() -> None:
     error = StartError("ContainerMissing", "two\nlines")
     assert isinstance(error, KrunError) and error.message == "two lines"
+
+
+def test_seccomp_conditions() -> None:
+    """Rules with conditions on capabilities, architectures and kernels hold or fall for one container."""
+    allow = {"action": "SCMP_ACT_ALLOW", "args": None, "comment": "x"}
+    source = {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": 38,
+        "syscalls": [
+            allow | {"names": ["read"], "includes": {}, "excludes": {}},
+            allow | {"names": ["mount"], "includes": {"caps": ["CAP_SYS_ADMIN"]}},
+            allow | {"names": ["clone"], "excludes": {"caps": ["CAP_SYS_ADMIN"]}},
+            allow | {"names": ["arch_prctl"], "includes": {"arches": ["amd64"]}},
+            allow | {"names": ["sync_file_range2"], "includes": {"arches": ["ppc64le"]}},
+            allow | {"names": ["ptrace"], "includes": {"minKernel": "4.8"}},
+            allow | {"names": ["later"], "includes": {"minKernel": "99.1"}},
+        ],
+    }
+
+    def names(capabilities: set[str]) -> list[str]:
+        found = seccomp.resolve(source, capabilities, "6.1.0-9-amd64")
+        assert found["defaultErrnoRet"] == 38 and set(found["syscalls"][0]) == {"names", "action"}
+        return [name for rule in found["syscalls"] for name in rule["names"]]
+
+    assert names(set()) == ["read", "clone", "arch_prctl", "ptrace"]
+    assert names({"CAP_SYS_ADMIN"}) == ["read", "mount", "arch_prctl", "ptrace"]
+
+
+@pytest.mark.parametrize("kind", ["Localhost", "x"])
+def test_seccomp_of_other_types(kind: str) -> None:
+    with pytest.raises(StartError, match="use RuntimeDefault or Unconfined"):
+        seccomp.profile({"type": kind}, [])
+    assert seccomp.profile(None, []) is None and seccomp.profile({"type": "Unconfined"}, []) is None

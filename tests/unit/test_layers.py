@@ -144,6 +144,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.image.config", "krun.serve.run.image.reference", "krun.serve.run.image.unpack"},
         {"krun.serve.run.image.layout"},
         {"krun.serve.run.image.store"},
+        {"krun.serve.run.seccomp"},
         {"krun.serve.run.bundle"},
         {"krun.serve.run.sandbox"},
         {"krun.serve.run.worker"},

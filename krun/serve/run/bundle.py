@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import krun
-from krun.serve.run import quantity, user
+from krun.serve.run import quantity, seccomp, user
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Config
 from krun.serve.run.rootdir import RootDir
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     hostname; environment: PORT, K_SERVICE, ... (wins over the image's, not over nothing of the developer's, because those
     names are reserved); rootfs: the merged directory; netns: a path of the network namespace; cgroup: cgroupsPath; files:
-    destination in the container -> file of the host; mounts: those of volumes; seccomp: a profile, or None.
+    destination in the container -> file of the host; mounts: those of volumes; pids: the most threads it may have.
     """
 
     hostname: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     cgroup: str
     files: dict[str, str]
     mounts: list[dict[str, Any]]
-    seccomp: dict[str, Any] | None
+    pids: int
 
 
 class _Making(NamedTuple):
@@ -141,7 +141,11 @@ def _resources(m: _Making) -> dict[str, Any]:
         found = quantity.resources(m.container.get("resources") or {})
     except ValueError as error:
         raise StartError("CreateContainerConfigError", str(error)) from None
-    return {"devices": [{"allow": False, "access": "rwm"}], **found}
+    return {"devices": [{"allow": False, "access": "rwm"}], "pids": {"limit": m.place.pids}, **found}
+
+
+def _seccomp(m: _Making) -> dict[str, Any] | None:
+    return seccomp.profile(m.context.get("seccompProfile"), _capabilities(m)["effective"])
 
 
 def _namespaces(m: _Making) -> list[dict[str, str]]:
@@ -181,7 +185,11 @@ ROWS = [
     Row("/linux/namespaces", _namespaces, "Namespaces: the operator's"),
     Row("/linux/maskedPaths", lambda m: _MASKED, "Masked paths: the operator's"),
     Row("/linux/readonlyPaths", lambda m: _READONLY, "Readonly paths: the operator's"),
-    Row("/linux/seccomp", lambda m: m.place.seccomp, "Seccomp: a profile of the operator's"),
+    Row(
+        "/linux/seccomp",
+        _seccomp,
+        "Seccomp: the operator's profile; securityContext.seccompProfile chooses it",
+    ),
 ]
 
 

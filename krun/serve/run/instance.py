@@ -411,6 +411,7 @@ class Runner:
     def _sandbox(self, spec: InstanceSpec) -> dict[str, Any]:
         return {
             "hostname": spec.id,
+            "pids": self.config.get("pidsLimit"),
             "volumes": self.plan(spec, spec.volumes),
             "owner": [spec.namespace, spec.revision],
         }

@@ -30,6 +30,7 @@ from krun.sysio import CLONE_NEWNET, unshare
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _MESSAGE = 4096  # Kubernetes' limit of a termination message
 _MS_NOSUID, _MS_NODEV = 2, 4
+_PIDS = 4096  # threads of a container, unless the server says another number: a fork bomb stays its own
 _KILL_SECONDS = 10.0  # for a process to end after SIGKILL
 
 
@@ -162,7 +163,7 @@ class Sandbox:
             cgroup=f"{self.cgroup}/{c.id}",
             files=files,
             mounts=mounts,
-            seccomp=spec.get("seccompProfile"),
+            pids=int(self.spec.get("pids") or _PIDS),
         )
         directory = os.path.join(c.directory, "bundle")
         with open(os.path.join(directory, "config.json"), "w") as file:
