@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.images import make_layout
+from helpers.images import Image, Registry, make_layout
 from helpers.instances import ended, get, ready, run, runner, spec, until
 
 from krun.serve.run.errors import StartError
@@ -390,3 +393,50 @@ def test_a_fork_bomb_and_a_flood_of_output_stay_their_own(
                 await instance.stop(0)
 
     run(test)
+
+
+def test_an_image_of_podmans_storage(directory: Path, runtime: str, images: Path, tmp_path: Path) -> None:
+    """An image that podman has, and one that it pulls from a registry; both are unmounted when the worker ends."""
+    run_root = tempfile.mkdtemp(prefix="krun-p")  # podman takes at most 50 characters
+    podman = ["podman", "--root", str(tmp_path / "p"), "--runroot", run_root, "--storage-driver", "vfs"]
+    root = images / "dev.local/payload/rootfs"
+    archive = tmp_path / "root.tar"
+    subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+    argv = [
+        *podman,
+        "import",
+        "--change",
+        "USER 77",
+        "--change",
+        'ENTRYPOINT ["/payload"]',
+        str(archive),
+        "reg.example/stored:v1",
+    ]
+    subprocess.run(argv, check=True, capture_output=True)
+    registry = Registry({"team/pulled:v1": Image("pulled", root, {"Entrypoint": ["/payload"]})}, os.getpid())
+    conf = tmp_path / "registries.conf"
+    conf.write_text(f'[[registry]]\nlocation = "127.0.0.1:{registry.port}"\ninsecure = true\n')
+    command = ["env", f"CONTAINERS_REGISTRIES_CONF={conf}", *podman]
+
+    async def test() -> None:
+        async with runner(directory, runtime, images, pull=True, podman=command) as r:
+            stored = await r.start(spec("stored", container={"image": "reg.example/stored:v1"}))
+            await ready(stored)
+            assert await get(stored, "/uid") == "77" and stored.digests["user-container"].startswith(
+                "sha256:"
+            )
+            name = f"127.0.0.1:{registry.port}/team/pulled:v1"
+            pulled = await r.start(spec("pulled", container={"image": name}))
+            await ready(pulled)
+            with pytest.raises(StartError, match="Unable to fetch image") as caught:
+                await r.start(spec("none", container={"image": name.replace("pulled", "none")}))
+            assert caught.value.reason == "ContainerMissing"
+
+    try:
+        run(test)
+        left = subprocess.run([*podman, "image", "mount"], check=True, capture_output=True, text=True)
+        assert left.stdout.strip() == ""
+    finally:
+        registry.close()
+        subprocess.run([*podman, "rmi", "--all", "--force"], capture_output=True)
+        shutil.rmtree(run_root, ignore_errors=True)

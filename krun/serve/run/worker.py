@@ -46,8 +46,8 @@ _LOGS_KEPT = 2  # starts of a container whose logs stay: the present one, and th
 class Worker:
     """The worker's state.
 
-    Arguments: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit"; commands, by
-    their names.
+    Arguments: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit", and where
+    wanted "podman" (its command); commands, by their names.
     """
 
     def __init__(self, config: dict[str, Any], commands: dict[str, Command]) -> None:
@@ -60,6 +60,7 @@ class Worker:
             config["images"],
             limit=config["layerLimit"],
             pull=config["pull"],
+            podman=config.get("podman"),
         )
         self.sandboxes: dict[str, Sandbox] = {}
         self.client: socket.socket | None = None
@@ -87,6 +88,7 @@ class Worker:
                 self._reap_strays()
                 self._remove_again()
         self.threads.shutdown()
+        self.store.close()
         self._drop_client()
 
     def _call(self, key: selectors.SelectorKey, mask: int) -> None:

@@ -29,17 +29,26 @@ class Store:
     """The images that containers are made of.
 
     Arguments: directory, of the store's own data (layers, layouts of archives); sources, directories of images; limit, bytes
-    that one unpacked layer may have; pull, whether podman may fetch an image from a registry.
+    that one unpacked layer may have; pull, whether podman may fetch an image from a registry; podman, its command, None for the
+    one of PATH.
     """
 
     def __init__(
-        self, directory: str, sources: list[str], *, limit: int = 16 << 30, pull: bool = True
+        self,
+        directory: str,
+        sources: list[str],
+        *,
+        limit: int = 16 << 30,
+        pull: bool = True,
+        podman: "list[str] | None" = None,
     ) -> None:
         self.directory = directory
         self.sources = sources
         self.limit = limit
         self.pull = pull
-        self.podman = shutil.which("podman")
+        found = shutil.which("podman")
+        self.podman = podman or ([found] if found else [])
+        self._mounted: set[str] = set()  # ids of podman's images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for name in ("layers", "layouts", "links"):
@@ -67,6 +76,11 @@ class Store:
             "ContainerMissing",
             f'Unable to fetch image "{text}": it is not in {" or in ".join(places) or "any source"}',
         )
+
+    def close(self) -> None:
+        """Give podman's images back: no instance uses them any more."""
+        while self._mounted:
+            self._podman("image", "unmount", self._mounted.pop())
 
     def _lock(self, name: str) -> threading.Lock:
         """The lock of an image: two starts of the same new image unpack it once."""
@@ -142,7 +156,7 @@ class Store:
 
     def _from_podman(self, reference: Reference) -> Image | None:
         """Podman's storage: inspect, else pull, then mount; the mount is of the whole image, read-only by use."""
-        if self.podman is None:
+        if not self.podman:
             return None
         where = str(reference)
         status, out, message = self._podman("image", "inspect", "--format", "json", where)
@@ -161,6 +175,7 @@ class Store:
                 "ErrImagePull", f'Unable to fetch image "{where}": {message or "podman says nothing of it"}'
             ) from None
         status, out, message = self._podman("image", "mount", name)
+        self._mounted.add(name)
         path = out.strip()
         if status or not os.path.isdir(path):
             raise StartError("ErrImagePull", f"mount image {where} by podman: {message}")
@@ -170,7 +185,7 @@ class Store:
         """Run podman; returns its status, output and last line of error."""
         try:
             done = subprocess.run(
-                [self.podman or "podman", *words],
+                [*self.podman, *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
