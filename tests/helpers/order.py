@@ -10,12 +10,12 @@ import pytest
 #: Files by a regular expression on the node id: what shows a slip in seconds comes before what needs minutes.
 STAGES = (
     ("lint", r"tests/unit/test_(linters|repo|docs|layers)\.py"),
-    ("unit", r"tests/unit/(?!test_native|test_launcher)"),
+    ("unit", r"tests/(unit/(?!test_native|test_launcher)|serve/(?!test_instance|test_serve))"),
     ("native", r"tests/unit/test_(native|launcher)\.py"),
     ("corpus", r"tests/integration/test_guest_corpus\.py"),
     (
         "krun by its command line",
-        r"tests/integration/test_(?!podman|docker|engines|containerd|cri|soak|software|suites|fuzz)",
+        r"tests/serve/|tests/integration/test_(?!podman|docker|engines|containerd|cri|soak|software|suites|fuzz)",
     ),
     ("engines and software", r""),
 )
@@ -24,6 +24,7 @@ SAMPLE = 16
 #: One case of podman's and one of docker's, with runc and with krun; what only needs bundles, and few of them.
 FAST = (
     r"tests/unit/",
+    r"tests/serve/test_(run_parts|scale|settings|store|api|control)\.py",
     r"test_engines\.py::test_run_and_exit_code\[",
     r"integration/test_(run|exec)\.py",
 )
