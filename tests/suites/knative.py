@@ -75,6 +75,13 @@ def build(directory: Path) -> None:
             say(f"building {suite}")
             source = module("knative.dev/serving", directory)
             go("test", "-tags=e2e", "-c", "-o", str(binary), f"./test/conformance/{suite}", cwd=source)
+    oracle = directory / "webhook"
+    if not oracle.exists():
+        say("building the webhook that tests/serve/webhook.json was recorded with (KRUN_WEBHOOK)")
+        source = module("knative.dev/serving", directory)
+        (source / "cmd/krunoracle").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests/serve/oracle/main.go", source / "cmd/krunoracle/main.go")
+        go("build", "-o", str(oracle), "./cmd/krunoracle", cwd=source)
     for path in IMAGES:
         name = path.rpartition("/")[2]
         archive = directory / "images" / REGISTRY / f"{name}.tar"

@@ -46,7 +46,14 @@ def sidecar(container: Object, known: dict[str, Object], options: Options) -> Er
         if options.enabled("multi-container-probing"):
             errors.add(_probe_of(key, container[key], None).at(key))
         else:
-            names = sorted(name for name, item in container[key].items() if fields.is_set(item))
+            # A handler is an inlined part of the probe: it is named by the probe.
+            names = sorted(
+                {
+                    "" if name in _HANDLERS else name
+                    for name, item in container[key].items()
+                    if fields.is_set(item)
+                }
+            )
             errors.add(Errors([disallowed(*names)] if names else []).at(key))
     return errors.add(_common(container, known, options, RESERVED_ENV[1:]))
 

@@ -42,6 +42,12 @@ def _pod(spec: Object, options: Options) -> Errors:
     if spec.get("automountServiceAccountToken"):
         errors.add(disallowed("automountServiceAccountToken"))
     pod_context = spec.get("securityContext") or {}
+    if (
+        pod_context
+        and options.off("kubernetes.podspec-securitycontext")
+        and options.off("secure-pod-defaults")
+    ):
+        errors.add(disallowed("securityContext"))
     errors.add(_pod_security(pod_context, options).at("securityContext"))
     serving = spec.get("containers") or []
     init = spec.get("initContainers") or []
