@@ -1,6 +1,6 @@
-"""Builds the compiled parts: the cffi module `_krun` and the freestanding executable `krun-monitor`.
+"""Builds the compiled parts: the cffi module `_krun`, the freestanding executable `krun-monitor`, the static `krun-probe`.
 
-`python -m krun.native.build_native [module] [monitor] [--force] [--debug]` builds in place; `_backend.py` does the same
+`python -m krun.native.build_native [module] [monitor] [probe] [--force] [--debug]` builds in place; `_backend.py` does the same
 for wheels and editable installs. `monitor --ubsan` builds another one, build/native-ubsan/krun-monitor, for the fuzzer.
 An object is rebuilt if its source or a header that it included (gcc -MMD) is newer, or if its command line has changed;
 two compilers run at a time. Outputs are replaced by rename: a running monitor keeps its file.
@@ -16,6 +16,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MODULE = HERE / "_krun.abi3.so"
+# The payload of `krun conformance`. It has a libc, unlike the monitor, because it is an ordinary program in a container.
+PROBE = HERE.parent / "conformance" / "krun-probe"
+PROBE_CFLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 MONITOR = HERE / "krun-monitor"
 # Root has no right to read the monitor's file: executed by a root that has put down CAP_DAC_OVERRIDE (oci/init.py), it is
 # not dumpable from the first moment (fs/exec.c, would_dump()). Others may read it, because in a user namespace the kernel
@@ -219,9 +222,20 @@ def build_ubsan_monitor(force: bool = False) -> Path:
     return output
 
 
+def build_probe(force: bool = False) -> Path:
+    """Builds `krun/conformance/krun-probe`, a static program: a container's root that holds nothing else can run it.
+
+    Returns its path. Raises SystemExit with the compiler's words.
+    """
+    folder = OBJECTS / "probe"
+    objects = compile_all([PROBE.with_name("probe.c")], folder, PROBE_CFLAGS, force)
+    link(objects, PROBE, folder, ["-static", "-s", "-Wl,--build-id"], force)
+    return PROBE
+
+
 def build(force: bool = False) -> list[Path]:
     """Builds everything; returns the files made (or found current)."""
-    made = [build_module(force), build_monitor(force)]
+    made = [build_module(force), build_monitor(force), build_probe(force)]
     return [path for path in made if path is not None]
 
 
@@ -231,12 +245,16 @@ def main(argv: list[str]) -> int:
     if "--ubsan" in argv:
         print(f"monitor: {build_ubsan_monitor(force)}")
         return 0
-    parts = [arg for arg in argv if not arg.startswith("--")] or ["module", "monitor"]
-    for part in parts:
-        if part not in ("module", "monitor"):
+    makers = {
+        "module": build_module,
+        "monitor": lambda force: build_monitor(force, debug),
+        "probe": build_probe,
+    }
+    for part in [arg for arg in argv if not arg.startswith("--")] or list(makers):
+        if part not in makers:
             print(f"krun: native build: unknown part {part}", file=sys.stderr)
             return 1
-        path = build_module(force) if part == "module" else build_monitor(force, debug)
+        path = makers[part](force)
         print(f"{part}: {path}" if path else f"{part}: no sources")
     return 0
 

@@ -171,6 +171,14 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.deploy"},
     ],
     [
+        {"krun.conformance"},
+        {"krun.conformance.cases"},
+        {"krun.conformance.checks", "krun.conformance.drive"},
+        {"krun.conformance.rows"},
+        {"krun.conformance.report"},
+        {"krun.conformance.cli"},
+    ],
+    [
         {"krun.cli.options"},
         {"krun.cli.table"},
         {"krun.cli.fast"},
