@@ -5,8 +5,10 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
+from typing import Any
 
 from krun.errors import KrunError, SysError
 from krun.serve.run.process import Process
@@ -64,9 +66,22 @@ class Runtime:
         """Pause or resume the container. Raises KrunError."""
         self._run(["pause" if frozen else "resume", id], bundle)
 
-    def delete(self, id: str, bundle: str) -> None:
-        """Delete the container, running or not. Raises KrunError."""
-        self._run(["delete", "--force", id], bundle)
+    def state(self, id: str, bundle: str) -> "dict[str, Any]":
+        """Return the state (runtime-spec, runtime.md). Raises KrunError, also for an answer that is no object of JSON."""
+        with tempfile.TemporaryFile() as answer:
+            self._run(["state", id], bundle, answer.fileno())
+            answer.seek(0)
+            try:
+                found = json.loads(answer.read())
+            except ValueError:
+                found = None
+        if not isinstance(found, dict):
+            raise KrunError(f"read the state of {id}: {self.path} printed no object of JSON")
+        return found
+
+    def delete(self, id: str, bundle: str, force: bool = True) -> None:
+        """Delete the container, running or not; without `force` only a stopped one. Raises KrunError."""
+        self._run(["delete", *(["--force"] if force else []), id], bundle)
 
     def exec(self, id: str, argv: list[str], directory: str, timeout: float) -> "tuple[int, str]":
         """Run a program in the container. Returns its status and the end of its output; status -1 is a time-out (s).
