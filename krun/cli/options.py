@@ -110,6 +110,7 @@ class Options:
         unix: "str | None"
         domain: "str | None"
         runtime: "str | None"
+        profile: "str | None"
         images: "list[str]"
         no_pull: "bool"
         token_file: "str | None"

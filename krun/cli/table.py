@@ -428,6 +428,18 @@ VERBS: "tuple[Verb, ...]" = (
         False,
     ),
     Verb(
+        "conformance",
+        "krun.conformance.cli:main",
+        (),
+        (
+            Flag(("runtime",), "str", None, "OCI runtime that is checked", "krun"),
+            Flag(("profile",), "str", None, "text of the contract: 2019 or current (default)", "krun"),
+            Flag(("format", "f"), "str", None, "table (default), json or junit", "krun"),
+        ),
+        "check an OCI runtime against Knative's runtime contract; 1 if a MUST fails",
+        False,
+    ),
+    Verb(
         "man",
         "krun.cli.manpages:main",
         (("directory", "opt"),),

@@ -15,6 +15,7 @@ NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
 GENERATED = {
     "docs/cli.md": "tools/gen_docs.py",
     "docs/spec-conformance.md": "tools/gen_docs.py",
+    "docs/knative.md": "tools/gen_docs.py",
     "docs/syscalls.md": "krun/native/table/gen_syscalls_doc.py",
 }
 

@@ -62,6 +62,10 @@ class Runtime:
         """Start the program. Raises KrunError."""
         self._run(["start", id], bundle)
 
+    def kill(self, id: str, signo: int, bundle: str) -> None:
+        """Signal the init. Raises KrunError, also where it has ended."""
+        self._run(["kill", id, str(signo)], bundle)
+
     def freeze(self, id: str, frozen: bool, bundle: str) -> None:
         """Pause or resume the container. Raises KrunError."""
         self._run(["pause" if frozen else "resume", id], bundle)
