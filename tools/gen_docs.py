@@ -92,14 +92,15 @@ line, as root. It runs a few containers as `krun serve` makes them; their progra
   (`specs/serving/runtime-contract.md`). A row that only one text has, or that has another level there, shows it below.
 * `--format table` is for people, `json` and `junit` are for programs. Each row has its number, level, result and what was seen.
 * The command ends with 1 if a row of level MUST, MUST NOT or OCI fails. OCI marks statements that the contract takes from the
-  runtime specification. SHOULD and MAY rows are shown, and change nothing. A MAY row that is not offered is N-A.
+  runtime specification. SHOULD and MAY rows do not change the exit code: a MAY row that fails says what the
+  runtime does not offer. N-A: the contract leaves the matter open (RC-07).
 * RC-10 and RC-26 are MUST in `current` because the discussion of the contract (knative/serving, pull request 4035) ended so;
   the text does not say it.
 * Rows that need the platform's share (PORT, the files below /etc, /dev/log) get it from the bundle:
   the row says whether the runtime passes it on.
 
 Rows that bind the platform, its documentation or the developer are not checked, and have no row here: probes, scaling, headers,
-validation of the API. Not shown by a test of this machine: the rows of control groups v2 (the containers of the recorded runs have v1).
+validation of the API. Not yet shown on a runtime: the rows of control groups v2 (the containers of the recorded runs have v1).
 
 ## Rows and results
 
