@@ -104,7 +104,7 @@ class Case(NamedTuple):
 
     words: list[str]
     user: str = ""
-    manifest: dict[str, Any] = {}
+    manifest: dict[str, Any] | None = None
     change: Callable[[dict[str, Any], str], None] | None = None
     waits: bool = False
 

@@ -93,7 +93,7 @@ class _Container:
         os.makedirs(rootfs, 0o755)
         shutil.copyfile(PROBE, os.path.join(rootfs, "probe"))
         os.chmod(os.path.join(rootfs, "probe"), 0o755)
-        manifest = {"command": ["/probe"], "args": _escaped(self.case.words), **self.case.manifest}
+        manifest = {"command": ["/probe"], "args": _escaped(self.case.words), **(self.case.manifest or {})}
         context = manifest.get("securityContext") or {}
         with RootDir(rootfs) as root:
             uid = user.of(root, self.case.user, context)["uid"]
