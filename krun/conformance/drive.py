@@ -126,7 +126,7 @@ class _Container:
             cgroup=f"/{self.id}",
             files=files,
             mounts=mounts,
-            seccomp=None,
+            pids=4096,
         )
         config = bundle.make(manifest, image, place)
         # Nothing in these files is newer, and older runtimes refuse the version of a newer specification.

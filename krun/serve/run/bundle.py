@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import krun
 from krun.serve.run import quantity, seccomp, user
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Config
@@ -25,6 +24,7 @@ _MASKED = (
     "/proc/scsi /sys/firmware /sys/devices/virtual/powercap"
 ).split()
 _READONLY = "/proc/bus /proc/fs /proc/irq /proc/sys /proc/sysrq-trigger".split()
+_SPEC_VERSION = "1.0.2"  # crun of Debian 12 refuses later ones, and no row is newer
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OOM_SCORE = 900  # an instance goes before the server and its worker
 
@@ -163,7 +163,7 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row("/ociVersion", lambda m: krun.SPEC_VERSION, "OCI runtime-spec"),
+    Row("/ociVersion", lambda m: _SPEC_VERSION, "OCI runtime-spec"),
     Row("/process/terminal", lambda m: False, "Process: terminal SHOULD NOT be true"),
     Row("/process/user", lambda m: m.user, "User: the developer's uid, else the image's"),
     Row("/process/args", _args, "Process: args"),
