@@ -265,6 +265,7 @@ static void named(void) {
     int fd = open_null(), h, low;
     o->mm = mm;
     o->proc->flags = KR_PROCF_SHARED_FILES;
+    kr_test_self = o;
     o->next = NULL;
     mm->tasks = o;
     /* A fixed number is refused at once, and written down nowhere; what no other task can exchange is not
@@ -327,6 +328,11 @@ static void named(void) {
     kr_fd_hide_begin(mm);
     CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
     CHECK(is_plug((u32)low) && kr_fd_hidden((u64)low));
+    /* A task with a table of its own may use the number meanwhile. */
+    struct kr_task *child = kr_test_task();
+    kr_test_self = child;
+    CHECK(!kr_fd_hidden((u64)low) && kr_fd_name(child, 0, (u64)low) && kr_fd_hidden(base));
+    kr_test_self = o;
     kr_fd_unname(o);
     CHECK(!o->named[KR_NAMED_SHUT]);
     kr_fd_hide_begin(mm);
@@ -334,7 +340,6 @@ static void named(void) {
     CHECK(!is_open(low) && !kr_fd_hidden((u64)low));
     CHECK_EQ(open_null(), low);
     /* The monitor closes its own at ordinary numbers, never one of the table. */
-    kr_test_self = o;
     kr_fd_shut(low);
     CHECK(!is_open(low) && !o->named[KR_NAMED_SHUT]);
     kr_fd_shut(-EBADF);

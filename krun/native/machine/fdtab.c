@@ -62,7 +62,12 @@ static struct entry *find(u32 fd) {
     return i < count && (u32)tab[i].fd == fd ? &tab[i] : NULL;
 }
 
-int kr_fd_hidden_locked(u32 fd) { return kr_fd_in_block(fd) || find(fd); }
+/* Whether e is hidden from the calling task. A plug is not where the task has a descriptor table of its own (a vfork
+ * child): there it is a harmless copy, and the child may put a descriptor of its own at the number. It can stay for
+ * long, because a close(2) that names the number can wait for a file system or a peer. */
+static int hides(const struct entry *e) { return e && (e->holder != &plug || kr_files_shared(kr_self())); }
+
+int kr_fd_hidden_locked(u32 fd) { return kr_fd_in_block(fd) || hides(find(fd)); }
 
 int kr_fd_in_table(u32 fd) { return find(fd) != NULL; }
 
@@ -230,7 +235,7 @@ int kr_fd_hidden(u64 arg) {
     if (kr_fd_in_block(fd) || !in_range(fd))
         return kr_fd_in_block(fd);
     kr_lock(&fdtab_lock);
-    int is = find(fd) != NULL;
+    int is = hides(find(fd));
     kr_unlock(&fdtab_lock);
     return is;
 }
