@@ -9,7 +9,11 @@
  *              zeros in the payload's memory. Libraries take the id for a pointer to a ring, do not find the
  *              ring's magic number there, and make the system call.
  *   iocb       The monitor copies it in once, checks it, and submits it from a slot in monitor memory. The
- *              kernel's event names the slot; the payload's event names the payload's iocb.
+ *              kernel's event names the slot and a number that no other request has; the payload's event names
+ *              the payload's iocb. A thread may submit to a context that another thread destroys, and the kernel
+ *              may give that context's address to the next one: so an event can be of a request of another
+ *              context, and frees no slot then. Two requests in one slot would let one change what the kernel
+ *              reads for the other.
  *
  * Buffers are the payload's pages at the payload's addresses, as with read(2).
  *
@@ -31,6 +35,8 @@
 struct slot {
     struct iocb io; /* its address is the request's name in the kernel */
     u64 guest;      /* the payload's iocb; 0: free */
+    u64 data;       /* the payload's aio_data; the kernel's is the ticket */
+    u64 ticket;     /* the number of the request that has the slot */
     u32 next;       /* 1 + index of the next free slot */
 };
 
@@ -43,6 +49,7 @@ struct kr_aio {
     struct slot *slots; /* as many as the kernel's ring has places */
     u32 nslots, fresh;  /* slots from `fresh` on were never used */
     u32 free;           /* 1 + index of a free one, 0: none */
+    u64 ticket;         /* of the last request; the first one is random */
     u32 users;          /* the list, and calls under way; atomic */
 };
 
@@ -127,6 +134,7 @@ long sys_io_setup(struct kr_task *t, const u64 a[6]) {
     if (!c)
         return -ENOMEM;
     c->users = 1;
+    c->ticket = kr_random(~0ULL);
     long r = open_context((u32)a[0], c);
     if (r < 0) {
         kr_free(c, sizeof *c);
@@ -181,27 +189,38 @@ static struct slot *take(struct kr_aio *c, u64 guest) {
     } else if (c->fresh < c->nslots) {
         s = &c->slots[c->fresh++];
     }
-    if (s)
+    if (s) {
         s->guest = guest;
+        s->ticket = ++c->ticket;
+    }
     kr_unlock(&c->lock);
     return s;
 }
 
-/* Frees the slot at address obj. The payload's iocb of that slot; 0 if obj is not a slot in use. */
-static u64 give_back(struct kr_aio *c, u64 obj) {
+/* Frees the slot at address obj of the request `ticket`. The payload's iocb of that slot, and its aio_data in *data;
+ * 0 if obj is not a slot that this request has. */
+static u64 give_back(struct kr_aio *c, u64 obj, u64 ticket, u64 *data) {
     u64 at = obj - (u64)c->slots, guest = 0;
+    *data = 0;
     if (obj < (u64)c->slots || at % sizeof(struct slot) || at / sizeof(struct slot) >= c->nslots)
         return 0;
     struct slot *s = (struct slot *)obj;
     kr_lock(&c->lock);
-    guest = s->guest;
-    if (guest) {
+    if (s->guest && s->ticket == ticket) {
+        guest = s->guest;
+        *data = s->data;
         s->guest = 0;
         s->next = c->free;
         c->free = (u32)(at / sizeof *s) + 1;
     }
     kr_unlock(&c->lock);
     return guest;
+}
+
+/* The same for a request that the kernel did not take. */
+static void take_back(struct kr_aio *c, struct slot *s) {
+    u64 unused;
+    give_back(c, (u64)s, s->ticket, &unused);
 }
 
 /* ---- submission ---- */
@@ -256,10 +275,12 @@ static long add(struct kr_aio *c, struct batch *b, u64 ptr) {
     struct slot *s = take(c, guest);
     if (!s)
         return -EAGAIN;
-    s->io = io;
     b->iov[b->n] = NULL;
-    long r = check(&s->io, &b->iov[b->n]);
+    long r = check(&io, &b->iov[b->n]);
     if (r == 0) {
+        s->data = io.aio_data;
+        io.aio_data = s->ticket;
+        s->io = io; /* a slot never holds what is not checked */
         b->host[b->n++] = (u64)&s->io;
         r = kr_copy_out(guest + offsetof(struct iocb, aio_key), &key, sizeof key);
         if (r < 0)
@@ -270,7 +291,7 @@ static long add(struct kr_aio *c, struct batch *b, u64 ptr) {
             kr_iovs_drop(b->iov[b->n]);
             kr_free(b->iov[b->n], sizeof **b->iov);
         }
-        give_back(c, (u64)&s->io);
+        take_back(c, s);
     }
     return r;
 }
@@ -284,7 +305,7 @@ static long submit(struct kr_aio *c, struct batch *b) {
             kr_free(b->iov[i], sizeof **b->iov);
         }
         if ((long)i >= r) /* the slots below r are in use until their events are read */
-            give_back(c, b->host[i]);
+            take_back(c, (struct slot *)b->host[i]);
     }
     return r;
 }
@@ -331,8 +352,11 @@ static long get_events(struct kr_task *t, long nr, const u64 a[6], const void *s
     if (!e)
         goto out;
     r = kr_call_intr(nr, c->host, KR_MIN((u64)least, room), room, (u64)e, a[4], (u64)sig);
-    for (long i = 0; i < r; i++)
-        e[i].obj = give_back(c, e[i].obj);
+    for (long i = 0; i < r; i++) {
+        u64 data;
+        e[i].obj = give_back(c, e[i].obj, e[i].data, &data);
+        e[i].data = data;
+    }
     if (r > 0 && kr_copy_out(a[3], e, (u64)r * sizeof *e) < 0)
         r = -EFAULT;
     kr_temp_drop(e, few, size);
