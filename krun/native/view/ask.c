@@ -148,7 +148,10 @@ static long receive(int from, u64 tag, struct answer *a, int *fd) {
         void *base;
         u64 len;
     } iov = {a, sizeof *a};
-    struct kr_msghdr m = {.iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = sizeof c};
+    /* Room for one descriptor: the kernel installs as many as there is room for, and the sender may be a thread of
+     * the owner's payload. */
+    struct kr_msghdr m = {
+        .iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = offsetof(struct control, pad)};
     *fd = -1;
     long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CLOEXEC);
     if (n < 0)
