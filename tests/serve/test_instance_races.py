@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -250,3 +251,33 @@ def test_one_worker_a_directory(directory: Path, runtime: str, images: Path) -> 
 async def _second(directory: Path, runtime: str, images: Path) -> list[object]:
     async with runner(directory, runtime, images, keep=True) as r:
         return list(r.found)  # type: ignore[attr-defined]
+
+
+def test_a_full_disk(directory: Path, runtime: str, images: Path, tmp_path: Path) -> None:
+    """A start fails with the kernel's word and leaves nothing; a running instance goes on; with room again a start works."""
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)], check=True)
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            running = await r.start(spec("running"))
+            await ready(running)
+            with (
+                open(directory / "filler", "wb", buffering=0) as file,
+                pytest.raises(OSError, match="No space"),
+            ):
+                while True:
+                    file.write(b"x" * 4096)
+            with pytest.raises(StartError, match="[Nn]o space left on device"):
+                await r.start(spec("full"))
+            assert os.listdir(directory / "instances") == ["running"]
+            assert await get(running, "/uid") == "1000"
+            os.unlink(directory / "filler")
+            await ready(await r.start(spec("room")))
+
+    try:
+        run(test)
+        assert os.listdir(directory / "instances") == []
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+        (directory / "instances").mkdir()

@@ -1,4 +1,6 @@
-"""The error of a start that failed, in the words of a Revision's conditions."""
+"""The error of a start that failed, in the words of a Revision's conditions; what the worker says of its own errors."""
+
+import sys
 
 from krun.errors import KrunError
 
@@ -13,3 +15,12 @@ class StartError(KrunError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+def complain(text: str) -> None:
+    """Write a text to standard error, the worker's log. A full disk loses the text, and nothing else."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        pass

@@ -15,7 +15,6 @@ import queue
 import selectors
 import shutil
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -24,9 +23,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from krun.errors import KrunError
+from krun.errors import KrunError, SysError
 from krun.serve.run import wire
-from krun.serve.run.errors import StartError
+from krun.serve.run.errors import StartError, complain
 from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.runtime import Runtime
@@ -98,7 +97,7 @@ class Worker:
         try:
             self._flush() if mask & selectors.EVENT_WRITE else key.data()
         except Exception:  # one bad descriptor is no reason to lose the instances
-            traceback.print_exc()
+            complain(traceback.format_exc())
             if key.fd != self.wake and key.fd in self.selector.get_map():
                 self.selector.unregister(key.fd)
 
@@ -155,7 +154,7 @@ class Worker:
             try:
                 call()
             except Exception:
-                traceback.print_exc()
+                complain(traceback.format_exc())
 
     def _answered(self, client: socket.socket | None, message: dict[str, Any], fds: list[int]) -> None:
         """Send an answer to the server that asked; another one that has come since would take it for its own."""
@@ -301,11 +300,13 @@ class Worker:
             answer = {"error": [error.reason, error.message]}
         except KrunError as error:
             answer = {"error": ["CreateContainerError", error.message]}
+        except OSError as error:
+            answer = {"error": ["CreateContainerError", SysError.of(message["do"], error).message]}
         except Exception as error:  # one command that fails is no reason to lose the instances
-            traceback.print_exc()
+            complain(traceback.format_exc())
             answer = {"error": ["Internal", f"{type(error).__name__}: {error}"]}
         if "error" in answer and client is None:
-            print(f"krun serve worker: {message['id']}: {answer['error'][1]}", file=sys.stderr)
+            complain(f"krun serve worker: {message['id']}: {answer['error'][1]}\n")
         self.post(lambda: self._answered(client, {"seq": message["seq"], **answer}, fds))
 
     def on_main(self, call: Callable[[], None]) -> None:

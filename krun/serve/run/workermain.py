@@ -18,6 +18,7 @@ import time
 from krun.errors import KrunError, SysError
 from krun.mountio import MS_REC, MS_SLAVE, mount
 from krun.serve.run.commands import COMMANDS
+from krun.serve.run.errors import complain
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.worker import Worker
 from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_send_signal, prctl, unshare
@@ -57,7 +58,7 @@ def clean(directory: str, runtime: Runtime) -> None:
             runtime.delete(name, directory)
         except KrunError as error:
             if os.path.lexists(os.path.join(runtime.root, name)):
-                print(f"krun serve worker: remove {name}: {error}", file=sys.stderr)
+                complain(f"krun serve worker: remove {name}: {error}\n")
     for id in os.listdir(instances):
         shutil.rmtree(os.path.join(instances, id), ignore_errors=True)
 
