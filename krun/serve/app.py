@@ -76,6 +76,7 @@ class App:
         self.unix_server: Server | None = None
         self.ingress_port = 0
         self.started = time.time()
+        self.stopping = False
 
     async def start(self) -> None:
         """Starts everything. Errors: KrunError; nothing is left running then."""
@@ -129,9 +130,29 @@ class App:
         for orphan in self.pools.found(hello["instances"]):
             self.report(f"instance {orphan['id']} belongs to no revision: it is ended")
             await self.runner.worker.call("remove", id=orphan["id"])
+        self.runner.on_lost = self._worker_lost
         self.pools.start()
         self.engine.start()
         self._trimmer = loop.call_later(_TRIM, self._trim)
+
+    def _worker_lost(self) -> None:
+        """The worker has died: a new one takes down what it left, and the instances are started again."""
+        if not self.stopping:
+            self.report("the worker died with all instances; another one is started")
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        delay = 0.1
+        while not self.stopping:
+            try:
+                await self.runner.open()
+            except KrunError as error:
+                self.report(f"start the worker again: {error.message}; again in {delay:g} s")
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, 30.0)
+                continue
+            self.pools.lost()
+            return
 
     async def _listen(self, tls: ssl.SSLContext | None) -> None:
         options = self.options
@@ -193,6 +214,7 @@ class App:
 
     async def stop(self) -> None:
         """Ends everything; instances stay for the next server unless options.keep_instances is false."""
+        self.stopping = True
         for server in (self.api_server, self.unix_server):
             if server is not None:
                 await server.close()

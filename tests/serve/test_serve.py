@@ -180,3 +180,16 @@ def test_sigterm_leaves_the_instances_to_the_next_server(server):
     server.start()
     server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
     assert [one["metadata"]["name"] for one in server.pods()] == pods
+
+
+def test_the_worker_s_death_costs_the_instances_and_nothing_else(server):
+    server.ask("POST", f"{SERVING}/services", service(min_scale="1"))
+    server.ready()
+    pods = [one["metadata"]["name"] for one in server.pods()]
+    for name in workers(server.directory.parent):
+        if b"serve.run.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
+            os.kill(int(name), signal.SIGKILL)
+    server.until(
+        lambda: [one["metadata"]["name"] for one in server.pods()] not in ([], pods), "another instance"
+    )
+    server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")

@@ -53,6 +53,7 @@ class Engine:
         self.rollouts = route.Rollouts()
         self._work: dict[Key, None] = {}
         self._scheduled = False
+        self._closed = False
         self._failures: dict[Key, int] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._reconcilers: dict[Kind, Callable[[Object], None]] = {
@@ -75,7 +76,8 @@ class Engine:
         self.after()
 
     def close(self) -> None:
-        """Stops: no timer is left."""
+        """Stops: no timer is left, and nothing is reconciled any more: a pool that ends must not be made anew."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -83,7 +85,7 @@ class Engine:
 
     def enqueue(self, key: Key) -> None:
         """Asks for an object to be reconciled soon; once, however often it is asked."""
-        if key[0] not in self._reconcilers:
+        if key[0] not in self._reconcilers or self._closed:
             return
         self._work[key] = None
         if not self._scheduled:
@@ -92,6 +94,8 @@ class Engine:
 
     def later(self, seconds: float, key: Key) -> None:
         """Asks for an object to be reconciled after some seconds; the earliest wish holds."""
+        if self._closed:
+            return
         loop = asyncio.get_running_loop()
         known = self._timers.get(key)
         if known is not None:

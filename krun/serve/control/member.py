@@ -248,6 +248,15 @@ class Member:
             # The runner must not start a container again while the server ends.
             self.instance.stopping = True
 
+    def lost(self) -> None:
+        """The instance has gone without a stop: nothing of it stays here."""
+        self.leaving, self.ready = True, False
+        self._started.set()
+        self._stop_probes()
+        if self.backend is not None:
+            self.queue.remove(self.backend)
+        pods.remove(self.store, self.spec.namespace, self.name)
+
     async def stop(self, grace: float) -> None:
         """Takes the instance out of the queue, waits for its requests, ends it (SIGTERM, SIGKILL after `grace` s in all)."""
         self.leaving = True

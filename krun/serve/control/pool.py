@@ -207,6 +207,14 @@ class Pool:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
+    def lost(self) -> None:
+        """All instances have gone (the worker died): others are started in their place."""
+        members, self.members = list(self.members.values()), {}
+        for member in members:
+            member.lost()
+        self.state.ready = 0
+        self.scale(self.state.wanted)
+
     def _end(self, reason: str) -> None:
         if self._retry is not None:
             self._retry.cancel()

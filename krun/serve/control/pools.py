@@ -255,6 +255,12 @@ class Pools:
         async for part in self.runner.logs(name, container, **options):
             yield part
 
+    def lost(self) -> None:
+        """The worker has died with all instances, and another one is there: what is wanted starts again."""
+        for pool in list(self.pools.values()):
+            if not pool.closed:
+                pool.lost()
+
     def reconfigure(self) -> None:
         """config-autoscaler has changed."""
         for key, scaler in self.scalers.items():
