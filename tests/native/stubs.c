@@ -132,6 +132,7 @@ __attribute__((weak)) void kr_die(const char *fmt, ...) {
 }
 
 __attribute__((weak)) void kr_undumpable(void) {}
+__attribute__((weak)) void kr_holder_learn(struct kr_task *t) { (void)t; }
 __attribute__((weak)) void kr_log(const char *fmt, ...) { (void)fmt; }
 
 __attribute__((weak)) void kr_task_exit(struct kr_task *t, int code) {

@@ -15,6 +15,7 @@
 kr_sys_fn sys_io_setup, sys_io_destroy, sys_io_submit, sys_io_getevents, sys_io_cancel, sys_io_pgetevents;
 
 int kr_guest_fd(u64 fd) { return (u32)fd == HIDDEN ? KR_BAD_FD : (int)fd; }
+u64 kr_random(u64 max) { return kr_test_random() % max; }
 long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off) {
     (void)mm, (void)addr, (void)prot, (void)flags, (void)fd, (void)off;
     return (long)kr_test_window(len);
