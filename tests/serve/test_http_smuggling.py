@@ -17,6 +17,14 @@ def split_answers(got):
     return [int(part[:3]) for part in got.split(b"HTTP/1.1 ")[1:] if not part.startswith(b"1")]
 
 
+def received(connection):
+    """What has come; the end is an error, so that a reader of a body that stops ends with it."""
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionResetError("the connection ended inside a message")
+    return data
+
+
 class Recorder:
     """An instance that reads heads and bodies as a lenient server would, and keeps the targets."""
 
@@ -36,12 +44,12 @@ class Recorder:
             fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
             if fields.get(b"transfer-encoding") == b"chunked":
                 while b"0\r\n" not in data or not data.endswith(b"\r\n\r\n"):
-                    data += connection.recv(65536)
+                    data += received(connection)
                 data = b""
             else:
                 length = int(fields.get(b"content-length", 0))
                 while len(data) < length:
-                    data += connection.recv(65536)
+                    data += received(connection)
                 data = data[length:]
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
@@ -66,7 +74,7 @@ def test_refused(both, name):
     assert ended and b"Connection: close" in got
     assert b"/smuggled" not in recorder.targets[before:]
     # A request whose head was good may have gone out before its body broke; never as a complete one.
-    assert recorder.targets[before:] in ([], [b"/first"])
+    assert set(recorder.targets[before:]) <= {b"/first"}
 
 
 @pytest.mark.parametrize("name", [name for name, (message, _) in REFUSED.items() if len(message) < 2000])
