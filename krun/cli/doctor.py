@@ -205,15 +205,16 @@ def _build(_root: str) -> Iterator[Finding]:
     native = os.path.join(os.path.dirname(os.path.abspath(krun.__file__)), "native")
     monitor = os.path.join(native, "krun-monitor")
     remedy = "./dev setup, or pip install . anew"
-    if os.access(monitor, os.X_OK):
-        yield from _monitor_mode(monitor)
-    else:
-        yield Finding("monitor", FAIL, f"{monitor} is missing or not executable", remedy)
     try:
         __import__("krun.native._krun")
-        yield Finding("native module", OK, "krun.native._krun")
+        module = Finding("native module", OK, "krun.native._krun")
     except ImportError as error:
-        yield Finding("native module", FAIL, str(error), remedy)
+        module = Finding("native module", FAIL, str(error), remedy)
+    if not os.access(monitor, os.X_OK):
+        yield Finding("monitor", FAIL, f"{monitor} is missing or not executable", remedy)
+    elif module.level == OK:  # the look at its mode needs that module
+        yield from _monitor_mode(monitor)
+    yield module
 
 
 def _monitor_mode(path: str) -> Iterator[Finding]:
