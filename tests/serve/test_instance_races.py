@@ -74,7 +74,7 @@ def test_a_cancelled_start_leaves_nothing(directory: Path, runtime: str, images:
                 await asyncio.sleep(delay)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                if not task.cancelled():
+                if "cancelled" in r.instances:
                     await r.instances["cancelled"].stop(0)  # it was faster
                 await until(lambda: not os.listdir(directory / "instances"), f"the end after {delay} s")
                 assert r.instances == {}
