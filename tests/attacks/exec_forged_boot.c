@@ -58,7 +58,8 @@ static void write_block(int seals) {
     if (seals)
         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
     dup2(fd, 60), close(fd);
-    dup2(open("/attack", O_RDONLY), 61);
+    int own_file = open("/attack", O_RDONLY);
+    dup2(own_file, 61), close(own_file);
 }
 
 static void one(void *unused) {

@@ -1,6 +1,9 @@
 """process.*: what the program finds of its user, capabilities, limits and descriptors."""
 
+import shutil
+
 import pytest
+from guest import build as guest
 from helpers.bundle import CAPABILITIES
 
 
@@ -81,6 +84,15 @@ def test_rlimits(runtime, bundle):
         "8192",
     ]
     assert done.out.splitlines()[-3:] == ["100", "200", "4096"]
+
+
+def test_threads_take_turns_where_descriptors_are_few(runtime, bundle):
+    """A vCPU needs a descriptor below the hard limit; threads that only compute have to share what there is."""
+    bundle.process["rlimits"] = [{"type": "RLIMIT_NOFILE", "soft": 1024, "hard": 1024}]
+    chosen = guest.programs(["lim_nofile_spin"])
+    guest.build(chosen)
+    shutil.copy2(chosen[0].binary("static"), bundle.rootfs / "spin")
+    assert runtime.run(bundle.args("/spin")).ok().out == "EMFILE\n6 threads met\n"
 
 
 def test_unknown_rlimit(runtime, bundle):

@@ -13,4 +13,7 @@
  * afterwards. */
 void kr_quiesce_stand_locked(struct kr_task *t);
 
+/* Takes o, another thread of the calling process, out of the guest. The payload does not notice. Lock: mm->lock. */
+void kr_quiesce_kick(struct kr_task *o);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More threads than vCPUs: see share.h. State: vm.scarce, vm.waiters, vm.released (a futex word), all atomic;
- * task->parked, which belongs to the thread.
+ * More threads than vCPUs: see share.h. State: vm.scarce, vm.waiters, vm.released (a futex word), all atomic; vm.slice,
+ * under mm->lock; task->parked, which belongs to the thread.
  */
 #include "share.h"
 #include "cpu.h"
@@ -39,6 +39,23 @@ int kr_share_scarce(const struct kr_task *t) {
     return __atomic_load_n(&t->mm->vm.scarce, __ATOMIC_RELAXED) != 0;
 }
 
+#define SLICE_NS 10000000L /* a thread computes for this time at least while others wait */
+
+/* Takes the threads that compute out of the guest, so that their run loops see that a vCPU is wanted. KVM is asked for one
+ * more vCPU, too, because it may have refused the last one only for want of a descriptor. All waiters together do this once
+ * in a slice. Lock: mm->lock. */
+static void end_slice(struct kr_task *t) {
+    struct kr_vm *vm = &t->mm->vm;
+    u64 now = kr_now();
+    if (now - vm->slice < SLICE_NS)
+        return;
+    vm->slice = now;
+    __atomic_store_n(&vm->scarce, vm->next_vcpu >= vm->max_vcpus, __ATOMIC_RELAXED);
+    for (struct kr_task *o = t->mm->tasks; o; o = o->next)
+        if (o != t && o->proc == t->proc && o->vcpu && o->nr == ~0UL)
+            kr_quiesce_kick(o);
+}
+
 void kr_share_acquire(struct kr_task *t) {
     struct kr_vm *vm = &t->mm->vm;
     struct kr_vcpu *v;
@@ -53,8 +70,11 @@ void kr_share_acquire(struct kr_task *t) {
         u32 seen = __atomic_load_n(&vm->released, __ATOMIC_SEQ_CST);
         __atomic_add_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
         kr_unlock(&t->mm->lock);
-        kr_sys4(__NR_futex, &vm->released, FUTEX_WAIT_PRIVATE, seen, 0);
+        s64 slice[2] = {0, SLICE_NS};
+        long r = kr_sys4(__NR_futex, &vm->released, FUTEX_WAIT_PRIVATE, seen, slice);
         kr_lock(&t->mm->lock);
+        if (r == -ETIMEDOUT)
+            end_slice(t);
         __atomic_sub_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
     }
     kr_unlock(&t->mm->lock);

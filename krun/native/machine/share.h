@@ -2,7 +2,8 @@
  *
  * More threads than vCPUs. This code does not run while KVM gives each thread a vCPU of its own. Once KVM has
  * refused one (vm.scarce), a thread gives its vCPU back for the time of a call that may block, and when
- * another thread waits for a vCPU. The thread's registers then are in a copy of the run page, so that handlers
+ * another thread waits for a vCPU. A thread that makes no call is interrupted after a time slice, by a waiter of its
+ * own process (a relative made with CLONE_VM alone waits until the other makes a call). The thread's registers then are in a copy of the run page, so that handlers
  * and the signal code see no difference.
  */
 #ifndef KR_SHARE_H

@@ -44,6 +44,7 @@ struct kr_vm {
     u32 inherited;         /* kr_vm_heir has been called: mappings may exist that are not counted */
     u32 scarce;            /* KVM refused a vCPU once: share.h; atomic */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
+    u64 slice;             /* when threads were last interrupted for a waiter (share.c), ns; under mm->lock */
     u64 root_gpa;
     u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
     struct kr_vcpu *vcpus, *free_vcpus;

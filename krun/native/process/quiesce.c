@@ -12,13 +12,16 @@
 
 static void wake(u32 *word, u32 n) { kr_sys3(__NR_futex, word, FUTEX_WAKE_PRIVATE, n); }
 
-static void kick(struct kr_task *o) {
+void kr_quiesce_kick(struct kr_task *o) {
     siginfo_t si;
+    u32 tid = __atomic_load_n(&o->tid, __ATOMIC_ACQUIRE);
+    if (!tid) /* the thread is starting and reads `asked` in its first function */
+        return;
     memset(&si, 0, sizeof si);
     si.si_signo = SIGBUS;
     si.si_code = SI_QUEUE;
     si.si_value.sival_ptr = (void *)KR_QUIESCE_KICK;
-    kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), o->tid, SIGBUS, &si);
+    kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), tid, SIGBUS, &si);
 }
 
 /* Asks every other running thread of the process to stop. Returns their number. Lock: mm->lock. */
@@ -30,9 +33,7 @@ static u32 call_in(struct kr_task *t) {
             continue;
         missing++;
         __atomic_or_fetch(&o->asked, KR_ASKED_STAND, __ATOMIC_SEQ_CST);
-        u32 tid = __atomic_load_n(&o->tid, __ATOMIC_ACQUIRE);
-        if (tid) /* 0: the thread is starting and reads `asked` in its first function */
-            kick(o);
+        kr_quiesce_kick(o);
     }
     if (missing && vm->waiters) { /* a signal does not always end the wait for a vCPU */
         __atomic_add_fetch(&vm->released, 1, __ATOMIC_SEQ_CST);
