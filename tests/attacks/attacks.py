@@ -31,7 +31,7 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path]
 
 from helpers.bundle import Bundle  # noqa: E402
-from helpers.runtime import Container, Runtime  # noqa: E402
+from helpers.runtime import Container, Runtime, wait_for  # noqa: E402
 
 from attacks import profile  # noqa: E402
 from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
@@ -344,6 +344,8 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
         watcher = Watcher(monitor, this.ids)
         watcher.start()
         try:
+            # The created container is a monitor that waits: some attacks are over before the watcher's next look.
+            wait_for(lambda: watcher.samples, "the watcher has seen no process: it proves nothing")
             with beside(this):
                 container.call("start").ok()
                 try:
@@ -358,8 +360,6 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
         won = hang + seen + verdict(status, said) + canaries.problems(said)
         if not monitor.unchanged():
             won.append("the monitor's file is not what it was")
-        if not watcher.samples:
-            won.append("the watcher has seen no process: it proves nothing")
         return won
     finally:
         runtime.clean()

@@ -4,6 +4,7 @@ Whatever krun answers, a tree of canary files outside of the root must keep its 
 fall for some of them.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -201,12 +202,14 @@ def test_no_descriptor_of_the_caller_gets_in(runtime, bundle, canary):
         os.open("/", os.O_PATH),
         os.open(canary.path, os.O_RDONLY),
     ]
-    numbers = [os.dup2(fd, 20 + i) for i, fd in enumerate(held)]
+    # Above what the shells of the containers use, wherever this process has room.
+    numbers = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in held]
     for fd in numbers:
         os.set_inheritable(fd, True)
     argv = [str(runtime.path), "--root", str(runtime.root)]
+    look = f"ls /proc/self/fd | tr '\\n' ' '; cat <&{numbers[0]}"
     try:
-        container = runtime.new(bundle.shell("ls /proc/self/fd | tr '\\n' ' '; cat <&20; sleep 1000"))
+        container = runtime.new(bundle.shell(f"{look}; sleep 1000"))
         words = [*argv, "create", "--bundle", str(bundle.write()), container.id]
         with open(container.out_file, "wb") as out:
             subprocess.run(
@@ -214,7 +217,7 @@ def test_no_descriptor_of_the_caller_gets_in(runtime, bundle, canary):
             )
         subprocess.run([*argv, "start", container.id], close_fds=False, check=True)
         done = subprocess.run(
-            [*argv, "exec", container.id, "sh", "-c", "ls /proc/self/fd | tr '\\n' ' '; cat <&20"],
+            [*argv, "exec", container.id, "sh", "-c", look],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
