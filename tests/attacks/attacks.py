@@ -238,6 +238,7 @@ ATTACKS = (
     Attack("path_truncate_mem", engines=True),
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
+    Attack("proc_list_swap"),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

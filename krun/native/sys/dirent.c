@@ -104,12 +104,13 @@ static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf,
     return n;
 }
 
-static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
+/* Lists the directory fd, which no other thread can exchange. asked: its number as the payload knows it. */
+static long list_of(struct kr_task *t, long nr, int fd, int asked, const u64 a[6], size_t name_at) {
     u32 pid = 0;
     struct open_fds other = {NULL, 0, 0};
-    int kind = kr_dir_kind(t, (int)a[0], &pid);
+    int kind = kr_dir_kind(t, fd, &pid);
     if (kind == KR_DIR_PLAIN)
-        return kr_forward(nr, a);
+        return kr_call_intr(nr, (u64)fd, a[1], a[2], 0, 0, 0);
     if (kind == KR_DIR_FDS_OTHER) {
         long r = kr_ask_fds(t, pid, &other.fds, &other.n, &other.size);
         if (r < 0)
@@ -119,9 +120,9 @@ static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
     u8 *buf = kr_alloc(DIRENT_ROOM);
     long n = -ENOMEM;
     while (buf) { /* until an entry is left, or the end */
-        n = kr_call_intr(nr, a[0], (u64)buf, room, 0, 0, 0);
+        n = kr_call_intr(nr, (u64)fd, (u64)buf, room, 0, 0, 0);
         if (n == -EBADF && kind == KR_DIR_FDS_OTHER) {
-            n = emulate(nr, (int)a[0], pid, &other, buf, room);
+            n = emulate(nr, asked, pid, &other, buf, room);
             break;
         }
         if (n <= 0)
@@ -134,6 +135,19 @@ static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
         n = -EFAULT;
     kr_free(buf, buf ? DIRENT_ROOM : 0);
     kr_free(other.fds, other.fds ? other.size : 0);
+    return n;
+}
+
+/* The directory is judged and listed in a slot: another thread could put map_files, whose names are addresses of the
+ * monitor, under the number of a directory that has passed. */
+static long list(struct kr_task *t, long nr, const u64 a[6], size_t name_at) {
+    if (!kr_files_shared(t))
+        return list_of(t, nr, (int)a[0], (int)a[0], a, name_at);
+    int slot = kr_slot_dup(t, a[0]);
+    if (slot < 0)
+        return slot;
+    long n = list_of(t, nr, slot, (int)a[0], a, name_at);
+    kr_slot_free(slot);
     return n;
 }
 
