@@ -9,6 +9,7 @@ static void *wait_for_end(void *fd) {
         perror("read");
     return NULL;
 }
+static void *unreadable; // mapped without rights
 static void calls(void) {
     struct stat st;
     struct statfs fs;
@@ -32,6 +33,15 @@ static void calls(void) {
     EXPECT(link("d/file", "d/other/hard") == 0);
     EXPECT(unlink("d/other/s") == 0 && unlink("d/other/hard") == 0);
     EXPECT(rmdir("d/other") == 0);
+    EXPECT(syscall(SYS_stat, "d/file", unreadable) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_lstat, "d/file", unreadable) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_newfstatat, AT_FDCWD, "d/file", unreadable, 0) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_statx, AT_FDCWD, "d/file", 0, STATX_SIZE, unreadable) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_statfs, "d/file", unreadable) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_utimensat, AT_FDCWD, "d/file", unreadable, 0) < 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_getxattr, "d/file", "user.none", unreadable, 64) < 0 &&
+           (errno == EFAULT || errno == ENODATA || errno == EOPNOTSUPP));
+    EXPECT(syscall(SYS_symlink, unreadable, "d/s") < 0 && errno == EFAULT);
 }
 int main(int argc, char **argv) {
     int p[2], fd = -1;
@@ -40,6 +50,8 @@ int main(int argc, char **argv) {
     close(file_with("d/file", "abc"));
     MUST(symlink("file", "d/link"));
     MUST(pipe(p));
+    unreadable = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(unreadable != MAP_FAILED);
     MUST(setrlimit(RLIMIT_NOFILE, &limit));
     while (dup(0) >= 0)
         fd++;

@@ -29,7 +29,8 @@ long kr_path_find(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags);
 
 /* Finds the object as kr_path_find and calls fn on its descriptor. If the payload has no free number, fn runs
  * on a short-lived thread with a copy of the table, where one standard descriptor is closed. So fn makes only
- * system calls, and none on a standard descriptor except dirfd. fn's result or -errno. */
+ * system calls, and none on a standard descriptor except dirfd. It touches no memory of the payload by itself: a
+ * fault on that thread ends the process. fn's result or -errno. */
 typedef long kr_use_fn(int fd, const u64 *b);
 long kr_path_use(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *b);
 

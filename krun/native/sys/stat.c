@@ -20,14 +20,20 @@ struct stat_k {
 /* What a call has found: struct statx if wide, else struct stat. */
 struct found {
     int wide;
+    u32 asks; /* the size is the number of descriptors of this process, which is to be asked; 0: the size is known */
     union {
         struct stat_k st;
         struct statx sx;
     };
 };
 
-static long give(const struct found *f, u64 buf) {
-    return kr_copy_out(buf, f->wide ? (const void *)&f->sx : &f->st, f->wide ? sizeof f->sx : sizeof f->st);
+static u64 size_of(const struct found *f) { return f->wide ? f->sx.stx_size : f->st.size; }
+
+static void set_size(struct found *f, u64 size) {
+    if (f->wide)
+        f->sx.stx_size = size;
+    else
+        f->st.size = size;
 }
 
 /* ---- The size of /proc/PID/fd: the number of open descriptors (proc_fd_getattr(), Linux 6.2) ---- */
@@ -44,39 +50,44 @@ static int may_count(const struct found *f) {
     return (x.stx_mode & S_IFMT) == S_IFDIR && x.stx_size && kr_maybe_proc(&x);
 }
 
-/* Takes the monitor's descriptors out of the size of fd. own: how many descriptors this call has open. A process
- * that does not answer keeps the kernel's number. */
+/* Takes the monitor's descriptors out of the size of fd, or writes down whom to ask. own: how many descriptors this
+ * call has open. */
 static void count(struct kr_task *t, int fd, u32 own, struct found *f) {
-    u32 pid = 0, n = 0, *fds;
-    size_t bytes;
-    u64 size = f->wide ? f->sx.stx_size : f->st.size;
+    u32 pid = 0;
     int kind = kr_dir_kind(t, fd, &pid);
     if (kind == KR_DIR_FDS) {
-        n = kr_fd_hidden_count() + own;
-        size = size > n ? size - n : 0;
-    } else if (kind == KR_DIR_FDS_OTHER && kr_ask_fds(t, pid, &fds, &n, &bytes) == 0) {
-        kr_free(fds, bytes);
-        size = n;
+        u32 n = kr_fd_hidden_count() + own;
+        set_size(f, size_of(f) > n ? size_of(f) - n : 0);
+    } else if (kind == KR_DIR_FDS_OTHER) {
+        f->asks = pid;
     }
-    if (f->wide)
-        f->sx.stx_size = size;
-    else
-        f->st.size = size;
 }
 
-/* Brings f to the payload. n: the result of the call that has filled f from the descriptor fd, or AT_FDCWD. own:
- * as in count(). n, or -EFAULT. */
-static long result(int fd, u32 own, long n, struct found *f, u64 buf) {
+/* Completes f. n: the result of the call that has filled f from the descriptor fd, or AT_FDCWD. own: as in count().
+ * n. */
+static long filled(int fd, u32 own, long n, struct found *f) {
+    if (n < 0 || !may_count(f))
+        return n;
+    long at = fd == AT_FDCWD ? kr_open_plain(AT_FDCWD, ".", O_PATH | O_DIRECTORY, 0) : fd;
+    if (at >= 0)
+        count(kr_self(), (int)at, own, f);
+    if (fd == AT_FDCWD)
+        kr_fd_shut(at);
+    return n;
+}
+
+/* Brings f to the payload; on the thread of the call, because a kr_use_fn touches no memory of the payload. A process
+ * that does not answer keeps the kernel's number. n: the result so far. n, or -EFAULT. */
+static long give(struct kr_task *t, long n, struct found *f, u64 buf) {
+    u32 fds_n, *fds;
+    size_t bytes;
     if (n < 0)
         return n;
-    if (may_count(f)) {
-        long at = fd == AT_FDCWD ? kr_open_plain(AT_FDCWD, ".", O_PATH | O_DIRECTORY, 0) : fd;
-        if (at >= 0)
-            count(kr_self(), (int)at, own, f);
-        if (fd == AT_FDCWD)
-            kr_fd_shut(at);
+    if (f->asks && kr_ask_fds(t, f->asks, &fds, &fds_n, &bytes) == 0) {
+        kr_free(fds, bytes);
+        set_size(f, fds_n);
     }
-    return give(f, buf);
+    return kr_copy_out(buf, f->wide ? (const void *)&f->sx : &f->st, f->wide ? sizeof f->sx : sizeof f->st);
 }
 
 /* lstat of /proc/PID/fd/N of another process, which the kernel refuses: the values that a procfs would give.
@@ -109,27 +120,28 @@ static long lstat_other(struct kr_task *t, int dirfd, const char *name, u64 buf,
         f.st.size = 64;
         f.st.ino ^= pn.n << 32;
     }
-    return give(&f, buf);
+    return give(t, 0, &f, buf);
 }
 
 /* ---- stat ---- */
 
+/* b: struct found */
 static long fstat_of(int fd, const u64 *b) {
-    struct found f = {.wide = 0};
-    return result(fd, 1, kr_sys2(__NR_fstat, fd, &f.st), &f, b[0]);
+    struct found *f = (struct found *)b[0];
+    return filled(fd, 1, kr_sys2(__NR_fstat, fd, &f->st), f);
 }
 
-/* b: flags, mask, buffer */
+/* b: struct found, flags, mask */
 static long statx_of(int fd, const u64 *b) {
-    struct found f = {.wide = 1};
-    u64 flags = (b[0] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW;
-    return result(fd, 1, kr_sys5(__NR_statx, fd, "", flags, b[1], &f.sx), &f, b[2]);
+    struct found *f = (struct found *)b[0];
+    u64 flags = (b[1] | AT_EMPTY_PATH) & ~(u64)AT_SYMLINK_NOFOLLOW;
+    return filled(fd, 1, kr_sys5(__NR_statx, fd, "", flags, b[2], &f->sx), f);
 }
 
 long sys_fstat(struct kr_task *t, const u64 a[6]) {
     struct found f = {.wide = 0};
-    (void)t;
-    return result((int)a[0], 0, kr_call_intr(__NR_fstat, a[0], (u64)&f.st, 0, 0, 0, 0), &f, a[1]);
+    long n = filled((int)a[0], 0, kr_call_intr(__NR_fstat, a[0], (u64)&f.st, 0, 0, 0, 0), &f);
+    return give(t, n, &f, a[1]);
 }
 
 /* Whether path is one component and not a number (as in /proc/PID/fd): the kernel's walk follows nothing. */
@@ -138,43 +150,55 @@ static int is_simple(const char *path) {
     return *name && !strchr(name, '/') && (*name < '0' || *name > '9');
 }
 
-/* For calls that do not follow the last link: the kernel's own call on a simple name, else fn with f as in
- * stat_path. name: flags, mask (0: struct stat), buffer. */
-static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
-                      const u64 *name) {
+/* A call: its flags, its mask (0: struct stat), where the result goes. */
+struct wanted {
+    u32 flags, mask;
+    u64 buf;
+    int wide; /* statx(2) */
+};
+
+/* The values of the object of the path. */
+static long stat_object(struct kr_task *t, u64 dirfd, u64 ptr, const struct wanted *w) {
+    struct found f = {.wide = w->wide};
+    const u64 b[3] = {(u64)&f, w->flags, w->mask};
+    long n = kr_path_use(t, dirfd, ptr, w->flags, w->wide ? statx_of : fstat_of, b);
+    return give(t, n, &f, w->buf);
+}
+
+/* For calls that do not follow the last link: the kernel's own call on a simple name. */
+static long stat_link(struct kr_task *t, u64 dirfd, u64 ptr, const struct wanted *w) {
+    struct found is = {.wide = w->wide};
     char *path;
     long n = kr_path_copy(ptr, &path);
     if (n < 0)
         return n;
-    struct found is = {.wide = name[1] != 0};
-    if (!is_simple(path))
-        n = kr_path_use(t, dirfd, ptr, flags, fn, f);
-    else if (name[1])
-        n = kr_sys5(__NR_statx, (s64)(int)dirfd, path, name[0], name[1], &is.sx);
+    int simple = is_simple(path);
+    if (simple && w->wide)
+        n = kr_sys5(__NR_statx, (s64)(int)dirfd, path, w->flags, w->mask, &is.sx);
+    else if (simple)
+        n = kr_sys4(__NR_newfstatat, (s64)(int)dirfd, path, &is.st, w->flags);
+    if (!simple || (n >= 0 && may_count(&is)))
+        n = stat_object(t, dirfd, ptr, w);
     else
-        n = kr_sys4(__NR_newfstatat, (s64)(int)dirfd, path, &is.st, name[0]);
-    if (n >= 0 && is_simple(path))
-        n = may_count(&is) ? kr_path_use(t, dirfd, ptr, flags, fn, f) : give(&is, name[2]);
+        n = give(t, n, &is, w->buf);
     if (n == -EACCES) {
-        long other = lstat_other(t, (int)dirfd, path, name[2], name[1] ? (u32)name[1] | STATX_TYPE : 0);
+        long other = lstat_other(t, (int)dirfd, path, w->buf, w->wide ? w->mask | STATX_TYPE : 0);
         n = other == -ESRCH ? n : other;
     }
     kr_path_put(path);
     return n;
 }
 
-/* Calls fn (fstat_of or statx_of) with f on the object of the path. name: as in stat_link. */
-static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, u32 flags, kr_use_fn *fn, const u64 *f,
-                      const u64 *name) {
-    return flags & AT_SYMLINK_NOFOLLOW ? stat_link(t, dirfd, ptr, flags, fn, f, name)
-                                       : kr_path_use(t, dirfd, ptr, flags, fn, f);
+static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, const struct wanted *w) {
+    return w->flags & AT_SYMLINK_NOFOLLOW ? stat_link(t, dirfd, ptr, w) : stat_object(t, dirfd, ptr, w);
 }
 
-long sys_stat(struct kr_task *t, const u64 a[6]) { return kr_path_use(t, CWD, a[0], 0, fstat_of, a + 1); }
+long sys_stat(struct kr_task *t, const u64 a[6]) {
+    return stat_path(t, CWD, a[0], &(struct wanted){.buf = a[1]});
+}
 
 long sys_lstat(struct kr_task *t, const u64 a[6]) {
-    return stat_path(t, CWD, a[0], AT_SYMLINK_NOFOLLOW, fstat_of, a + 1,
-                     (u64[]){AT_SYMLINK_NOFOLLOW, 0, a[1]});
+    return stat_path(t, CWD, a[0], &(struct wanted){.flags = AT_SYMLINK_NOFOLLOW, .buf = a[1]});
 }
 
 long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
@@ -182,27 +206,25 @@ long sys_newfstatat(struct kr_task *t, const u64 a[6]) {
     if (flags & AT_EMPTY_PATH && kr_path_empty(a[1])) {
         struct found f = {.wide = 0};
         long n = kr_call_intr(__NR_newfstatat, a[0], kr_path_nothing(a[1]), (u64)&f.st, flags, 0, 0);
-        return result((int)a[0], 0, n, &f, a[2]);
+        return give(t, filled((int)a[0], 0, n, &f), &f, a[2]);
     }
     if (flags & ~(u32)(STAT_FLAGS))
         return kr_path_error(__NR_newfstatat, a, 1, -EINVAL);
-    return stat_path(t, a[0], a[1], flags, fstat_of, a + 2, (u64[]){flags, 0, a[2]});
+    return stat_path(t, a[0], a[1], &(struct wanted){.flags = flags, .buf = a[2]});
 }
 
 long sys_statx(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[2];
-    const u64 b[3] = {flags, (u32)a[3], a[4]};
+    struct wanted w = {.flags = flags, .mask = (u32)a[3], .buf = a[4], .wide = 1};
     if (flags & AT_EMPTY_PATH && kr_path_empty(a[1])) {
         struct found f = {.wide = 1};
-        long n = kr_call_intr(__NR_statx, a[0], kr_path_nothing(a[1]), flags, b[1], (u64)&f.sx, 0);
-        return result((int)a[0], 0, n, &f, b[2]);
+        long n = kr_call_intr(__NR_statx, a[0], kr_path_nothing(a[1]), flags, w.mask, (u64)&f.sx, 0);
+        return give(t, filled((int)a[0], 0, n, &f), &f, w.buf);
     }
     if (flags & ~(u32)(STAT_FLAGS) || (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE ||
-        b[1] & STATX__RESERVED)
+        w.mask & STATX__RESERVED)
         return kr_path_error(__NR_statx, a, 1, -EINVAL);
-    if ((flags & AT_SYMLINK_NOFOLLOW) && !b[1]) /* a mask of 0 would mean struct stat in stat_link */
-        return kr_path_use(t, a[0], a[1], flags, statx_of, b);
-    return stat_path(t, a[0], a[1], flags, statx_of, b, b);
+    return stat_path(t, a[0], a[1], &w);
 }
 
 /* ---- statfs ---- */
