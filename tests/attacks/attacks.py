@@ -239,6 +239,7 @@ ATTACKS = (
     Attack("path_read_temporary"),
     Attack("path_swap_open"),
     Attack("proc_list_swap"),
+    Attack("proc_outer_number"),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

@@ -120,9 +120,10 @@ int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
         if (pn.entry == KR_PE_MAP_FILES)
             kind = KR_DIR_EMPTY;
         else if (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO)
-            kind = kr_place_own(&pn)                       ? KR_DIR_FDS
-                   : kr_ask_board(t, (u32)pn.pid, &e) == 0 ? KR_DIR_FDS_OTHER
-                                                           : KR_DIR_PLAIN;
+            /* Where the numbers differ it may be the calling process: the hidden numbers are left out of any. */
+            kind = kr_place_own(&pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
+                   : kr_ask_board(t, (u32)pn.pid, &e) == 0     ? KR_DIR_FDS_OTHER
+                                                               : KR_DIR_PLAIN;
         else if (pn.entry == KR_PE_TASK)
             kind = KR_DIR_TASKS;
         *pid = kr_place_own(&pn) ? 0 : (u32)pn.pid;
