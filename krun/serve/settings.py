@@ -1,4 +1,4 @@
-"""Settings: those of the command line, and Knative's config-* ConfigMaps, verbatim and live.
+"""Knative's config-* ConfigMaps, verbatim and live.
 
 Each ConfigMap is a dataclass whose fields name their key.  A value that cannot be read or is out of its bounds refuses the whole map;
 the old one stays.  Sources: knative/serving, pkg/autoscaler/config/config.go, pkg/apis/config/{defaults,features}.go, pkg/gc/config.go,
@@ -13,60 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
+from krun.serve.units import seconds
+
 #: The namespace of the ConfigMaps.
 NAMESPACE = "knative-serving"
-
-_UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "\u00b5s": 1e-6,
-    "\u03bcs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.A)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The command line of krun serve."""
-
-    #: Folder of the store, images and instances; "" for the default.
-    root: str = ""
-    address: str = "127.0.0.1"
-    api_port: int = 8001
-    ingress_port: int = 8080
-    #: A listener that also serves cluster-local hosts; 0: none.
-    local_port: int = 0
-    unix: str = ""
-    certificate: str = ""
-    key: str = ""
-    token: str = ""
-    #: The OCI runtime; "": this krun.
-    runtime: str = ""
-    network: str = "none"
-    access_log: str = ""
-    server_timing: bool = False
-    trace: bool = False
-
-
-def seconds(text: str) -> float:
-    """A duration of Go ("1h2m3.5s", "0") in seconds.  Raises ValueError."""
-    if text == "0":
-        return 0.0
-    sign, rest = (-1.0, text[1:]) if text[:1] == "-" else (1.0, text.removeprefix("+"))
-    at, total = 0, 0.0
-    while at < len(rest):
-        part = _PART.match(rest, at)
-        if part is None:
-            break
-        total += float(part[1]) * _UNITS[part[2]]
-        at = part.end()
-    if not rest or at != len(rest):
-        raise ValueError(f'time: invalid duration "{text}"')
-    return sign * total
 
 
 def _bool(text: str) -> bool:

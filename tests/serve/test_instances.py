@@ -232,7 +232,7 @@ def test_a_subpath_does_not_follow_the_payloads_symlink(
             "CreateContainerConfigError",
             "there is no such volume",
         ),
-        ({"resources": {"limits": {"memory": "much"}}}, "CreateContainerConfigError", "malformed quantity"),
+        ({"resources": {"limits": {"memory": "much"}}}, "CreateContainerConfigError", "is no quantity"),
     ],
 )
 def test_starts_that_fail(

@@ -17,11 +17,12 @@ import pytest
 from helpers.images import make_layout
 
 from krun.errors import KrunError
-from krun.serve.run import bundle, etcfiles, logfile, logs, quantity, seccomp, user, volumes, wire
+from krun.serve.reference import parse
+from krun.serve.run import bundle, etcfiles, logfile, logs, resources, seccomp, user, volumes, wire
 from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config, layout
-from krun.serve.run.image.reference import parse
+from krun.serve.run.image.store import Store
 from krun.serve.run.probe import Prober
 from krun.serve.run.rootdir import RootDir
 
@@ -60,14 +61,15 @@ def test_reference(text: str, name: str, tag: str) -> None:
         "a" * 300,
     ],
 )
-def test_reference_refused(text: str) -> None:
+def test_reference_refused(text: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path), [], podman=["/bin/false"])
     with pytest.raises(StartError, match="could not parse reference") as caught:
-        parse(text)
+        store.resolve(text)
     assert caught.value.reason == "InvalidImageName"
 
 
 @pytest.mark.parametrize(
-    "resources, expected",
+    "wanted, expected",
     [
         ({}, {}),
         ({"limits": {"cpu": "1", "memory": "128Mi"}, "requests": {"cpu": "125m"}},
@@ -78,14 +80,14 @@ def test_reference_refused(text: str) -> None:
         ({"limits": {"memory": "0.5Ki"}}, {"memory": {"limit": 512}}),
     ],
 )  # fmt: skip
-def test_resources(resources: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert quantity.resources(resources) == expected
+def test_resources(wanted: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert resources.cgroup_values(wanted) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1Kb", "1.2.3", "--1", "1e", "NaN", "1 Mi"])
 def test_quantity_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="malformed quantity"):
-        quantity.value(text)
+    with pytest.raises(ValueError, match="is no quantity"):
+        resources.cgroup_values({"limits": {"cpu": text}})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from krun.serve.settings import VIEWS, Configs, Domain, seconds
+from krun.serve.settings import VIEWS, Configs, Domain
+from krun.serve.units import seconds
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},
+        {"krun.serve.units", "krun.serve.reference"},
         {"krun.serve.settings"},
         {"krun.serve.scale.window", "krun.serve.scale.rollout"},
         {"krun.serve.scale.kpa"},
@@ -137,11 +138,11 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.errors"},
         {
             "krun.serve.run." + name
-            for name in "etcfiles grpc_health logfile network process quantity rootdir wire".split()
+            for name in "etcfiles grpc_health logfile network process resources rootdir wire".split()
         },
         {"krun.serve.run." + name for name in "client logs probe runtime user volumes".split()},
         {"krun.serve.run.environment"},
-        {"krun.serve.run.image.config", "krun.serve.run.image.reference", "krun.serve.run.image.unpack"},
+        {"krun.serve.run.image.config", "krun.serve.run.image.unpack"},
         {"krun.serve.run.image.layout"},
         {"krun.serve.run.image.store"},
         {"krun.serve.run.seccomp"},

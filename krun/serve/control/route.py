@@ -6,6 +6,7 @@ Source: knative/serving pkg/reconciler/route (route.go, resources/service.go), p
 import time
 from typing import Any
 
+from krun.serve import units
 from krun.serve.control import domains, traffic
 from krun.serve.control.context import Context
 from krun.serve.model import conditions, meta, values
@@ -65,7 +66,7 @@ def reconcile(ctx: Context, route: Object, rollouts: Rollouts) -> None:
 def _duration(ctx: Context, route: Object) -> float:
     found = meta.first(meta.annotations(route), meta.ROLLOUT_DURATION)
     try:
-        return values.duration(found[1]) / 1e9 if found and found[1] else ctx.config().rollout_duration
+        return units.seconds(found[1]) if found and found[1] else ctx.config().rollout_duration
     except ValueError:
         return 0.0
 

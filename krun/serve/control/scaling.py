@@ -9,10 +9,11 @@ import math
 from collections import deque
 from typing import Any
 
+from krun.serve import units
 from krun.serve.control.config import Config
 from krun.serve.control.pool import Pool
 from krun.serve.control.revision import reachable
-from krun.serve.model import annotations, meta, values
+from krun.serve.model import annotations, meta
 from krun.serve.scale import kpa
 
 Object = dict[str, Any]
@@ -34,7 +35,7 @@ def _number(notes: dict[str, str], keys: tuple[str, str], default: float) -> flo
 def _seconds(notes: dict[str, str], keys: tuple[str, str], default: float) -> float:
     text = _text(notes, keys)
     try:
-        return values.duration(text) / 1e9 if text else default
+        return units.seconds(text) if text else default
     except ValueError:
         return default
 

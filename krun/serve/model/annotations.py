@@ -4,7 +4,7 @@ Sources: knative/serving pkg/apis/autoscaling/annotation_validation.go, pkg/apis
 pkg/apis/serving/v1/revision_validation.go; knative/networking pkg/apis/networking/metadata_validation.go.
 """
 
-from krun.serve.model import values
+from krun.serve import units
 from krun.serve.model.fielderror import (
     Errors,
     FieldError,
@@ -171,12 +171,12 @@ def _durations(notes: dict[str, str]) -> Errors:
             continue
         key = keys[0] if keys is WINDOW else found[0]
         try:
-            length = values.duration(found[1])
+            length = units.duration(found[1])
         except ValueError:
             errors.add(invalid_value(found[1], key))
             continue
         if not low <= length <= _WINDOW_MAX:
-            bounds = values.duration_text(low), values.duration_text(_WINDOW_MAX)
+            bounds = units.duration_text(low), units.duration_text(_WINDOW_MAX)
             errors.add(out_of_bounds(found[1], *bounds, key))
         elif whole and length % _SECOND:
             errors.add(FieldError("must be specified with at most second precision", [key]))
@@ -231,7 +231,7 @@ def seconds(notes: dict[str, str], keys: tuple[str, ...], word: str) -> Errors:
         return Errors()
     key, text = found
     try:
-        length = values.duration(text)
+        length = units.duration(text)
     except ValueError:
         return Errors([invalid_value(text, key)])
     if length % _SECOND:
@@ -272,7 +272,7 @@ def queue_sidecar(notes: dict[str, str]) -> Errors:
     for key in _QUEUE_RESOURCES:
         if key in notes:
             try:
-                values.quantity(notes[key])
+                units.quantity(notes[key])
             except ValueError:
                 errors.add(invalid_value(notes[key], f"[{key}]"))
     return errors

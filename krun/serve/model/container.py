@@ -5,7 +5,8 @@ Source: knative/serving pkg/apis/serving/k8s_validation.go.
 
 from typing import Any
 
-from krun.serve.model import fields, values, volumes
+from krun.serve import reference, units
+from krun.serve.model import fields, volumes
 from krun.serve.model.fielderror import (
     Errors,
     FieldError,
@@ -94,7 +95,7 @@ def _common(
 def _image(image: str) -> Errors:
     if not image:
         return Errors([missing("image")])
-    wrong = values.image_reference(image)
+    wrong = reference.weak_problem(image)
     if not wrong:
         return Errors()
     details = f"image: {quote(image)}, error: {wrong}"
@@ -162,7 +163,7 @@ def _resources(resources: Object, options: Options) -> Errors:
     for key in ("limits", "requests"):
         for name, value in (resources.get(key) or {}).items():
             try:
-                negative = values.quantity(value) < 0
+                negative = units.quantity(value) < 0
             except ValueError:
                 negative = True
             if negative:

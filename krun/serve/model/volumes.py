@@ -17,7 +17,7 @@ from krun.serve.model.fielderror import (
     quote,
 )
 from krun.serve.model.options import Options
-from krun.serve.model.values import quantity
+from krun.serve.units import quantity
 
 Object = dict[str, Any]
 _RESERVED_PATHS = ("/", "/dev", "/dev/log")

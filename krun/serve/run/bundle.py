@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from krun.serve.run import quantity, seccomp, user
+from krun.serve.run import resources, seccomp, user
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Config
 from krun.serve.run.rootdir import RootDir
@@ -138,7 +138,7 @@ def _mount(destination: str, kind: str, options: list[str]) -> dict[str, Any]:
 
 def _resources(m: _Making) -> dict[str, Any]:
     try:
-        found = quantity.resources(m.container.get("resources") or {})
+        found = resources.cgroup_values(m.container.get("resources") or {})
     except ValueError as error:
         raise StartError("CreateContainerConfigError", str(error)) from None
     return {"devices": [{"allow": False, "access": "rwm"}], "pids": {"limit": m.place.pids}, **found}

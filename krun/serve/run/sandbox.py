@@ -22,9 +22,9 @@ from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.logfile import LogFile
 from krun.serve.run.process import Process
-from krun.serve.run.quantity import value
 from krun.serve.run.rootdir import RootDir
 from krun.serve.run.runtime import Runtime
+from krun.serve.units import quantity
 from krun.sysio import CLONE_NEWNET, unshare
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -109,7 +109,7 @@ class Sandbox:
         self.writable.add(planned["name"])
         if planned["empty"]["memory"]:
             limit = planned["empty"]["limit"]
-            data = "mode=0777" + (f",size={int(value(limit))}" if limit else "")
+            data = "mode=0777" + (f",size={int(quantity(limit))}" if limit else "")
             mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, data)
             self.memory_volumes.append(path)
         os.chmod(path, 0o777)

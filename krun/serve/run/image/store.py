@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from krun.errors import KrunError
+from krun.serve.reference import Reference, parse
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
 from krun.serve.run.image import layout, unpack
 from krun.serve.run.image.config import Image
-from krun.serve.run.image.reference import Reference, parse
 
 _PULL_SECONDS = 600
 _ASK_SECONDS = 60
@@ -56,14 +56,14 @@ class Store:
 
     def link(self, reference: str, path: str) -> None:
         """Give a reference to a directory or an archive of this machine (`krun deploy DIR`). Raises StartError, OSError."""
-        target = os.path.join(self.directory, "links", parse(reference).path.replace("/", "\\"))
+        target = os.path.join(self.directory, "links", _parsed(reference).path.replace("/", "\\"))
         scratch = f"{target}.{os.urandom(4).hex()}"
         os.symlink(os.path.abspath(path), scratch)
         os.rename(scratch, target)
 
     def resolve(self, text: str) -> Image:
         """Return an image with its layers unpacked. Raises StartError with a reason and a message for the developer."""
-        reference = parse(text)
+        reference = _parsed(text)
         with self._lock(str(reference)):
             for source in (self._from_link, self._from_directory, self._from_podman):
                 image = source(reference)
@@ -199,6 +199,13 @@ class Store:
 
 def _is_root(path: str) -> bool:
     return os.path.isdir(os.path.join(path, "rootfs"))
+
+
+def _parsed(text: str) -> Reference:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise StartError("InvalidImageName", str(error)) from None
 
 
 def _from_root(path: str, reference: Reference) -> Image:
