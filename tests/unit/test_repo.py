@@ -55,6 +55,17 @@ def test_pre_commit_needs_no_network():
     assert all(entry.startswith(".venv/bin/") for entry in re.findall(r"entry: *(\S+)", text))
 
 
+def test_pytest_takes_the_options_that_other_files_give_it():
+    """--strict-config refuses a setting of a plug-in that is off: pytest 9 says so of cache_dir under -p no:cacheprovider."""
+    texts = [(ROOT / name).read_text() for name in (".pre-commit-config.yaml", "tests/suites/fresh.py")]
+    calls = [re.findall(r"(?:-m pytest|\./dev test) +(-[^\"\n]*)", text) for text in texts]
+    assert all(calls)
+    for words in (call.split() for found in calls for call in found):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+
+
 def test_no_binary_and_no_large_file_is_committed():
     bad = []
     for name in tracked():
