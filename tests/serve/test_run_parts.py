@@ -25,6 +25,7 @@ from krun.serve.run.image import config, layout
 from krun.serve.run.image.store import Store
 from krun.serve.run.probe import Prober
 from krun.serve.run.rootdir import RootDir
+from krun.serve.run.worker import Worker
 
 
 @pytest.mark.parametrize(
@@ -270,6 +271,28 @@ def test_log_entries_rotate_and_are_read_back(tmp_path: Path) -> None:
     assert asyncio.run(text(tail=2)) == b"line 19\nunfinished"
     assert asyncio.run(text(tail=0)) == b"" and asyncio.run(text(previous=True)) == b""
     assert logfile.tail(str(tmp_path / "0.log"), 2, 100) == "line 19\nunfinished"
+
+
+def test_the_log_of_the_start_before_is_there_at_each_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker.__new__(Worker)
+    worker.directory = str(tmp_path)
+    directory = str(tmp_path / "logs/one/main")
+    for number in range(2):
+        log = worker.open_log("one", "main", number)
+        log.write("stdout", b"%d\n" % number)
+        log.close()
+    seen = []
+
+    def unlink(path: str) -> None:
+        seen.extend(logs.files(directory, previous=True))
+        os.remove(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    worker.open_log("one", "main", 2).close()
+    assert seen == [f"{directory}/1.log"] and os.listdir(directory) != []
+    assert not os.path.exists(f"{directory}/0.log")
 
 
 def test_a_long_line_is_partial_entries(tmp_path: Path) -> None:

@@ -338,11 +338,13 @@ class Worker:
         """Open the log of a container's start `number`, and remove those of early ones: a crash loop fills no disk."""
         directory = os.path.join(self.directory, "logs", id, name)
         os.makedirs(directory, 0o700, exist_ok=True)
+        log = LogFile(os.path.join(directory, f"{number}.log"))
+        # After the new one is there: at each moment a reader finds the present start and the one before.
         for old in os.listdir(directory):
             word = old.partition(".")[0]
             if word.isdecimal() and int(word) <= number - _LOGS_KEPT:
                 os.unlink(os.path.join(directory, old))
-        return LogFile(os.path.join(directory, f"{number}.log"))
+        return log
 
     def forget(self, id: str) -> None:
         """Remove the logs of an instance that has gone."""
