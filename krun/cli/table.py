@@ -399,6 +399,9 @@ VERBS: "tuple[Verb, ...]" = (
             Flag(
                 ("images",), "list", None, "directory of images: layouts, archives, root directories", "krun"
             ),
+            Flag(("network",), "str", None, "way out of instances: none (default) or bridge", "krun"),
+            Flag(("network-pool",), "str", None, "their IPv4 network (default: a free one)", "krun"),
+            Flag(("network-allow",), "list", None, "host, instances or a network: open to them", "krun"),
             Flag(("no-pull",), "bool", False, "never fetch an image from a registry", "krun"),
             Flag(("token-file",), "str", None, "file with the bearer token that the API demands", "krun"),
             Flag(("certificate",), "str", None, "PEM file: serve with TLS", "krun"),

@@ -1,7 +1,7 @@
 """linux.netDevices: moves network interfaces of the host into the container (config-linux.md 1.3, "Network
 Devices").
 
-No other file uses pyroute2. Its import takes 80-104 ms, so it happens only if a configuration has the field.
+Its import takes 80-104 ms, so it happens only if a configuration has the field.
 """
 
 import os

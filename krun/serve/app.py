@@ -46,6 +46,7 @@ class Options:
     pull = True
     cgroup = "/krun-serve"
     layer_limit = 16 << 30
+    network: dict[str, Any] | None = None
     api = ("127.0.0.1", 8001)
     unix = ""
     ingress = ("127.0.0.1", 8080)
@@ -94,6 +95,7 @@ class App:
                 "pull": options.pull,
                 "cgroup": options.cgroup,
                 "layerLimit": options.layer_limit,
+                "network": options.network,
             },
             token=_Tokens(options.directory).make,
         )

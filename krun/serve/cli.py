@@ -48,6 +48,7 @@ def _fill(options: Options, opts: CommandLine) -> None:
     for path in options.images:
         os.makedirs(path, exist_ok=True)
     options.pull = not opts.no_pull
+    options.network = _network(opts)
     options.domain = opts.domain or "localhost"
     options.unix = opts.unix or ""
     options.certificate = opts.certificate or ""
@@ -63,6 +64,23 @@ def _fill(options: Options, opts: CommandLine) -> None:
             raise KrunError(f"read token {opts.token_file}: {error.strerror}") from error
         if len(options.token) < 16:
             raise KrunError(f"read token {opts.token_file}: it has fewer than 16 characters")
+
+
+def _network(opts: CommandLine) -> dict[str, object] | None:
+    """The instances' way out as the worker gets it; None: they have none."""
+    from krun.serve.run import firewall, pool
+
+    kind = opts.network or "none"
+    if kind not in ("none", "bridge"):
+        raise UsageError(f"--network {kind}: none or bridge is wanted")
+    if kind == "none":
+        if opts.network_pool or opts.network_allow:
+            raise UsageError("--network-pool and --network-allow have a meaning with --network bridge only")
+        return None
+    return {
+        "pool": str(pool.parse(opts.network_pool)) if opts.network_pool else None,
+        "allow": sorted({firewall.allowed(entry) for entry in opts.network_allow}),
+    }
 
 
 def directory() -> str:

@@ -1,4 +1,5 @@
 /* A server for the tests of krun serve: tells of itself over HTTP/1.1, one connection at a time. */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +45,28 @@ static void tell_write(const char *path, char *out, size_t size) {
         close(fd);
 }
 
+/* connect/ADDRESS/PORT: what a TCP connection meets, within 2 s. */
+static void tell_connect(char *path, char *out, size_t size) {
+    char *port = strchr(path, '/');
+    *port++ = 0;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
+    inet_pton(AF_INET, path, &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval limit = {.tv_sec = 2};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    struct sockaddr_in own = {0};
+    socklen_t length = sizeof own;
+    char text[64] = "";
+    if (connect(fd, (struct sockaddr *)&to, sizeof to))
+        snprintf(out, size, "error %d", errno);
+    else if (shutdown(fd, SHUT_WR) || read(fd, text, sizeof text - 1) < 0 ||
+             getsockname(fd, (struct sockaddr *)&own, &length))
+        snprintf(out, size, "error %d after", errno);
+    else
+        snprintf(out, size, "%s from %s", text, inet_ntoa(own.sin_addr));
+    close(fd);
+}
+
 static void answer(char *path, char *out, size_t size) {
     out[0] = 0;
     if (!strcmp(path, "/env")) {
@@ -64,6 +87,8 @@ static void answer(char *path, char *out, size_t size) {
         char *target = strchr(path, '=');
         *target++ = 0;
         snprintf(out, size, symlink(target, path + 8) ? "error" : "ok");
+    } else if (!strncmp(path, "/connect/", 9)) {
+        tell_connect(path + 9, out, size);
     } else if (!strncmp(path, "/read/", 6)) {
         int fd = open(path + 5, O_RDONLY);
         ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);

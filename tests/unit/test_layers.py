@@ -146,6 +146,8 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.image.layout"},
         {"krun.serve.run.image.store"},
         {"krun.serve.run.seccomp"},
+        {"krun.serve.run.firewall", "krun.serve.run.pool"},
+        {"krun.serve.run.bridge"},
         {"krun.serve.run.bundle"},
         {"krun.serve.run.sandbox"},
         {"krun.serve.run.worker"},
@@ -191,7 +193,7 @@ LAYERS: list[list[set[str]]] = [
 
 #: Heavy packages: only in this file, only inside functions.
 HEAVY = {
-    "pyroute2": {"krun.oci.network"},
+    "pyroute2": {"krun.oci.network", "krun.serve.run.bridge"},
     "prctl": {"krun.cli.doctor"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},

@@ -224,7 +224,8 @@ class Member:
             good = self._good.get(name, False)
             statuses.append(pods.container_status(container, restarts, good, digest, terminated, waiting))
         phase = "Running" if instance else "Pending"
-        pods.update(self.store, self.spec.namespace, self.name, statuses, self.ready, phase)
+        address = instance.address if instance else "127.0.0.1"
+        pods.update(self.store, self.spec.namespace, self.name, statuses, self.ready, phase, address)
 
     def _known_termination(self, container: str, restarts: int) -> Object | None:
         from krun.serve.model.kinds import POD

@@ -66,8 +66,16 @@ def create(store: Store, revision: Object, name: str) -> None:
         store.create(POD, pod)
 
 
-def update(store: Store, namespace: str, name: str, statuses: list[Object], ready: bool, phase: str) -> None:
-    """Writes the status of an instance's Pod, if it is still there."""
+def update(
+    store: Store,
+    namespace: str,
+    name: str,
+    statuses: list[Object],
+    ready: bool,
+    phase: str,
+    address: str = "127.0.0.1",
+) -> None:
+    """Writes the status of an instance's Pod, if it is still there. `address`: the instance's own."""
     pod = store.get(POD, namespace, name)
     if pod is None:
         return
@@ -76,7 +84,7 @@ def update(store: Store, namespace: str, name: str, statuses: list[Object], read
         **(pod.get("status") or {}),
         "phase": phase,
         "containerStatuses": statuses,
-        "podIP": "127.0.0.1",
+        "podIP": address,
         "hostIP": "127.0.0.1",
         "conditions": [
             {"type": kind, "status": "True" if kind in ("Initialized", "PodScheduled") else value}

@@ -35,6 +35,8 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     assert process.stdout is not None
     with process.stdout as out:
         ready = out.readline()
+    if ready.startswith(b"error "):
+        raise KrunError(ready[6:].decode("utf-8", "replace").strip())
     sock = _connect(path) if ready else None
     if sock is None:
         raise KrunError(f"start the worker: it ended at once; see {config['directory']}/worker.log")

@@ -24,7 +24,12 @@ def hello(worker: Worker, message: dict[str, Any]) -> Answer:
         for own in list(worker.sandboxes.values())
         if not own.removed
     ]
-    return {"version": wire.VERSION, "pid": os.getpid(), "instances": found}, []
+    return {
+        "version": wire.VERSION,
+        "pid": os.getpid(),
+        "instances": found,
+        "network": worker.network_config,
+    }, []
 
 
 def netns(worker: Worker, message: dict[str, Any]) -> Answer:
@@ -32,7 +37,8 @@ def netns(worker: Worker, message: dict[str, Any]) -> Answer:
     own = worker.sandbox(message["id"])
     with own.lock:
         own.alive()
-        return {"containers": own.states(), "paused": own.paused}, [os.dup(own.netns)]
+        told = {"containers": own.states(), "paused": own.paused, "address": own.address}
+        return told, [os.dup(own.netns)]
 
 
 def image(worker: Worker, message: dict[str, Any]) -> Answer:
@@ -57,7 +63,12 @@ def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
     if worker.stopping:
         raise KrunError(f"instance {id}: the worker of krun serve ends")
     made = Sandbox(
-        id, os.path.join(worker.directory, "instances", id), worker.runtime, worker.cgroup, message["spec"]
+        id,
+        os.path.join(worker.directory, "instances", id),
+        worker.runtime,
+        worker.cgroup,
+        message["spec"],
+        worker.network,
     )
     try:
         worker.on_main(lambda: worker.add(made))
@@ -66,7 +77,7 @@ def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
         made.syslog.close()
         worker.on_main(lambda: worker.drop(made))
         raise
-    return {}, [os.dup(made.netns)]
+    return {"address": made.address}, [os.dup(made.netns)]
 
 
 def start(worker: Worker, message: dict[str, Any]) -> Answer:

@@ -65,13 +65,18 @@ class ContainerExit:
 
 
 class Instance:
-    """A running instance; made by Runner.start. `state` is "starting", "running" or "exited"."""
+    """A running instance; made by Runner.start. `state` is "starting", "running" or "exited"; `address` is its own in the
+    instances' network, the loopback's where there is none.
+    """
 
-    def __init__(self, runner: "Runner", spec: InstanceSpec, netns: int, started: float) -> None:
+    def __init__(
+        self, runner: "Runner", spec: InstanceSpec, netns: int, started: float, address: str = "127.0.0.1"
+    ) -> None:
         self.runner = runner
         self.spec = spec
         self.id = spec.id
         self.netns = netns
+        self.address = address
         self.started = started
         self.state = "starting"
         self.pids: dict[str, int] = {}
@@ -272,7 +277,19 @@ class Runner:
         self.worker: Worker
 
     async def open(self) -> dict[str, Any]:
-        """Connect to the worker, which is started where there is none. Returns its `hello`: the instances of an earlier server."""
+        """Connect to the worker, which is started where there is none. Returns its `hello`: the instances of an earlier server.
+
+        A worker with another network than this server's ends with its instances, and a new one takes its place.
+        """
+        hello = await self._open()
+        if hello.get("network") != self.config.get("network"):
+            for found in hello["instances"]:
+                await self.worker.call("remove", id=found["id"])
+            await self.close(True)
+            hello = await self._open()
+        return hello
+
+    async def _open(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         for last in (False, False, True):
             sock = await loop.run_in_executor(None, start_worker, self.config)
@@ -302,17 +319,18 @@ class Runner:
 
         "Boot or clone of a parked snapshot" is decided here and nowhere above. Raises StartError; nothing is left then.
         """
-        prepared = self._prepare(spec)
+        self._prepare(spec)  # what is wrong in the manifest is told before anything is made
         made = asyncio.ensure_future(self.worker.call("sandbox", id=spec.id, spec=self._sandbox(spec)))
         try:
-            _, fds = await asyncio.shield(made)
+            answer, fds = await asyncio.shield(made)
         except asyncio.CancelledError:
             self.background(self._discard(spec.id, made))
             raise
-        instance = Instance(self, spec, fds[0], asyncio.get_running_loop().time())
-        instance._prepared = prepared
+        address = answer["address"]
+        instance = Instance(self, spec, fds[0], asyncio.get_running_loop().time(), address)
         self.instances[spec.id] = instance
         try:
+            instance._prepared = self._prepare(spec, address)
             for container in spec.containers:
                 await instance.start_container(container["name"])
             if instance.stopping:
@@ -344,10 +362,12 @@ class Runner:
         self.instances[spec.id] = instance
         try:
             answer, fds = await self.worker.call("netns", id=found["id"])
+            instance.netns = fds[0]
+            instance.address = answer["address"]
+            instance._prepared = self._prepare(spec, instance.address)
         except BaseException:
-            self.instances.pop(spec.id, None)
+            instance._gone()
             raise
-        instance.netns = fds[0]
         instance.paused = answer["paused"]
         instance.state = "running"
         for name, container in answer["containers"].items():
@@ -387,12 +407,12 @@ class Runner:
         if self.on_lost is not None:
             self.on_lost()
 
-    def _prepare(self, spec: InstanceSpec) -> dict[str, dict[str, Any]]:
+    def _prepare(self, spec: InstanceSpec, address: str = "127.0.0.1") -> dict[str, dict[str, Any]]:
         """Return each container as the worker wants it: environment resolved, the platform's names added."""
         prepared = {}
         for container in spec.containers:
             own = dict(container)
-            own["env"] = environment(container, spec.lookup, self._facts(spec)["pod"])
+            own["env"] = environment(container, spec.lookup, self._facts(spec, address)["pod"])
             own.pop("envFrom", None)
             own["platformEnv"] = {
                 "K_SERVICE": spec.service,
@@ -416,7 +436,7 @@ class Runner:
             "owner": [spec.namespace, spec.revision],
         }
 
-    def _facts(self, spec: InstanceSpec) -> dict[str, Any]:
+    def _facts(self, spec: InstanceSpec, address: str = "127.0.0.1") -> dict[str, Any]:
         def token(audience: str, seconds: int) -> str:
             if self.token is None:
                 raise StartError("CreateContainerConfigError", "service account tokens are not available")
@@ -431,7 +451,7 @@ class Runner:
         pod = {
             "metadata": metadata,
             "spec": {"serviceAccountName": spec.service_account},
-            "status": {"podIP": "127.0.0.1"},
+            "status": {"podIP": address},
         }
         return {"token": token, "pod": pod}
 

@@ -18,6 +18,7 @@ from typing import Any
 from krun.errors import KrunError
 from krun.mountio import MNT_DETACH, mount, umount2
 from krun.serve.run import bundle, etcfiles, user, volumes
+from krun.serve.run.bridge import Attachment, Bridge
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.logfile import LogFile
@@ -51,10 +52,18 @@ class Container:
 
 class Sandbox:
     """An instance. Arguments: id; directory; runtime; cgroup, the parent of its containers' cgroupsPath; spec, what the server
-    wants back after its own restart.
+    wants back after its own restart; network, its way out, or None. `address` is its own in there, else the loopback's.
     """
 
-    def __init__(self, id: str, directory: str, runtime: Runtime, cgroup: str, spec: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        id: str,
+        directory: str,
+        runtime: Runtime,
+        cgroup: str,
+        spec: dict[str, Any],
+        network: Bridge | None = None,
+    ) -> None:
         self.id = id
         self.directory = directory
         self.runtime = runtime
@@ -72,11 +81,17 @@ class Sandbox:
         self.memory_volumes: list[str] = []
         os.makedirs(directory, 0o711)
         self.netns = -1
+        self.network = network
+        self.attachment: Attachment | None = None
+        self.address = "127.0.0.1"
         self.syslog = socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         )
         try:
             self.netns = new_network()
+            if network is not None:
+                self.attachment = network.attach(self.netns)
+                self.address = self.attachment.address
             # By a descriptor: an address holds 107 bytes, and the name of a data directory or a revision may be longer.
             own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -87,7 +102,7 @@ class Sandbox:
             self.files = etcfiles.write(
                 directory,
                 spec["hostname"],
-                spec.get("address") or "127.0.0.1",
+                self.address,
                 spec.get("search") or [],
                 spec.get("servers"),
             )
@@ -268,6 +283,9 @@ class Sandbox:
         while self.memory_volumes:
             umount2(self.memory_volumes[-1], MNT_DETACH)
             self.memory_volumes.pop()
+        if self.network is not None and self.attachment is not None:
+            self.network.detach(self.attachment.number)
+            self.attachment = None
         if self.netns >= 0:
             os.close(self.netns)
             self.netns = -1

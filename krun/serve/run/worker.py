@@ -25,6 +25,7 @@ from typing import Any
 
 from krun.errors import KrunError, SysError
 from krun.serve.run import wire
+from krun.serve.run.bridge import Bridge
 from krun.serve.run.errors import StartError, complain
 from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
@@ -46,7 +47,7 @@ class Worker:
     """The worker's state.
 
     Arguments: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit", and where
-    wanted "podman" (its command); commands, by their names.
+    wanted "podman" (its command) and "network" ("pool", "allow"; see Bridge); commands, by their names.
     """
 
     def __init__(self, config: dict[str, Any], commands: dict[str, Command]) -> None:
@@ -61,6 +62,8 @@ class Worker:
             pull=config["pull"],
             podman=config.get("podman"),
         )
+        self.network_config = config.get("network")
+        self.network: Bridge | None = None  # made after the lock of the directory has been taken
         self.sandboxes: dict[str, Sandbox] = {}
         self.client: socket.socket | None = None
         self.outbox: deque[tuple[dict[str, Any], list[int]]] = deque()
@@ -88,6 +91,8 @@ class Worker:
                 self._remove_again()
         self.threads.shutdown()
         self.store.close()
+        if self.network is not None:
+            self.network.remove()
         self._drop_client()
 
     def _call(self, key: selectors.SelectorKey, mask: int) -> None:

@@ -1,8 +1,8 @@
 """The worker's start: `python -m krun.serve.run.workermain CONFIG`.
 
 Order: 1 signals, 2 subreaper, 3 a mount namespace, 4 the lock of the data directory, 5 what an earlier worker left, 6 the
-socket, 7 "ready" on standard output. The lock stands before 5, because only one worker may hold a directory: a worker that
-is about to end still holds it, and the next one waits.
+network of the instances, 7 the socket, 8 "ready" on standard output, or the error there. The lock stands before 5, because
+only one worker may hold a directory: a worker that is about to end still holds it, and the next one waits.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ import time
 
 from krun.errors import KrunError, SysError
 from krun.mountio import MS_REC, MS_SLAVE, mount
+from krun.serve.run.bridge import Bridge
 from krun.serve.run.commands import COMMANDS
 from krun.serve.run.errors import complain
 from krun.serve.run.runtime import Runtime
@@ -87,6 +88,19 @@ def _end_commands(root: str) -> None:
             os.close(fd)
 
 
+def _network(worker: Worker) -> None:
+    """Make the way out of the instances, or remove the one that a worker left whose server had another option. Raises KrunError."""
+    config = worker.network_config
+    if config is not None:
+        worker.network = Bridge(worker.directory, config["pool"], config["allow"])
+    elif os.path.exists(kept := os.path.join(worker.directory, "network.json")):
+        try:
+            Bridge.clean(worker.directory)
+            os.unlink(kept)
+        except (KrunError, OSError) as error:
+            complain(f"krun serve worker: {error}\n")
+
+
 def main() -> int:
     """Start the worker; argument 1 is its configuration."""
     config = json.loads(sys.argv[1])
@@ -100,6 +114,7 @@ def main() -> int:
     lock(config["directory"])
     worker = Worker(config, COMMANDS)
     clean(worker.directory, worker.runtime)
+    _network(worker)
     path = os.path.join(worker.directory, "worker.sock")
     try:
         os.unlink(path)
@@ -123,6 +138,7 @@ def run() -> int:
         return main()
     except (KrunError, OSError) as error:
         print(f"krun serve worker: {error}", file=sys.stderr)
+        print(f"error {error}", flush=True)  # the server that waits for "ready" has an operator who reads it
         return 1
 
 

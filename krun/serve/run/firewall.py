@@ -1,0 +1,131 @@
+"""The rules of an outbound network, as one ruleset of nft(8) that is loaded in one transaction.
+
+Instances are hostile. The rules say, in the order in which a packet meets them:
+1 a frame that leaves an instance has the instance's own hardware and IPv4 address, else it is dropped (no spoofing, no poisoned
+  ARP, no IPv6); the set of pairs is made for the whole pool at once, so that a start changes no rule;
+2 no frame goes from one port of the bridge to another;
+3 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to 169.254.0.0/16, where
+  clouds keep a machine's credentials;
+4 nothing is forwarded to an instance except answers;
+5 the rest leaves with the host's address.
+Each of 2, 3 and 4 gives way to what the operator has allowed.
+"""
+
+import ipaddress
+import subprocess
+
+from krun.errors import KrunError
+
+HOST, INSTANCES = "host", "instances"  # the words of --network-allow beside networks
+_SECONDS = 30.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LINK_LOCAL = "169.254.0.0/16"
+
+
+def allowed(entry: str) -> str:
+    """Return a value of --network-allow as `ruleset` takes it. Raises KrunError."""
+    if entry in (HOST, INSTANCES):
+        return entry
+    try:
+        return str(ipaddress.IPv4Network(entry))
+    except ValueError as error:
+        raise KrunError(
+            f"--network-allow {entry}: {HOST}, {INSTANCES} or an IPv4 network is wanted: {error}"
+        ) from None
+
+
+def mac(address: ipaddress.IPv4Address) -> str:
+    """Return the hardware address of an instance's interface: locally administered, made from its IPv4 address."""
+    return "02:4b:" + ":".join(f"{byte:02x}" for byte in address.packed)
+
+
+def ruleset(bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[str]") -> str:
+    """Return the rules of a network, as nft reads them: they replace those of the same bridge.
+
+    Arguments: bridge, its name and the tables'; ports, the prefix of the names of its ports; pool; allow, HOST, INSTANCES and
+    networks as text.
+    """
+    members = ", ".join(
+        f'"{ports}{number:x}" . {mac(pool[number])} . {pool[number]}'
+        for number in range(2, pool.num_addresses - 1)
+    )
+    networks = ", ".join(entry for entry in allow if entry not in (HOST, INSTANCES))
+    open_ = f"ip daddr {{ {networks} }} accept" if networks else ""
+    local = "" if HOST in allow else "fib daddr type { local, broadcast, multicast, anycast } drop"
+    arriving = "" if HOST in allow else f'iifname "{bridge}" drop'
+    between = "" if INSTANCES in allow else f'iifname "{ports}*" drop'
+    across = "accept" if INSTANCES in allow else "drop"
+    return f"""{remove(bridge)}
+table bridge {bridge} {{
+  set members {{ type ifname . ether_addr . ipv4_addr; elements = {{ {members} }} }}
+  chain leaving {{
+    type filter hook prerouting priority -300; policy accept;
+    iifname != "{ports}*" return
+    iifname . ether saddr . ip saddr @members accept
+    iifname . ether saddr . arp saddr ip @members accept
+    drop
+  }}
+  chain between {{
+    type filter hook forward priority 0; policy accept;
+    {between}
+  }}
+}}
+table inet {bridge} {{
+  chain leaving {{
+    type filter hook prerouting priority -150; policy accept;
+    iifname != "{bridge}" return
+    {open_}
+    {local}
+    ip daddr {_LINK_LOCAL} drop
+  }}
+  chain arriving {{
+    type filter hook input priority -10; policy accept;
+    iifname != "{bridge}" return
+    {open_}
+    {arriving}
+  }}
+  chain across {{
+    type filter hook forward priority -10; policy accept;
+    iifname "{bridge}" oifname "{bridge}" {across}
+    oifname "{bridge}" ct state established,related accept
+    oifname "{bridge}" drop
+  }}
+  chain outward {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {pool} oifname != "{bridge}" masquerade
+  }}
+}}
+"""
+
+
+def remove(bridge: str) -> str:
+    """Return what removes the rules of a bridge, whether they are there or not."""
+    # `add` of a table that is there does nothing, and `delete` of one that is not there fails.
+    return "".join(
+        f"add table {kind} {bridge}\ndelete table {kind} {bridge}\n" for kind in ("bridge", "inet")
+    )
+
+
+def load(text: str) -> None:
+    """Load rules: all or none. Raises KrunError with nft's first line."""
+    try:
+        done = subprocess.run(
+            ["nft", "-f", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env={"PATH": _PATH, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        raise KrunError(
+            "load the rules of the instances' network: there is no command nft; install the package nftables, or use --network none"
+        ) from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KrunError(f"load the rules of the instances' network: nft: {error}") from None
+    if done.returncode:
+        line = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise KrunError(
+            f"load the rules of the instances' network: nft: {line}; the kernel needs nf_tables (bridge, inet), nft_fib, nft_masq"
+            " and nft_ct, or use --network none"
+        )

@@ -1,0 +1,297 @@
+"""The instances' way out: what they reach, what they do not, what is left; runc first, then krun. In namespaces of the test's own."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.instances import ended, get, ready, run, runner, spec, until
+from helpers.twonets import HOST, METADATA, OUTSIDE, TwoNets, shell, two_nets
+
+from krun.errors import KrunError
+from krun.serve.run import firewall, pool
+from krun.serve.run.instance import Instance
+from krun.sysio import CLONE_NEWNET, setns
+
+
+@pytest.fixture
+def nets() -> Iterator[TwoNets]:
+    with two_nets() as made:
+        yield made
+
+
+def network(*allow: str, pool: str | None = None) -> dict[str, Any]:
+    return {"pool": pool, "allow": list(allow)}
+
+
+async def connect(instance: Instance, address: str, port: int) -> str:
+    return await get(instance, f"/connect/{address}/{port}")
+
+
+def left() -> list[str]:
+    """Bridges, ports and rules of krun serve in this namespace."""
+    words = shell("ip", "-o", "link").split() + shell("nft", "list", "tables").split()
+    return [word for word in words if word.startswith(("krun", "kv"))]
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_out_and_nowhere_else(directory: Path, runtime: str, images: Path, nets: TwoNets) -> None:
+    """An instance reaches another machine, with the host's address; neither the host, nor its neighbour, nor the cloud's metadata."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images, network=network()) as r:
+            one, two = [await r.start(spec(id)) for id in ("one", "two")]
+            for instance in (one, two):
+                await ready(instance)
+            kept = pool.read(str(directory / "network.json"))
+            own = ipaddress.IPv4Network(kept or "")
+            assert [one.address, two.address] == [str(own[2]), str(own[3])]
+            assert f"{one.address}\tone" in await get(one, "/read/etc/hosts")
+            assert await connect(one, OUTSIDE, nets.outside.port) == f"{HOST} from {one.address}"
+            for address in (HOST, str(own[1]), METADATA):
+                port = nets.outside.port if address == METADATA else nets.host.port
+                assert (await connect(one, address, port)).startswith("error"), address
+            assert (await connect(one, two.address, 8080)).startswith("error")
+            assert left()
+            # A new instance does not get the address of the one that has just gone.
+            await two.stop(0)
+            three = await r.start(spec("three"))
+            assert three.address == str(own[4])
+
+    run(test)
+    assert left() == []
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_the_operator_opens_what_is_closed(
+    directory: Path, runtime: str, images: Path, nets: TwoNets
+) -> None:
+    """The same connections as above, all allowed: so it is the rules that refuse them there."""
+
+    async def test() -> None:
+        allow = network("host", "instances", f"{METADATA}/32")
+        async with runner(directory, runtime, images, network=allow) as r:
+            one, two = [await r.start(spec(id)) for id in ("one", "two")]
+            for instance in (one, two):
+                await ready(instance)
+            assert await connect(one, HOST, nets.host.port) == f"{one.address} from {one.address}"
+            assert await connect(one, METADATA, nets.outside.port) == f"{HOST} from {one.address}"
+            assert await connect(one, two.address, 8080) == f" from {one.address}"
+
+    run(test)
+
+
+def frame(source: tuple[str, str], target: tuple[str, str], port: int, data: bytes) -> bytes:
+    """A UDP datagram in an Ethernet frame. Arguments: hardware and IPv4 address of both ends."""
+    head = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 28 + len(data), 0, 0, 64, 17, 0,
+        socket.inet_aton(source[1]), socket.inet_aton(target[1]),
+    )  # fmt: skip
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    head = head[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + head[12:]
+    ethernet = bytes.fromhex(target[0].replace(":", "") + source[0].replace(":", "")) + b"\x08\x00"
+    return ethernet + head + struct.pack("!HHHH", 4000, port, 8 + len(data), 0) + data
+
+
+def arp(source: tuple[str, str], target: tuple[str, str]) -> bytes:
+    """An ARP request: its receiver notes that `source` has its IPv4 address."""
+    own, other = (bytes.fromhex(end[0].replace(":", "")) for end in (source, target))
+    return (
+        other + own + struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + own + socket.inet_aton(source[1])
+        + other + socket.inet_aton(target[1])
+    )  # fmt: skip
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_an_instance_has_no_other_address_than_its_own(directory: Path, images: Path, nets: TwoNets) -> None:
+    """Frames that a program with CAP_NET_RAW may send: those under another instance's addresses reach nobody."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        async with runner(directory, str(find("runc")), images, network=network()) as r:
+            one, two = [await r.start(spec(id)) for id in ("one", "two")]
+            await ready(two)
+            assert await connect(two, OUTSIDE, nets.outside.port) == f"{HOST} from {two.address}"
+            ends = [(firewall.mac(ipaddress.IPv4Address(i.address)), i.address) for i in (one, two)]
+            gateway = pool.parse(pool.read(str(directory / "network.json")) or "")[1]
+            gate = firewall.mac(gateway)
+            own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            setns(one.netns, CLONE_NEWNET)
+            try:
+                raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            finally:
+                setns(own, CLONE_NEWNET)
+                os.close(own)
+            with raw:
+                raw.bind(("eth0", 0))
+                out = (gate, OUTSIDE)
+                free = str(gateway + 40)  # of nobody: the host has no entry that would hold for a while
+                raw.send(arp((ends[0][0], free), (gate, str(gateway))))
+                for name, source in (("address", (ends[0][0], ends[1][1])), ("hardware", (ends[1][0], ends[0][1])),
+                                     ("both", ends[1]), ("honest", ends[0])):  # fmt: skip
+                    raw.send(frame(source, out, nets.outside.port, name.encode()))
+            assert nets.outside.lines.readline() == f"honest {HOST}\n"
+            assert shell("ip", "neigh", "show", "to", free) == ""
+            assert await connect(two, OUTSIDE, nets.outside.port) == f"{HOST} from {two.address}"
+
+    run(test)
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_a_killed_worker_leaves_no_network(
+    directory: Path, runtime: str, images: Path, nets: TwoNets
+) -> None:
+    """SIGKILL of the worker: the next one has the same addresses to give, and one that gives none leaves no trace."""
+
+    async def test() -> None:
+        for after in (network(), None):
+            async with runner(directory, runtime, images, keep=True, network=network()) as r:
+                instance = await r.start(spec("orphan"))
+                await ready(instance)
+                before = instance.address
+                container = instance.pids["user-container"]
+                pid = (await r.worker.call("hello"))[0]["pid"]
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda pid=pid: ended(pid), "the worker's end")
+            assert left()
+            async with runner(directory, runtime, images, network=after) as r:
+                await until(lambda pid=container: ended(pid), "the orphan's end")
+                if after is None:
+                    assert left() == [] and not (directory / "network.json").exists()
+                else:
+                    again = await r.start(spec("again"))
+                    await ready(again)
+                    assert again.address == before
+                    assert await connect(again, OUTSIDE, nets.outside.port) == f"{HOST} from {before}"
+            assert left() == []
+
+    run(test)
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_another_network_is_another_worker(directory: Path, images: Path, nets: TwoNets) -> None:
+    """A server that starts with another option does not keep the instances of the old one."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        runtime = str(find("runc"))
+        async with runner(directory, runtime, images, keep=True) as r:
+            await r.start(spec("old"))
+        async with runner(directory, runtime, images, network=network()) as r:
+            assert r.found == []  # type: ignore[attr-defined]
+            new = await r.start(spec("new"))
+            await ready(new)
+            assert await connect(new, OUTSIDE, nets.outside.port) == f"{HOST} from {new.address}"
+
+    run(test)
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_pools(tmp_path: Path, directory: Path, images: Path, nets: TwoNets) -> None:
+    """Two servers have two pools; one that is taken, or too small for one more instance, is an error and leaves nothing."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        runtime = str(find("runc"))
+        async with runner(directory, runtime, images, network=network()) as r:
+            one = await r.start(spec("one"))
+            async with runner(
+                tmp_path / "second", runtime, images, network=network(pool="10.77.0.0/29")
+            ) as other:
+                made = [await other.start(spec(f"i{number}")) for number in range(5)]
+                assert [instance.address for instance in made] == [f"10.77.0.{n}" for n in range(2, 7)]
+                with pytest.raises(KrunError, match="all 5 addresses are in use"):
+                    await other.start(spec("more"))
+            taken = str(ipaddress.IPv4Network(f"{one.address}/24", strict=False))
+            with pytest.raises(KrunError, match="the host has a network or route"):
+                async with runner(tmp_path / "third", runtime, images, network=network(pool=taken)):
+                    pass
+            assert (
+                len([word for word in left() if word.startswith("krun")]) == 4
+            )  # link twice named, 2 tables
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept", "taken", "expected"),
+    [
+        (None, None, [], "10.192.0.0/22"),
+        (None, None, ["0.0.0.0/0", "10.192.0.0/16"], "10.193.0.0/22"),
+        (None, "10.200.4.0/22", [], "10.200.4.0/22"),
+        (None, "10.200.4.0/22", ["10.200.5.0/24"], "10.192.0.0/22"),
+        ("192.168.7.0/24", "10.200.4.0/22", [], "192.168.7.0/24"),
+    ],
+)
+def test_choice_of_a_pool(wanted: str | None, kept: str | None, taken: list[str], expected: str) -> None:
+    assert str(pool.choose(wanted, kept, [ipaddress.IPv4Network(text) for text in taken])) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "10.0.0.0", "10.0.0.1/24", "10.0.0.0/8", "10.0.0.0/30", "8.8.8.0/24", "127.0.0.0/24",
+                                  "169.254.0.0/24", "fd00::/64", "10.0.0.0/24; flush ruleset"])  # fmt: skip
+def test_pools_that_are_refused(text: str) -> None:
+    with pytest.raises(KrunError, match="^network pool"):
+        pool.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "hosts", "10.0.0.1/24", "::/0", "10.0.0.0/24 } accept"])
+def test_openings_that_are_refused(text: str) -> None:
+    with pytest.raises(KrunError, match="^--network-allow"):
+        firewall.allowed(text)
+
+
+def test_no_pool_is_left() -> None:
+    with pytest.raises(KrunError, match="is taken on this host"):
+        pool.choose(None, None, [ipaddress.IPv4Network("10.0.0.0/8")])
+
+
+def test_a_kept_pool_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "network.json"
+    assert pool.read(str(path)) is None
+    pool.write(str(path), ipaddress.IPv4Network("10.1.0.0/24"))
+    assert pool.read(str(path)) == "10.1.0.0/24"
+    for text in ("", "[]", "{}", "1"):
+        path.write_text(text)
+        with pytest.raises(KrunError, match=r"network\.json.*remove it"):
+            pool.read(str(path))
+
+
+def test_addresses_are_given_out_in_turn() -> None:
+    own = pool.Pool(ipaddress.IPv4Network("10.0.0.0/29"))
+    taken = [own.take() for _ in range(4)]
+    own.give(taken[0])
+    assert [own.take(), own.take()] == [6, 2]
+
+
+def test_no_nft(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(firewall, "_PATH", str(tmp_path))
+    with pytest.raises(KrunError, match="there is no command nft; install the package nftables"):
+        firewall.load("")
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("as_root")
+def test_rules_that_the_kernel_refuses(nets: TwoNets) -> None:
+    with pytest.raises(KrunError, match="the kernel needs nf_tables"):
+        firewall.load("delete table inet krunabsent\n")
+    assert left() == []
