@@ -116,6 +116,8 @@ class Options:
         network: "str | None"
         network_pool: "str | None"
         network_allow: "list[str]"
+        max_instances: "int | None"
+        memory_budget: "str | None"
         token_file: "str | None"
         certificate: "str | None"
         key: "str | None"

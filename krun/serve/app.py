@@ -17,6 +17,7 @@ from typing import Any
 
 from krun.errors import KrunError, SysError
 from krun.serve.api.router import Api, Page
+from krun.serve.control.capacity import Capacity, of_machine
 from krun.serve.control.config import Config
 from krun.serve.control.configs import LiveConfig
 from krun.serve.control.engine import Engine
@@ -59,6 +60,9 @@ class Options:
     trace = False
     keep_instances = True
     url_port = True
+    #: Bounds of all instances together: their number, their memory in bytes; 0: from the machine.
+    instances = 0
+    memory = 0
 
 
 def report(line: str) -> None:
@@ -108,7 +112,12 @@ class App:
         self.live = LiveConfig(self.store, base, self.report)
         self.table = HostTable()
         self.pools = Pools(
-            self.store, self.runner, lambda: self.live.config, self._revision_changed, self.report
+            self.store,
+            self.runner,
+            lambda: self.live.config,
+            self._revision_changed,
+            self.report,
+            Capacity(of_machine(options.instances, options.memory)),
         )
         self.hosts = HostTables(self.table, lambda: self.live.config, self.pools.queue_of)
         self.engine = Engine(

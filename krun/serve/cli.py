@@ -49,6 +49,7 @@ def _fill(options: Options, opts: CommandLine) -> None:
         os.makedirs(path, exist_ok=True)
     options.pull = not opts.no_pull
     options.network = _network(opts)
+    _bounds(options, opts)
     options.domain = opts.domain or "localhost"
     options.unix = opts.unix or ""
     options.certificate = opts.certificate or ""
@@ -81,6 +82,23 @@ def _network(opts: CommandLine) -> dict[str, object] | None:
         "pool": str(pool.parse(opts.network_pool)) if opts.network_pool else None,
         "allow": sorted({firewall.allowed(entry) for entry in opts.network_allow}),
     }
+
+
+def _bounds(options: Options, opts: CommandLine) -> None:
+    """Reads the bounds of all instances together. Errors: UsageError."""
+    from krun.serve.units import quantity
+
+    if opts.max_instances is not None:
+        if opts.max_instances < 1:
+            raise UsageError(f"--max-instances {opts.max_instances}: a number of 1 or more is wanted")
+        options.instances = opts.max_instances
+    if opts.memory_budget:
+        try:
+            options.memory = int(quantity(opts.memory_budget))
+        except ValueError:
+            options.memory = 0
+        if options.memory < 1:
+            raise UsageError(f"--memory-budget {opts.memory_budget}: a quantity such as 4Gi is wanted")
 
 
 def directory() -> str:

@@ -6,6 +6,7 @@ import socket
 import time
 
 from krun.serve.api.router import Api
+from krun.serve.control.capacity import Capacity
 from krun.serve.control.config import Config
 from krun.serve.control.configs import LiveConfig
 from krun.serve.control.engine import Engine
@@ -19,6 +20,7 @@ from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
 from krun.serve.run.instance import ContainerExit
+from krun.serve.scale.share import Amount
 from krun.serve.store.store import Store
 
 DIGEST = "sha256:" + "1" * 64
@@ -101,10 +103,24 @@ class FakeRunner:
         yield f"{id} {container}\n".encode()
 
 
+class Waiter:
+    """A request that waits for an instance."""
+
+    def __init__(self):
+        self.backend, self.refused, self.done = None, None, False
+
+    def attach(self, backend):
+        self.backend = backend
+
+    def refuse(self, status, text):
+        self.refused = (status, text)
+
+
 class World:
     """Store, control and API on one loop."""
 
-    def __init__(self, path=":memory:", config=None, found=()):
+    def __init__(self, path=":memory:", config=None, found=(), room=None):
+        self.capacity = Capacity(room or Amount(1000, 1 << 50))
         self.lines = []
         self.path, self.base, self.found = path, config or Config(), list(found)
 
@@ -118,7 +134,7 @@ class World:
         def config():
             return self.live.config
 
-        self.pools = Pools(self.store, self.runner, config, self._changed, self.lines.append)
+        self.pools = Pools(self.store, self.runner, config, self._changed, self.lines.append, self.capacity)
         self.hosts = HostTables(self.table, config, self.pools.queue_of)
         self.engine = Engine(
             self.store, config, self.pools, self.hosts, after=self.hosts.flush, report=self.lines.append
@@ -156,7 +172,7 @@ class World:
         body = answer.body if isinstance(answer.body, bytes) else b"".join([one async for one in answer.body])
         return answer.status, json.loads(body) if body[:1] == b"{" else body
 
-    async def until(self, condition, what, seconds=5.0):
+    async def until(self, condition, what, seconds=30.0):
         end = time.monotonic() + seconds
         while True:
             found = condition()

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 from helpers.serveapi import ALPHA, SERVING, ksvc
-from helpers.servefakes import DIGEST, World
+from helpers.servefakes import DIGEST, Waiter, World
 
 from krun.serve.control.config import Config
 from krun.serve.model import meta
@@ -219,19 +219,6 @@ async def test_deleting_a_service_ends_everything():
         await world.until(lambda: world.targets("hello.default.localhost") is None, "the host is gone")
 
 
-class Waiter:
-    """A request that waits for an instance."""
-
-    def __init__(self):
-        self.backend, self.refused = None, None
-
-    def attach(self, backend):
-        self.backend = backend
-
-    def refuse(self, status, text):
-        self.refused = (status, text)
-
-
 @loop
 async def test_from_zero_an_arrival_starts_an_instance_at_once():
     import time
@@ -383,7 +370,7 @@ async def test_old_revisions_are_collected():
         for number in range(5):
             await world.call("PATCH", f"{SERVING}/services/hello", image(f"reg.example/n{number}"), MERGE)
             await world.ready()
-        await world.until(lambda: world.store.count(REVISION) == 3, "three are left", 10)
+        await world.until(lambda: world.store.count(REVISION) == 3, "three are left")
         assert world.store.get(REVISION, "default", "hello-00006")
 
 

@@ -113,3 +113,31 @@ def test_domains_with_more_labels_win():
 
 def test_every_view_has_its_name():
     assert len({view.NAME for view in VIEWS}) == 7 and all(view.NAME.startswith("config-") for view in VIEWS)
+
+
+@pytest.mark.parametrize(
+    "instances, memory, found",
+    [
+        (None, "", (0, 0)),
+        (5, "1.5Gi", (5, 3 << 29)),
+        (0, "", "--max-instances 0: a number of 1 or more is wanted"),
+        (None, "much", "--memory-budget much: a quantity such as 4Gi is wanted"),
+        (None, "-1", "--memory-budget -1: a quantity such as 4Gi is wanted"),
+        (None, "100m", "--memory-budget 100m: a quantity such as 4Gi is wanted"),
+    ],
+)
+def test_bounds_of_all_instances(instances, memory, found):
+    from types import SimpleNamespace
+
+    from krun.errors import UsageError
+    from krun.serve.app import Options
+    from krun.serve.cli import _bounds
+
+    options = Options()
+    given = SimpleNamespace(max_instances=instances, memory_budget=memory)
+    if isinstance(found, str):
+        with pytest.raises(UsageError, match=found):
+            _bounds(options, given)
+    else:
+        _bounds(options, given)
+        assert (options.instances, options.memory) == found

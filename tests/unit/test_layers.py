@@ -79,7 +79,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},
         {"krun.serve.units", "krun.serve.reference"},
         {"krun.serve.settings"},
-        {"krun.serve.scale.window", "krun.serve.scale.rollout"},
+        {"krun.serve.scale.window", "krun.serve.scale.rollout", "krun.serve.scale.share"},
         {"krun.serve.scale.kpa"},
         {"krun.serve.http.types"},
         {"krun.serve.http.head"},
@@ -153,7 +153,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.worker"},
         {"krun.serve.run.commands"},
         {"krun.serve.run.workermain", "krun.serve.run.instance"},
-        {"krun.serve.control.config", "krun.serve.control.pods"},
+        {"krun.serve.control.config", "krun.serve.control.pods", "krun.serve.control.capacity"},
         {"krun.serve.control.context", "krun.serve.control.configs", "krun.serve.control.domains"},
         {"krun.serve.control.revision", "krun.serve.control.member", "krun.serve.control.traffic"},
         {

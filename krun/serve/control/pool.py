@@ -5,17 +5,21 @@ is wanted.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
 from krun.errors import KrunError
 from krun.serve.control import pods
+from krun.serve.control.capacity import Capacity, each_of
 from krun.serve.control.context import RevisionState
 from krun.serve.control.member import Member, Starter, spec_of
 from krun.serve.model import meta
 from krun.serve.model.kinds import CONFIG_MAP, REVISION, SECRET
+from krun.serve.model.status import ApiError
 from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
 from krun.serve.run.errors import StartError
+from krun.serve.scale.share import Claim
 from krun.serve.store.store import Store
 
 Object = dict[str, Any]
@@ -52,8 +56,12 @@ class Pool:
         revision: Object,
         on_change: Callable[["Pool"], None],
         report: Callable[[str], None],
+        capacity: Capacity,
     ) -> None:
         self.store = store
+        self.capacity = capacity
+        #: What one instance takes; requests that fill one; instances that stay without a request (the autoscaler sets both).
+        self.each, self.full, self.floor = each_of(revision["spec"]), 1.0, 0
         self.starter = starter
         # Not the revision itself: a thousand of them, parsed, would take 15 MB. The store has it.
         self.uid, self.version = meta.uid(revision), revision["metadata"]["resourceVersion"]
@@ -89,16 +97,51 @@ class Pool:
         if wanted == 0 and self.state.failure is not None:
             # A later request must try again instead of getting the old reason.
             self.queue.fail(None, self.loop.time())
-        if self._retry is None:
-            for _ in range(wanted - len(present)):
-                self._spawn(self._start(self._new()))
-        # First those that never became ready, then those with the fewest requests, the newest first.
-        present.reverse()
-        present.sort(key=lambda one: (one.ready, one.backend.in_flight if one.backend else 0))
-        for member in present[: max(len(present) - wanted, 0)]:
-            self.drop(member)
+        self.shrink(len(present) - wanted)
+        if wanted and not self.capacity.most(self.each):
+            text = f"0/1 nodes are available: 1 Insufficient memory: an instance takes {self.each.memory >> 20} MiB"
+            self._fail(
+                ("ResourcesAvailable", "Unschedulable", f"{text} of {self.capacity.room.memory >> 20}")
+            )
+        else:
+            self.capacity.ask(self)
         if changed:
             self.on_change(self)
+
+    # ------------------------------------------------------------------------------- as a tenant of the capacity
+
+    def claim(self) -> Claim:
+        """Returns what the pool wants of the machine; no more than it has while a failed start waits for its next try."""
+        active = [member for member in self.members.values() if not member.leaving]
+        busy = sum(bool(member.backend and member.backend.in_flight) for member in active)
+        waiting = math.ceil(self.queue.queued / (self.queue.config.concurrency or self.full))
+        held = self.closed or self._retry is not None
+        wanted = min(self.state.wanted, len(active)) if held else self.state.wanted
+        needed = max(self.floor, busy + waiting)
+        group = f"{self.namespace}/{self.queue.config.service or self.name}"
+        return Claim(group, wanted, needed, len(active), self.each, self.queue.used)
+
+    def held(self) -> int:
+        """Returns the number of instances of which something is left."""
+        return len(self.members)
+
+    def grow(self, count: int) -> None:
+        """Starts `count` instances; the capacity has room for them."""
+        try:
+            for _ in range(count):
+                self._spawn(self._start(self._new()))
+        except ApiError:
+            pass  # the revision has been deleted: `close` follows
+
+    def shrink(self, count: int) -> None:
+        """Ends `count` instances: first those that never became ready, then those with the fewest requests, the newest first."""
+        present = [member for member in self.members.values() if not member.leaving]
+        present.reverse()
+        present.sort(key=lambda one: (one.ready, one.backend.in_flight if one.backend else 0))
+        for member in present[: max(count, 0)]:
+            self.drop(member)
+
+    # ------------------------------------------------------------------------------------------------- members
 
     def drop(self, member: Member) -> None:
         """Stops a member; the caller has counted it out, or wants another one in its place (scale again)."""
@@ -113,22 +156,26 @@ class Pool:
         return member
 
     async def _start(self, member: Member) -> None:
-        name = member.name
         if self.closed or member.leaving:
-            self.members.pop(name, None)
+            self._gone(member)
             member.abandon()
             return
         try:
             await member.start()
         except KrunError as error:
-            self.members.pop(name, None)
+            self._gone(member)
             reason = error.reason if isinstance(error, StartError) else "CreateContainerError"
             self._failed(reason, error.message)
             return
         except asyncio.CancelledError:
-            self.members.pop(name, None)
+            self._gone(member)
             raise
         self._failures = 0
+
+    def _gone(self, member: Member) -> None:
+        """Nothing is left of a member: its room is free."""
+        self.members.pop(member.name, None)
+        self.capacity.freed(self)
 
     def adopt(self, member: Member) -> None:
         """Takes a member in whose instance an earlier server started."""
@@ -184,7 +231,7 @@ class Pool:
         except KrunError as error:
             self.report(f"stop instance {member.name}: {error.message}")
         finally:
-            self.members.pop(member.name, None)
+            self._gone(member)
             self.state.ready = self.ready
             if not self.closed:
                 self.on_change(self)
@@ -213,6 +260,7 @@ class Pool:
         for member in members:
             member.lost()
         self.state.ready = 0
+        self.capacity.freed(self)
         self.scale(self.state.wanted)
 
     def _end(self, reason: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from krun.errors import KrunError
 from krun.serve.control import pods
+from krun.serve.control.capacity import Capacity
 from krun.serve.control.config import Config
 from krun.serve.control.context import RevisionState
 from krun.serve.control.member import Starter
@@ -52,9 +53,11 @@ class Pools:
         config: Callable[[], Config],
         changed: Callable[[str, str], None],
         report: Callable[[str], None],
+        capacity: Capacity,
     ) -> None:
         self.store = store
         self.runner = runner
+        self.capacity = capacity
         self.config = config
         self.changed = changed
         self.report = report
@@ -87,7 +90,7 @@ class Pools:
         return pool.state
 
     def _make(self, key: tuple[str, str], revision: Object) -> Pool:
-        pool = Pool(self.store, self.runner, revision, self._pool_changed, self.report)
+        pool = Pool(self.store, self.runner, revision, self._pool_changed, self.report, self.capacity)
         self.pools[key] = pool
         status = revision.get("status") or {}
         available = conditions.find(status, "ResourcesAvailable") or {}
@@ -165,6 +168,8 @@ class Pools:
         self._timer = self.loop.call_later(_SAMPLE, self._tick)
         self._ticks += 1
         now = self.loop.time()
+        # Instances may have become idle, which nobody tells.
+        self.capacity.schedule()
         deciding = self._ticks % max(round(TICK / _SAMPLE), 1) == 0
         for key in list(self._awake):
             scaler = self.scalers.get(key)
@@ -226,6 +231,7 @@ class Pools:
             pool.adopt(member)
             pool.state.wanted = len(pool.members)
             pool.state.activity = "activating"
+            self.capacity.ask(pool)
             self._spawn(self._take(pool, member, one))
 
     async def _take(self, pool: Pool, member: Any, one: Object) -> None:
@@ -234,6 +240,7 @@ class Pools:
         except KrunError as error:
             self.report(f"take over instance {member.name}: {error.message}")
             pool.members.pop(member.name, None)
+            self.capacity.freed(pool)
             pods.remove(self.store, pool.namespace, member.name)
             pool.scale(pool.state.wanted)
 

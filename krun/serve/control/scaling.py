@@ -95,6 +95,8 @@ class Autoscaler:
         self.bounds = kpa.Bounds(int(_number(notes, annotations.MIN_SCALE, config.min_scale)), high)
         self.initial = int(_number(notes, annotations.INITIAL_SCALE, config.initial_scale))
         self.reachable = reachable(revision)
+        self.pool.full = max(1.0, self.spec.total)
+        self._set_floor()
         deadline = _seconds(notes, meta.PROGRESS_DEADLINE, config.progress_deadline)
         self.zero = kpa.ZeroSpec(
             enabled=config.enable_scale_to_zero,
@@ -120,12 +122,16 @@ class Autoscaler:
         """The initial scale while it has not been reached."""
         return 0 if self.pool.state.initialized else self.initial
 
+    def _set_floor(self) -> None:
+        self.pool.floor = max(self._initial(), self.bounds.minimum if self.reachable else 0)
+
     def begin(self, now: float) -> None:
         """The images are there: the first instances may start."""
         self._began = self.since = now
         if self.initial == 0:
             self.pool.state.initialized = True
-        least = max(self._initial(), self.bounds.minimum if self.reachable else 0)
+        self._set_floor()
+        least = self.pool.floor
         self._activity("activating" if least else "inactive", now)
         if least:
             self._apply(least, now)
@@ -145,10 +151,17 @@ class Autoscaler:
             wanted = pool.state.wanted
         limit = pool.queue.config.concurrency
         if limit:
-            # Every slot is taken: one instance more for each `limit` requests, as soon as they are there.
-            wanted = max(wanted, math.ceil(waiting / limit))
+            # Every slot is taken: one instance more for each `limit` requests, as soon as they are there. The rate and the
+            # maximum bound this as they bound a decision (kpa.Scaler.decide).
+            most = math.ceil(self.spec.scale_up_rate * max(1, pool.ready))
+            wanted = max(wanted, min(math.ceil(waiting / limit), most))
+        if self.bounds.maximum:
+            wanted = min(wanted, max(self.bounds.maximum, self._initial()))
         if wanted > pool.state.wanted:
             self._apply(wanted, now)
+        else:
+            # The instance may have been ended for another service; it is needed again.
+            pool.capacity.schedule()
 
     def sample(self, now: float) -> None:
         """Takes the sample of the last second."""
@@ -164,6 +177,7 @@ class Autoscaler:
         if not state.initialized and ready >= max(1, self.initial):
             state.initialized = True
             state.expired = False
+            self._set_floor()
             pool.on_change(pool)
         if ready and state.wanted and state.activity == "activating":
             self._activity("active", now)
@@ -213,7 +227,8 @@ class Autoscaler:
     def _apply(self, wanted: int, now: float) -> None:
         if wanted and self.pool.state.activity == "inactive":
             self._activity("activating", now)
-        self.pool.scale(wanted)
+        # What the whole machine could not hold is no number to wait for. One is: the pool says why it cannot start.
+        self.pool.scale(min(wanted, max(1, self.pool.capacity.most(self.pool.each))))
 
     def _activity(self, word: str, now: float) -> None:
         if self.pool.state.activity != word:

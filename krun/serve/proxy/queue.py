@@ -59,7 +59,18 @@ class RevisionConfig:
 class Backend:
     """An instance that can be sent requests."""
 
-    __slots__ = ("address", "connect", "draining", "in_flight", "limit", "name", "pool", "removed", "started")
+    __slots__ = (
+        "address",
+        "connect",
+        "draining",
+        "in_flight",
+        "limit",
+        "name",
+        "pool",
+        "removed",
+        "started",
+        "used",
+    )
 
     def __init__(
         self, name: str, connect: Callable[[], socket.socket], limit: int = 0, address: str = ""
@@ -79,6 +90,8 @@ class Backend:
         self.pool: Any = None
         #: Whether a request has been sent to it.
         self.started = False
+        #: When it was added to its queue, or its last request ended.
+        self.used = 0.0
 
 
 class RevisionQueue:
@@ -95,6 +108,8 @@ class RevisionQueue:
         self.failure: str | None = None
         #: Counters of metrics, made by their owner.
         self.meter: Any = None
+        #: When the last request came or ended.
+        self.used = now
         self._turn = 0
         self._busy = False
         # Integrals over time of all requests and of the waiting ones, since the last sample.
@@ -133,6 +148,7 @@ class RevisionQueue:
     def enter(self, waiter: Waiter, now: float) -> None:
         """A request has arrived: it gets a slot now, waits for one, or is refused."""
         self.requests += 1
+        self.used = now
         if not self.waiting:
             backend = self._pick()
             if backend is not None:
@@ -163,6 +179,7 @@ class RevisionQueue:
         self._account(now)
         self.in_flight -= 1
         backend.in_flight -= 1
+        self.used = backend.used = now
         if backend.draining:
             if not backend.in_flight:
                 self._removed(backend)
@@ -237,6 +254,7 @@ class RevisionQueue:
     def add(self, backend: Backend, now: float) -> None:
         """`backend` is ready.  Waiting requests go to it at once; a failure is over."""
         self.failure = None
+        backend.used = now
         self.backends.append(backend)
         self.dispatch(now)
 
