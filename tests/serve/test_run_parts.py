@@ -346,6 +346,21 @@ def test_layout(tmp_path: Path) -> None:
     assert layout.read(str(tmp_path), "any", digest, "image") == found
 
 
+def test_the_sole_image_of_a_layout_whose_file_name_has_the_tag(tmp_path: Path) -> None:
+    """`krun deploy DIR` links DIR as NAME:TIME, while the tool that made the layout called its image latest."""
+    made = tmp_path / "dev.local/hello:20261122"
+    digest = make_layout(made, [], {"Cmd": ["/a"]})
+    index = json.loads((made / "index.json").read_text())
+    index["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
+    (made / "index.json").write_text(json.dumps(index))
+    images = Store(str(tmp_path / "store"), [str(tmp_path)], podman=["false"])
+    assert images.resolve("dev.local/hello:20261122").digest == digest
+    # A name without the tag says nothing about the one that is asked for.
+    os.rename(made, tmp_path / "dev.local/hello")
+    with pytest.raises(StartError, match="no manifest for 20261122"):
+        images.resolve("dev.local/hello:20261122")
+
+
 def test_layout_refuses_what_its_digest_does_not_say(tmp_path: Path) -> None:
     digest = make_layout(tmp_path, [b"one"], {})
     path = tmp_path / "blobs/sha256" / digest[7:]

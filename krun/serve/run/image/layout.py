@@ -38,18 +38,19 @@ def blob(directory: str, digest: Any, where: str) -> str:
     return os.path.join(directory, "blobs", "sha256", digest[len("sha256:") :])
 
 
-def read(directory: str, tag: str, digest: str, where: str) -> Manifest:
+def read(directory: str, tag: str, digest: str, where: str, *, sole: bool = False) -> Manifest:
     """Read the manifest that a layout has for this machine.
 
     Arguments: directory; tag, matched with the annotation org.opencontainers.image.ref.name ("" takes "latest", or the only
-    one); digest, of the manifest or an index, or ""; where, the image's name for messages. Raises StartError.
+    one); digest, of the manifest or an index, or ""; where, the image's name for messages; sole, the only manifest is taken
+    whatever it is called there, because the layout's own file name has the tag. Raises StartError.
     """
     try:
         with open(os.path.join(directory, "index.json"), "rb") as file:
             index = json.loads(file.read(_LARGEST_JSON))
     except (OSError, ValueError) as error:
         raise StartError("ErrImagePull", f"image {where}: cannot read its index.json: {error}") from None
-    entry = _choose(_entries(index, where), tag, digest, where)
+    entry = _choose(_entries(index, where), tag, digest, where, sole)
     for _ in range(_DEEPEST):
         document = _json_blob(directory, entry.get("digest"), where)
         if entry.get("mediaType") not in _INDEX_TYPES and "manifests" not in document:
@@ -135,7 +136,7 @@ def _entries(index: Any, where: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _choose(entries: list[dict[str, Any]], tag: str, digest: str, where: str) -> dict[str, Any]:
+def _choose(entries: list[dict[str, Any]], tag: str, digest: str, where: str, sole: bool) -> dict[str, Any]:
     """Return the entry of a digest, or else of a tag, or the only one."""
     if digest:
         wanted = [entry for entry in entries if entry.get("digest") == digest]
@@ -146,7 +147,7 @@ def _choose(entries: list[dict[str, Any]], tag: str, digest: str, where: str) ->
             for e in entries
             if (e.get("annotations") or {}).get("org.opencontainers.image.ref.name") in names
         ]
-        if not wanted and not tag and len(entries) == 1:
+        if not wanted and (sole or not tag) and len(entries) == 1:
             wanted = entries
         # An archive of `skopeo copy` names the whole reference.
         if (

@@ -92,7 +92,7 @@ class Store:
         for name in names:
             path = os.path.join(self.directory, "links", name.replace("/", "\\"))
             if os.path.islink(path):
-                return self._at(os.readlink(path), reference)
+                return self._at(os.readlink(path), reference, name == reference.path)
         return None
 
     def _from_directory(self, reference: Reference) -> Image | None:
@@ -109,18 +109,18 @@ class Store:
                         or os.path.isfile(os.path.join(path, "index.json"))
                         or _is_root(path)
                     ):
-                        return self._at(path, reference)
+                        return self._at(path, reference, name == reference.path)
         return None
 
-    def _at(self, path: str, reference: Reference) -> Image:
-        """Return the image of a path: an archive, a layout or a root directory."""
+    def _at(self, path: str, reference: Reference, named: bool) -> Image:
+        """Return the image of a path: an archive, a layout or a root directory. named: the path's own name has the tag."""
         if os.path.isfile(path):
-            return self._from_archive(path, reference)
+            return self._from_archive(path, reference, named)
         if os.path.isfile(os.path.join(path, "index.json")):
-            return self._from_layout(path, reference)
+            return self._from_layout(path, reference, named)
         return _from_root(path, reference)
 
-    def _from_archive(self, path: str, reference: Reference) -> Image:
+    def _from_archive(self, path: str, reference: Reference, named: bool) -> Image:
         """An archive is turned into a layout once; its identity is inode, size and time of change."""
         status = os.stat(path)
         directory = os.path.join(
@@ -135,11 +135,11 @@ class Store:
                 os.rename(scratch, directory)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-        return self._from_layout(directory, reference)
+        return self._from_layout(directory, reference, named)
 
-    def _from_layout(self, path: str, reference: Reference) -> Image:
+    def _from_layout(self, path: str, reference: Reference, named: bool) -> Image:
         where = str(reference)
-        manifest = layout.read(path, reference.tag, reference.digest, where)
+        manifest = layout.read(path, reference.tag, reference.digest, where, sole=named)
         layers: list[str] = []
         for digest in manifest.layers:
             target = os.path.join(self.directory, "layers", digest.replace(":", "-"))
