@@ -36,6 +36,7 @@ class FakeInstance:
         self.on_exit = self.on_restart = None
         self.stopped = None
         self.stopping = False
+        self.address = "127.0.0.1"
 
     def connect(self, port):
         sock = socket.socket()
