@@ -33,7 +33,7 @@ Section: admin
 Priority: optional
 Depends: python3 (>= 3.11), python3-click, python3-pyroute2, python3-prctl, python3-cffi-backend, python3-yaml, libc6 (>= 2.36),
  libseccomp2 (>= 2.5)
-Recommends: gcc, libc6-dev, libpython3-dev
+Recommends: gcc, libc6-dev, libpython3-dev, nftables, python3-h2
 Enhances: podman, docker.io, containerd
 Installed-Size: {size}
 Description: OCI runtime whose containers run in KVM virtual machines without a guest kernel
@@ -126,6 +126,8 @@ def fill(tree: Path, built: Path) -> None:
     documents = tree / "usr/share/doc/krun"
     put(documents / "copyright", (ROOT / "LICENSE").read_bytes())
     put(documents / "changelog.gz", gzip.compress((ROOT / "CHANGELOG.md").read_bytes(), 9, mtime=0))
+    unit = run(*command, "serve", "unit", "--runtime", "/usr/bin/krun", env=environment, cwd="/")
+    put(tree / "usr/lib/systemd/system/krun-serve.service", unit)
     (tree / "usr/bin").mkdir()
     # The launcher is made by postinst.
     (tree / "usr/bin/krun").symlink_to("../lib/krun/bin/krun")

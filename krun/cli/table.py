@@ -425,7 +425,7 @@ VERBS: "tuple[Verb, ...]" = (
             Flag(("trace-headers",), "bool", False, "add a traceparent to requests without one", "krun"),
             Flag(("print-kubeconfig",), "bool", False, "print the kubeconfig and end", "krun"),
         ),
-        "run Knative services on this machine; serve export [NAME...] prints them as manifests",
+        "run Knative services on this machine; export [NAME...] prints them as manifests, unit a unit of systemd",
         False,
     ),
     Verb(

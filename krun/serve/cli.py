@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def serve(opts: CommandLine) -> int:
-    """krun serve: runs the server until a signal ends it; `export` and `--print-kubeconfig` only print."""
+    """krun serve: runs the server until a signal ends it; `export`, `unit` and `--print-kubeconfig` only print."""
     try:
         from krun.serve.app import Options, run
     except ImportError as error:
@@ -25,6 +25,8 @@ def serve(opts: CommandLine) -> int:
         raise KrunError(
             f"load krun serve: the Python package {error.name} is missing; pip install 'krun[serve]', or apt install python3-h2"
         ) from None
+    from krun.serve import service
+
     options = Options()
     options.directory = os.path.abspath(opts.directory or directory())
     options.api = address(opts.api or "127.0.0.1:8001", "api")
@@ -32,12 +34,21 @@ def serve(opts: CommandLine) -> int:
     if opts.print_kubeconfig:
         sys.stdout.write(kubeconfig(options))
         return 0
+    if opts.args == ["unit"]:
+        sys.stdout.write(service.unit(opts.runtime or _own_runtime()))
+        return 0
     if opts.args:
         from krun.serve import export
 
         return export.main(opts.args, options)
     _fill(options, opts)
-    return asyncio.run(run(options, _say))
+    manager = service.take_notify_socket()
+
+    def ready(app: App) -> None:
+        _say(app)
+        service.notify(manager, "READY=1")
+
+    return asyncio.run(run(options, ready))
 
 
 def _fill(options: Options, opts: CommandLine) -> None:

@@ -38,7 +38,7 @@ def clean(obj: Object) -> Object:
 def main(args: list[str], options: Options) -> int:
     """Prints the Services that `args` names behind the word export (NAMESPACE/NAME or NAME), all without names."""
     if args[0] != "export":
-        raise KrunError(f"krun serve {args[0]}: no such command; export is one")
+        raise KrunError(f"krun serve {args[0]}: no such command; export and unit are")
     import yaml
 
     found = ask(options.api, "GET", "/apis/serving.knative.dev/v1/services")["items"]

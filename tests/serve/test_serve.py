@@ -193,3 +193,34 @@ def test_the_worker_s_death_costs_the_instances_and_nothing_else(server):
         lambda: [one["metadata"]["name"] for one in server.pods()] not in ([], pods), "another instance"
     )
     server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
+
+
+def test_the_worker_and_the_server_killed(server):
+    """The next server takes down what both have left, and starts new instances."""
+    server.ask("POST", f"{SERVING}/services", service(min_scale="1"))
+    server.ready()
+    pods = [one["metadata"]["name"] for one in server.pods()]
+    for name in workers(server.directory.parent):
+        if b"serve.run.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
+            os.kill(int(name), signal.SIGKILL)
+    server.end(signal.SIGKILL)
+    server.start()
+    server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
+    assert not set(pods) & {one["metadata"]["name"] for one in server.pods()}
+    states = os.listdir(server.directory / "state")
+    assert all(not name.startswith(pod) for name in states for pod in pods)
+
+
+def test_a_service_manager_is_told_once_and_no_instance_can_tell_it(server, tmp_path, monkeypatch):
+    server.end()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        server.until(lambda: not workers(tmp_path), "the worker without instances has ended")
+        server.start()
+        assert manager.recv(100) == b"READY=1"
+        assert server.ask("GET", "/healthz")[0] == 200
+        server.ask("POST", f"{SERVING}/services", service())
+        server.ready()
+        assert "NOTIFY_SOCKET" not in server.request("/env")[1]
