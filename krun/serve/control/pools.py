@@ -258,8 +258,12 @@ class Pools:
                 pool.scale(pool.state.wanted)
 
     async def logs(self, namespace: str, name: str, container: str, **options: Any) -> AsyncIterator[bytes]:
-        """Yields the log of a container."""
-        async for part in self.runner.logs(name, container, **options):
+        """Yields the log of a container; one that is followed ends when the instance is gone."""
+
+        def alive() -> bool:
+            return self.store.get(POD, namespace, name) is not None
+
+        async for part in self.runner.logs(name, container, alive=alive, **options):
             yield part
 
     def lost(self) -> None:

@@ -62,11 +62,12 @@ def _entries(stream: str, line: bytes, whole: bool) -> list[bytes]:
 
 
 def entries(data: bytes) -> "Iterator[tuple[str, str, bytes]]":
-    """Return time, stream and text (with its line end where it has one) of each entry."""
-    for line in data.splitlines(keepends=True):
+    """Return time, stream and text (with its line end where it has one) of each entry. What follows the last line end is none."""
+    # Not splitlines(): a carriage return is the program's, and what stands behind it would be lost, or be an entry of its own.
+    for line in data.split(b"\n")[:-1]:
         parts = line.split(b" ", 3)
-        if len(parts) == 4 and line.endswith(b"\n"):
-            text = parts[3] if parts[2] == b"F" else parts[3][:-1]
+        if len(parts) == 4:
+            text = parts[3] + b"\n" if parts[2] == b"F" else parts[3]
             yield parts[0].decode(), parts[1].decode(), text
 
 
