@@ -261,6 +261,7 @@ class Pools:
         """Yields the log of a container; one that is followed ends when the instance is gone."""
 
         def alive() -> bool:
+            # Its Pod is there before the instance is, and may be deleted, with its owners, before the instance has ended.
             return self.store.get(POD, namespace, name) is not None
 
         async for part in self.runner.logs(name, container, alive=alive, **options):

@@ -392,9 +392,14 @@ class Runner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def logs(self, id: str, container: str, **options: Any) -> AsyncIterator[bytes]:
-        """Return a container's output; also after its instance has gone, until `forget`."""
-        return logs.read(os.path.join(self.config["directory"], "logs", id, container), **options)
+    def logs(
+        self, id: str, container: str, *, alive: Callable[[], bool] = lambda: False, **options: Any
+    ) -> AsyncIterator[bytes]:
+        """Return a container's output; also after its instance has gone, until `forget`. One that is followed goes on while there is an
+        instance, or `alive()` says that there will be one.
+        """
+        directory = os.path.join(self.config["directory"], "logs", id, container)
+        return logs.read(directory, alive=lambda: id in self.instances or alive(), **options)
 
     def _event(self, message: dict[str, Any]) -> None:
         instance = self.instances.get(message["id"])
