@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import time
 from typing import Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _WAIT = 120.0
 _POLL = 0.1
+#: Seconds that a server which was started a moment ago has until it listens.
+_LISTEN = 10.0
 
 
 def name_of(image: str) -> str:
@@ -61,6 +64,7 @@ def main(opts: Options) -> int:
     if os.path.isdir(image) or image.endswith(".tar"):
         image = _link(opts, name)
     namespace = opts.namespace or "default"
+    _listening(where)
     path = f"/apis/serving.knative.dev/v1/namespaces/{namespace}/services"
     obj = service(name, namespace, image, opts.env, opts.port)
     known = [one for one in ask(where, "GET", path, token=token)["items"] if one["metadata"]["name"] == name]
@@ -73,6 +77,23 @@ def main(opts: Options) -> int:
     url = _wait(where, f"{path}/{name}", token)
     sys.stdout.write(url + "\n")
     return 0
+
+
+def _listening(where: tuple[str, int]) -> None:
+    """Waits for a server that is just starting (`krun serve &` in a script), and says so. Errors are the next request's."""
+    end = time.monotonic() + _LISTEN
+    told = False
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(where, timeout=_LISTEN).close()
+            return
+        except ConnectionRefusedError:
+            if not told:
+                sys.stderr.write(f"waiting for krun serve on {where[0]}:{where[1]}\n")
+                told = True
+            time.sleep(_POLL)
+        except OSError:
+            return
 
 
 def _link(opts: Options, name: str) -> str:
@@ -101,10 +122,12 @@ def _wait(where: tuple[str, int], path: str, token: str) -> str:
     end = time.monotonic() + _WAIT
     while time.monotonic() < end:
         obj = ask(where, "GET", path, token=token)
-        ready = conditions.find(obj.get("status"), "Ready") or {}
         if conditions.is_ready(obj):
             return str(obj["status"]["url"])
         if conditions.is_failed(obj):
-            raise KrunError(f"deploy {path}: {ready.get('reason')}: {ready.get('message')}")
+            # The route only says that there is no revision; the configuration says why.
+            told = [conditions.find(obj["status"], word) or {} for word in ("ConfigurationsReady", "Ready")]
+            cause = next((one for one in told if one.get("status") == "False"), {})
+            raise KrunError(f"deploy {path}: {cause.get('reason')}: {cause.get('message')}")
         time.sleep(_POLL)
     raise KrunError(f"deploy {path}: it is not ready after {_WAIT:.0f} s; kubectl describe ksvc tells more")
