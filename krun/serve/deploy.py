@@ -23,7 +23,7 @@ Object = dict[str, Any]
 _WAIT = 120.0
 _POLL = 0.1
 #: Seconds that a server which was started a moment ago has until it listens.
-_LISTEN = 10.0
+_LISTEN = 30.0
 
 
 def name_of(image: str) -> str:
@@ -100,7 +100,8 @@ def _link(opts: Options, name: str) -> str:
     """Makes a directory or archive an image of the server: a link in its directory of local images."""
     from krun.serve.cli import directory
 
-    base = os.path.join(os.path.abspath(opts.directory or directory()), "local", "dev.local")
+    # A repository has two letters at least, and a service may have one.
+    base = os.path.join(os.path.abspath(opts.directory or directory()), "local", "dev.local", "krun")
     reference = f"{name}:{time.strftime('%Y%m%d%H%M%S', time.gmtime())}{time.time_ns() % 10**9:09d}"
     path = os.path.abspath(opts.image)
     try:
@@ -115,7 +116,7 @@ def _link(opts: Options, name: str) -> str:
             )
     except OSError as error:
         raise KrunError(f"deploy {path}: {error.strerror}: {error.filename}") from error
-    return f"dev.local/{reference}"
+    return f"dev.local/krun/{reference}"
 
 
 def _wait(where: tuple[str, int], path: str, token: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from krun.errors import KrunError
 from krun.serve import deploy
+from krun.serve.model import values
 
 CONDITIONS = {
     "ready": [{"type": "Ready", "status": "True"}],
@@ -97,3 +98,24 @@ def test_a_failure_has_the_configuration_s_words(server, monkeypatch):
     server.listen()
     with pytest.raises(KrunError, match="RevisionFailed: no such image"):
         deploy.main(options(server.port))
+
+
+def test_a_directory_may_be_a_service_with_one_letter(server, tmp_path, monkeypatch):
+    """A repository's name has two letters at least (go-containerregistry), so the reference has a folder of krun's."""
+    (tmp_path / "c" / "rootfs").mkdir(parents=True)
+    sent = []
+    state = {"observedGeneration": 1, "url": "http://c", "conditions": CONDITIONS["ready"]}
+
+    def ask(where, method, path, body=None, token=""):
+        if method == "POST":
+            sent.append(body)
+        return {"items": [], "metadata": {"generation": 1}, "status": state}
+
+    monkeypatch.setattr(deploy, "ask", ask)
+    server.listen()
+    chosen = options(server.port)
+    chosen.name, chosen.image, chosen.directory = None, str(tmp_path / "c"), str(tmp_path / "data")
+    assert deploy.main(chosen) == 0
+    image = sent[0]["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert sent[0]["metadata"]["name"] == "c" and not values.image_reference(image)
+    assert (tmp_path / "data" / "local" / image).samefile(tmp_path / "c")
