@@ -220,7 +220,7 @@ u32 kr_bpf_run(const void *insns, u32 n, const void *data) {
                 break;
             }
             if (alu(f->code, &a, v) < 0)
-                return 0; /* SECCOMP_RET_KILL_THREAD */
+                return SECCOMP_RET_KILL_THREAD;
         }
     }
     return SECCOMP_RET_KILL_PROCESS; /* not reached: the last instruction returns */

@@ -17,26 +17,18 @@
 #include "jail.h"
 #include "../process/main.h"
 #include "../abi/boot.h"
+#include "../lib/kr_linux.h"
 #include <linux/audit.h>
+#include <linux/bpf_common.h>
 #include <linux/kvm.h>
 #include <linux/personality.h>
-#include <linux/prctl.h>
-#include <linux/sched.h>
-#include <linux/socket.h>
 
-#define MAX_INSNS 4096u /* BPF_MAXINSNS */
+#define MAX_INSNS ((u32)BPF_MAXINSNS)
 
 /* Every flag of clone(2) that makes a namespace. */
 #define NAMESPACES                                                                                           \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |            \
      CLONE_NEWNET)
-#define LOCAL 1 /* AF_UNIX */
-#define NR_FCHMODAT2 452
-#define NR_MSEAL 462
-#define NR_SETXATTRAT 463
-#define NR_GETXATTRAT 464
-#define NR_LISTXATTRAT 465
-#define NR_REMOVEXATTRAT 466
 
 /* Calls that the monitor makes for itself, or to serve most calls: exactly those, because
  * tests/unit/test_jail.py follows the sources from every handler. The jail checks their arguments. */
@@ -54,7 +46,7 @@ static const u16 needed[] = {
     __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2, __NR_rt_tgsigqueueinfo,
     __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp, __NR_getrandom,
     __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc, __NR_statx,
-    __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, NR_MSEAL,
+    __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, __NR_mseal,
     /* clang-format on */
 };
 
@@ -67,7 +59,7 @@ static const struct {
 } needed_if[] = {
     {__NR_ioctl, 1, 0xff00, KVMIO << 8}, /* the first row: let_pass */
     {__NR_clone, 0, NAMESPACES, 0},
-    {__NR_socket, 0, ~0u, LOCAL}, /* monitors ask each other questions (view/ask.h) */
+    {__NR_socket, 0, ~0u, AF_UNIX}, /* monitors ask each other questions (view/ask.h) */
     {__NR_personality, 0, ~0u, ~0u},
     {__NR_setfsuid, 0, ~0u, ~0u}, /* only asks, as personality does (core files) */
     {__NR_setfsgid, 0, ~0u, ~0u},
@@ -92,16 +84,16 @@ static const struct {
     {__NR_chown, __NR_fchownat}, {__NR_lchown, __NR_fchownat}, {__NR_utime, __NR_futimesat},
     {__NR_utimes, __NR_futimesat}, {__NR_lstat, __NR_newfstatat}, {__NR_statx, __NR_newfstatat},
     {__NR_link, __NR_linkat}, {__NR_symlink, __NR_symlinkat}, {__NR_chmod, __NR_fchmodat},
-    {NR_FCHMODAT2, __NR_fchmodat}, {__NR_clone, __NR_set_robust_list}, {__NR_fork, __NR_set_robust_list},
+    {__NR_fchmodat2, __NR_fchmodat}, {__NR_clone, __NR_set_robust_list}, {__NR_fork, __NR_set_robust_list},
     {__NR_vfork, __NR_set_robust_list}, {__NR_exit, __NR_set_robust_list},
     {__NR_clone3, __NR_set_robust_list}, {__NR_signalfd, __NR_signalfd4}, {__NR_rename, __NR_renameat2},
     {__NR_renameat, __NR_renameat2}, {__NR_pidfd_getfd, __NR_pidfd_send_signal},
     {__NR_process_madvise, __NR_pidfd_send_signal}, {__NR_bind, __NR_landlock_create_ruleset},
     {__NR_bind, __NR_landlock_add_rule}, {__NR_landlock_restrict_self, __NR_landlock_add_rule},
     {__NR_bind, __NR_landlock_restrict_self},
-    {__NR_setxattr, NR_SETXATTRAT}, {__NR_lsetxattr, NR_SETXATTRAT}, {__NR_getxattr, NR_GETXATTRAT},
-    {__NR_lgetxattr, NR_GETXATTRAT}, {__NR_listxattr, NR_LISTXATTRAT}, {__NR_llistxattr, NR_LISTXATTRAT},
-    {__NR_removexattr, NR_REMOVEXATTRAT}, {__NR_lremovexattr, NR_REMOVEXATTRAT},
+    {__NR_setxattr, __NR_setxattrat}, {__NR_lsetxattr, __NR_setxattrat}, {__NR_getxattr, __NR_getxattrat},
+    {__NR_lgetxattr, __NR_getxattrat}, {__NR_listxattr, __NR_listxattrat}, {__NR_llistxattr, __NR_listxattrat},
+    {__NR_removexattr, __NR_removexattrat}, {__NR_lremovexattr, __NR_removexattrat},
     /* clang-format on */
 };
 
@@ -183,7 +175,7 @@ static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32
  * rows behind it for the same call. */
 enum { PROFILE, PASS, CONDITION };
 #define MAX_NR 512
-_Static_assert(NR_REMOVEXATTRAT < MAX_NR, "a table by number");
+_Static_assert(__NR_removexattrat < MAX_NR, "a table by number");
 
 /* at: n elements. */
 static void decisions(u8 what[MAX_NR], const struct sock_filter *profile, u32 n, struct reached *at) {

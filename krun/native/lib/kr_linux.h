@@ -10,14 +10,18 @@
 
 #include "kr_sys.h"
 #include <asm/signal.h>
+#include <asm/socket.h>
 #include <asm/statfs.h>
 #include <linux/fcntl.h>
 #include <linux/ipc.h>
 #include <linux/kvm.h>
 #include <linux/mman.h>
+#include <linux/poll.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/sem.h>
 #include <linux/signal.h>
+#include <linux/socket.h>
 #include <linux/stat.h>
 
 /* ---- calls ---- */
@@ -107,6 +111,7 @@
 #endif
 #ifndef X_OK /* unistd.h of libc */
 #define X_OK 1
+#define W_OK 2
 #endif
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8
@@ -115,6 +120,25 @@
 #define SEEK_SET 0
 #define SEEK_CUR 1
 #define SEEK_END 2
+#endif
+#ifndef AF_UNIX /* include/linux/socket.h and include/linux/net.h, not for user space */
+#define AF_UNIX 1
+#define SOCK_SEQPACKET 5
+#define SOCK_CLOEXEC O_CLOEXEC
+#define SOCK_NONBLOCK O_NONBLOCK
+#define SCM_RIGHTS 1
+#define MSG_DONTWAIT 0x40
+#define MSG_NOSIGNAL 0x4000
+#define MSG_CMSG_CLOEXEC 0x40000000
+#endif
+#ifndef DT_UNKNOWN /* include/linux/fs_types.h, not for user space */
+#define DT_UNKNOWN 0
+#endif
+#ifndef TIMER_ABSTIME /* linux/time.h has it, and libc's struct timespec */
+#define TIMER_ABSTIME 1
+#endif
+#ifndef R_X86_64_RELATIVE /* arch/x86/include/asm/elf.h, not for user space */
+#define R_X86_64_RELATIVE 8
 #endif
 #ifndef NT_SIGINFO /* "SIGI"; linux/elf.h has it in newer headers */
 #define NT_SIGINFO 0x53494749

@@ -20,6 +20,7 @@
 #define KR_VMM_H
 
 #include <linux/kvm.h>
+#include <linux/personality.h>
 #include <asm/siginfo.h>
 #include "../lib/kr_lib.h"
 #include "../lib/kr_lock.h"
@@ -194,9 +195,8 @@ static inline struct kvm_regs *kr_regs(struct kr_task *t) { return &t->run->s.re
  * memory or its stack into the payload's window at the next execve. The monitor itself gives
  * ADDR_NO_RANDOMIZE its meaning for the payload (kr_mm_random). The other bits have none (docs/limits.md). */
 #define KR_PERSONA_OWN                                                                                       \
-    (0x0040000u /* ADDR_NO_RANDOMIZE */ | 0x0100000u /* MMAP_PAGE_ZERO */ |                                  \
-     0x0200000u /* ADDR_COMPAT_LAYOUT */ | 0x0400000u /* READ_IMPLIES_EXEC */ |                              \
-     0x0800000u /* ADDR_LIMIT_32BIT */ | 0x8000000u /* ADDR_LIMIT_3GB */)
+    ((u32)(ADDR_NO_RANDOMIZE | MMAP_PAGE_ZERO | ADDR_COMPAT_LAYOUT | READ_IMPLIES_EXEC | ADDR_LIMIT_32BIT |  \
+           ADDR_LIMIT_3GB))
 
 /* What the monitor was started with; set once by boot.c. */
 struct kr_boot {

@@ -35,7 +35,7 @@ static void seal_file(void) {
     const struct elf64_hdr *eh = (const void *)base;
     const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);
     for (u32 i = 0; i < eh->e_phnum; i++)
-        if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
+        if (ph[i].p_type == PT_GNU_RELRO)
             relro = KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz);
     for (u32 i = 0; i < eh->e_phnum; i++) {
         u64 start = KR_PAGE_DOWN(base + ph[i].p_vaddr),

@@ -50,14 +50,14 @@ static void relocate(void) {
     }
     Elf64_Rela *r = (Elf64_Rela *)(base + rela);
     for (u64 i = 0; i < size / sizeof *r; i++)
-        if ((r[i].r_info & 0xffffffff) == 8) /* R_X86_64_RELATIVE */
+        if ((r[i].r_info & 0xffffffff) == R_X86_64_RELATIVE)
             *(u64 *)(base + r[i].r_offset) = base + (u64)r[i].r_addend;
     kr_guard_init();
     /* RELRO: tables of function pointers are read-only from here on. */
     const struct elf64_hdr *eh = (const void *)base;
     const struct elf64_phdr *ph = (const void *)(base + eh->e_phoff);
     for (u32 i = 0; i < eh->e_phnum; i++)
-        if (ph[i].p_type == 0x6474e552 /* PT_GNU_RELRO */)
+        if (ph[i].p_type == PT_GNU_RELRO)
             kr_sys3(__NR_mprotect, KR_PAGE_DOWN(base + ph[i].p_vaddr),
                     KR_PAGE_DOWN(base + ph[i].p_vaddr + ph[i].p_memsz) - KR_PAGE_DOWN(base + ph[i].p_vaddr),
                     PROT_READ);

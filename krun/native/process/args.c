@@ -4,10 +4,11 @@
  */
 #include "args.h"
 #include "../machine/usercopy.h"
+#include <linux/limits.h>
 #include <linux/resource.h>
 
 #define STRING_MAX 131072u             /* MAX_ARG_STRLEN, the final NUL included */
-#define TOTAL_MIN 131072u              /* ARG_MAX: granted under every stack limit */
+#define TOTAL_MIN ((u32)ARG_MAX)       /* granted under every stack limit */
 #define TOTAL_MAX ((8u << 20) / 4 * 3) /* _STK_LIM / 4 * 3 */
 
 #define BOOT_ROOM (256u << 10) /* for the next monitor's boot block */

@@ -181,7 +181,7 @@ void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) {
         i = 0;
         break;
     case __NR_clock_nanosleep:
-        if (a[1] & 1 /* TIMER_ABSTIME */ || a[3] == a[2])
+        if ((a[1] & TIMER_ABSTIME) || a[3] == a[2])
             return;
         i = 2;
         break;

@@ -131,7 +131,7 @@ long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_si
     put_registers(&f.uc.mc, t, saved, fp);
     f.uc.mask = saved;
     f.info = *si;
-    if (!(act->flags & 0x04000000)) /* SA_RESTORER: x86-64 has no other way to return */
+    if (!(act->flags & SA_RESTORER)) /* x86-64 has no other way to return */
         return -EFAULT;
     if (kr_copy_out(frame, &f, sizeof f) < 0)
         return -EFAULT;

@@ -10,7 +10,7 @@
 #include "hostsig.h"
 #include "sigframe.h"
 #include "../machine/usercopy.h"
-#include <asm/signal.h>
+#include <linux/signal.h>
 #include <asm/siginfo.h>
 #include <linux/audit.h>
 #include <linux/resource.h>
@@ -53,7 +53,7 @@ void kr_signal_init(struct kr_task *t) {
     host_action(t->proc, SIGSEGV, &t->proc->action[SIGSEGV]);
     host_action(t->proc, SIGBUS, &t->proc->action[SIGBUS]);
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, 0, &t->sigmask, 8);
-    t->altstack.flags = 2; /* SS_DISABLE */
+    t->altstack.flags = SS_DISABLE;
 }
 
 void kr_signal_cores(struct kr_task *t) {

@@ -12,7 +12,7 @@
 #include "state.h"
 #include "trace.h"
 #include "robust.h"
-#include <asm/signal.h>
+#include <linux/signal.h>
 
 struct kr_task *kr_task_new(struct kr_proc *proc) {
     struct kr_task *t = kr_alloc(sizeof *t);
@@ -22,7 +22,7 @@ struct kr_task *kr_task_new(struct kr_proc *proc) {
     t->proc = proc;
     t->mm = proc ? proc->mm : NULL;
     t->nr = ~0ULL;
-    t->altstack.flags = 2; /* SS_DISABLE */
+    t->altstack.flags = SS_DISABLE;
     kr_sys3(__NR_getrandom, &t->canary, sizeof t->canary, 0);
     t->canary &= ~0xffULL; /* a NUL byte stops string overruns */
     return t;

@@ -255,7 +255,7 @@ static long check(struct iocb *io, struct kr_iovs **iov) {
         return r;
     case IOCB_CMD_FSYNC:
     case IOCB_CMD_FDSYNC:
-    case 5: /* IOCB_CMD_POLL: the buffer is a mask */
+    case IOCB_CMD_POLL: /* the buffer is a mask */
         return 0;
     default: /* an opcode of a later kernel: its pointers are unknown */
         io->aio_lio_opcode = CMD_NONE;

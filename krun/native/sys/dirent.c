@@ -6,6 +6,7 @@
  * State: the positions of listings of other processes' descriptors, under cursor_lock.
  */
 #include "sys.h"
+#include "../lib/kr_linux.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
 #include "../view/procfs.h"
@@ -94,7 +95,7 @@ static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf,
         struct dirent_head h = {.ino = (u64)pid << 20 | o->fds[i], .off = o->fds[i] + 3, .reclen = 32};
         memset(buf + n, 0, 32);
         memcpy(buf + n, &h, sizeof h);
-        buf[n + 18] = 0; /* DT_UNKNOWN */
+        buf[n + 18] = DT_UNKNOWN;
         kr_snprintf((char *)buf + n + 19, 13, "%u", o->fds[i]);
         cursors[c].next = o->fds[i] + 1;
     }

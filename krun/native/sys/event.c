@@ -4,6 +4,7 @@
  */
 #include "table.h"
 #include "../process/signal.h"
+#include <asm/siginfo.h>
 #include <asm/signal.h>
 
 /* fd is signed here: -1 asks for a new descriptor. */
@@ -42,7 +43,7 @@ long sys_mq_notify(struct kr_task *t, const u64 a[6]) {
         return kr_forward(__NR_mq_notify, a);
     if (kr_copy_in(&e, a[1], sizeof e) < 0)
         return -EFAULT;
-    if (e.notify == 2 /* SIGEV_THREAD: value points at a cookie of 32 bytes, signo is a netlink socket */) {
+    if (e.notify == SIGEV_THREAD /* value points at a cookie of 32 bytes, signo is a netlink socket */) {
         e.value = kr_guest_ptr(e.value, 32);
         e.signo = kr_guest_fd((u32)e.signo);
     }

@@ -31,7 +31,7 @@ long sys_futex(struct kr_task *t, const u64 a[6]) {
     case FUTEX_WAIT:
     case FUTEX_WAIT_BITSET:
     case FUTEX_LOCK_PI:
-    case 13: /* FUTEX_LOCK_PI2 */
+    case FUTEX_LOCK_PI2:
     case FUTEX_WAIT_REQUEUE_PI:
         if (arg)
             arg = kr_guest_ptr(arg, 16); /* a timeout; for other operations a count */

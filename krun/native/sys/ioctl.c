@@ -10,6 +10,11 @@
 #include "../filter/above.h"
 #include "nested.h"
 #include "../machine/fdtab.h"
+#include <linux/fcntl.h>
+#include <linux/fs.h>
+#include <linux/if_tun.h>
+#include <linux/loop.h>
+#include <linux/sockios.h>
 
 enum how {
     PTR = 1, /* pointer to a structure without pointers, or nothing */
@@ -247,32 +252,34 @@ static long loop_configure(const u64 a[6]) {
 }
 
 static long refuse(const u64 a[6]) {
-    long r = kr_sys3(__NR_fcntl, a[0], 1 /* F_GETFD */, 0);
+    long r = kr_sys3(__NR_fcntl, a[0], F_GETFD, 0);
     return r < 0 ? r : -ENOTTY;
 }
 
+#define LOW(request) ((request)&0xffff) /* type and number */
+
 static long own(const u64 a[6]) {
     struct kr_fprog f;
-    switch ((u32)a[1] & 0xffff) {
-    case 0x54d5:
+    switch (LOW((u32)a[1])) {
+    case LOW(TUNATTACHFILTER):
         return kr_call_intr(__NR_ioctl, a[0], a[1], kr_fprog_in(&f, a[2]) < 0 ? KR_BAD_PTR : (u64)&f, 0, 0,
                             0);
-    case 0x890b:
-    case 0x890c:
+    case SIOCADDRT:
+    case SIOCDELRT:
         return route(a);
-    case 0x8912:
+    case SIOCGIFCONF:
         return interface_list(a);
-    case 0x8946:
-    case 0x8993:
-    case 0x8994:
-    case 0x89b0:
-    case 0x89b1:
+    case SIOCETHTOOL:
+    case SIOCBONDSLAVEINFOQUERY:
+    case SIOCBONDINFOQUERY:
+    case SIOCSHWTSTAMP:
+    case SIOCGHWTSTAMP:
         return with_ifr_data(a);
-    case 0x940d:
+    case LOW(FICLONERANGE):
         return clone_range(a);
-    case 0x9436:
+    case LOW(FIDEDUPERANGE):
         return dedupe_range(a);
-    case 0x4c0a:
+    case LOOP_CONFIGURE:
         return loop_configure(a);
     }
     return refuse(a);

@@ -76,15 +76,15 @@ long sys_shmdt(struct kr_task *t, const u64 a[6]) {
 long sys_semctl(struct kr_task *t, const u64 a[6]) {
     (void)t;
     u64 arg;
-    switch ((u32)a[2] & ~0x100u /* IPC_64 */) {
-    case 1:  /* IPC_SET */
-    case 2:  /* IPC_STAT */
-    case 3:  /* IPC_INFO */
-    case 13: /* GETALL: at most SEMMSL (32000) shorts */
-    case 17: /* SETALL */
-    case 18: /* SEM_STAT */
-    case 19: /* SEM_INFO */
-    case 20: /* SEM_STAT_ANY */
+    switch ((u32)a[2] & ~(u32)IPC_64) {
+    case IPC_SET:
+    case IPC_STAT:
+    case IPC_INFO:
+    case GETALL: /* at most SEMMSL (32000) shorts */
+    case SETALL:
+    case SEM_STAT:
+    case SEM_INFO:
+    case SEM_STAT_ANY:
         arg = kr_guest_ptr(a[3], 1);
         break;
     default:

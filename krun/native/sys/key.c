@@ -3,30 +3,27 @@
  * keyctl operation by operation. No state, no locks.
  */
 #include "nested.h"
-
-#define KEYCTL_INSTANTIATE_IOV 20
-#define KEYCTL_DH_COMPUTE 23
-#define KEYCTL_WATCH_KEY 32
+#include <linux/keyctl.h>
 
 /* The arguments 1 to 4 that are pointers, one bit each. The kernel checks the lengths: it copies each buffer
  * whole before use. */
 static const u8 pointers[] = {
-    [1] = 1 << 1,                             /* JOIN_SESSION_KEYRING: name */
-    [2] = 1 << 2,                             /* UPDATE: payload */
-    [6] = 1 << 2,                             /* DESCRIBE: buffer */
-    [10] = 1 << 2 | 1 << 3,                   /* SEARCH: type, description */
-    [11] = 1 << 2,                            /* READ: buffer */
-    [12] = 1 << 2,                            /* INSTANTIATE: payload */
-    [17] = 1 << 2,                            /* GET_SECURITY: buffer */
-    [23] = 1 << 1 | 1 << 2,                   /* DH_COMPUTE: parameters, buffer */
-    [24] = 1 << 3 | 1 << 4,                   /* PKEY_QUERY: info, result */
-    [25] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_ENCRYPT: parameters, info, in, out */
-    [26] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_DECRYPT */
-    [27] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_SIGN */
-    [28] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* PKEY_VERIFY */
-    [29] = 1 << 2 | 1 << 3,                   /* RESTRICT_KEYRING: type, restriction */
-    [31] = 1 << 1,                            /* CAPABILITIES: buffer */
-    [32] = 0,
+    [KEYCTL_JOIN_SESSION_KEYRING] = 1 << 1,                    /* name */
+    [KEYCTL_UPDATE] = 1 << 2,                                  /* payload */
+    [KEYCTL_DESCRIBE] = 1 << 2,                                /* buffer */
+    [KEYCTL_SEARCH] = 1 << 2 | 1 << 3,                         /* type, description */
+    [KEYCTL_READ] = 1 << 2,                                    /* buffer */
+    [KEYCTL_INSTANTIATE] = 1 << 2,                             /* payload */
+    [KEYCTL_GET_SECURITY] = 1 << 2,                            /* buffer */
+    [KEYCTL_DH_COMPUTE] = 1 << 1 | 1 << 2,                     /* parameters, buffer */
+    [KEYCTL_PKEY_QUERY] = 1 << 3 | 1 << 4,                     /* info, result */
+    [KEYCTL_PKEY_ENCRYPT] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, /* parameters, info, in, out */
+    [KEYCTL_PKEY_DECRYPT] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
+    [KEYCTL_PKEY_SIGN] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
+    [KEYCTL_PKEY_VERIFY] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
+    [KEYCTL_RESTRICT_KEYRING] = 1 << 2 | 1 << 3, /* type, restriction */
+    [KEYCTL_CAPABILITIES] = 1 << 1,              /* buffer */
+    [KEYCTL_WATCH_KEY] = 0,
 };
 
 long sys_keyctl(struct kr_task *t, const u64 args[6]) {

@@ -42,7 +42,7 @@ long sys_sysfs(struct kr_task *t, const u64 a[6]) {
 
 /* Flags of a group that reports events by file handles: no descriptors in events, no permission events. */
 #define FAN_NOTIFY_FLAGS (FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORTS)
-#define FAN_REPORTS (0x200 /* FID */ | 0x400 /* DIR_FID */ | 0x800 /* NAME */ | 0x1000 /* TARGET_FID */)
+#define FAN_REPORTS (FAN_REPORT_FID | FAN_REPORT_DIR_FID | FAN_REPORT_NAME | FAN_REPORT_TARGET_FID)
 
 long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
     (void)t;

@@ -7,8 +7,9 @@
 #define KR_SYS_NESTED_H
 
 #include "table.h"
+#include <linux/uio.h>
 
-#define KR_IOV_MAX 1024 /* UIO_MAXIOV */
+#define KR_IOV_MAX UIO_MAXIOV
 #define KR_IOV_FEW 8
 
 struct kr_iovec {

@@ -13,9 +13,6 @@
 #include <linux/openat2.h>
 
 #define PATH_ROOM 4096u
-#define NR_FCHMODAT2 452
-#define NR_FILE_GETATTR 468
-#define NR_FILE_SETATTR 469
 #define CWD ((u64)(s64)AT_FDCWD)
 
 /* ---- Finding ---- */
@@ -162,7 +159,7 @@ long sys_fchmodat(struct kr_task *t, const u64 a[6]) {
 
 long sys_fchmodat2(struct kr_task *t, const u64 a[6]) {
     if (!is_plain(a[1], (u32)a[3]))
-        return not_plain(NR_FCHMODAT2, a, 3);
+        return not_plain(__NR_fchmodat2, a, 3);
     return kr_path_use(t, a[0], a[1], (u32)a[3], through, (u64[]){__NR_fchmodat, a[2], 0});
 }
 
@@ -231,7 +228,7 @@ static long truncate_fd(int fd, u64 length) {
     if (type != S_IFREG)
         return type == S_IFDIR ? -EISDIR : -EINVAL;
     if (kr_fd_on_proc(fd))
-        return kr_sys4(__NR_faccessat2, fd, "", 2 /* W_OK */, AT_EMPTY_PATH | AT_EACCESS);
+        return kr_sys4(__NR_faccessat2, fd, "", W_OK, AT_EMPTY_PATH | AT_EACCESS);
     int dir = kr_proc_self_fd(rel, sizeof rel, fd);
     n = kr_call_intr(__NR_openat, (u64)(s64)dir, (u64)rel, O_WRONLY | O_CLOEXEC, 0, 0, 0);
     if (n < 0)
@@ -285,8 +282,8 @@ long kr_path_from(struct kr_task *t, long fd, long nr, const u64 a[6], int at) {
     return n;
 }
 
-long sys_file_getattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_FILE_GETATTR, a, 4); }
-long sys_file_setattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_FILE_SETATTR, a, 4); }
+long sys_file_getattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, __NR_file_getattr, a, 4); }
+long sys_file_setattr(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, __NR_file_setattr, a, 4); }
 
 long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
     u32 flags = (u32)a[4];

@@ -8,8 +8,6 @@
 #include "../lib/kr_linux.h"
 #include <asm/prctl.h>
 
-#define ARGS_V0 64 /* CLONE_ARGS_SIZE_VER0 */
-
 kr_sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork, sys_execve, sys_execveat, sys_exit, sys_exit_group,
     sys_arch_prctl, sys_set_tid_address;
 
@@ -35,7 +33,7 @@ long sys_clone3(struct kr_task *t, const u64 a[6]) {
     struct kr_clone_args ca = {0};
     if (a[1] > KR_PAGE)
         return -E2BIG;
-    if (a[1] < ARGS_V0)
+    if (a[1] < CLONE_ARGS_SIZE_VER0)
         return -EINVAL;
     if (kr_copy_in(&ca, a[0], KR_MIN(a[1], sizeof ca)) < 0)
         return -EFAULT;

@@ -280,7 +280,7 @@ static long batch_in(struct kr_task *t, struct batch *b, u64 ptr, u32 n, int rec
     return (long)have;
 }
 
-#define MMSG_MAX 1024u /* UIO_MAXIOV: the kernel cuts longer ones */
+#define MMSG_MAX ((u32)UIO_MAXIOV) /* the kernel cuts longer ones */
 
 static long batch_send(struct kr_task *t, long nr, const u64 a[6], const struct kr_addr *odd) {
     return odd ? kr_addr_call(t, nr, a, odd) : kr_forward(nr, a);

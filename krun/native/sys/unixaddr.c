@@ -18,6 +18,7 @@
 #include "table.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
+#include <asm/socket.h>
 #include <linux/fcntl.h>
 #include <linux/landlock.h>
 #include <linux/stat.h>
@@ -25,8 +26,6 @@
 #define FAMILY_UNIX 1
 #define HEAD 2        /* sun_family */
 #define PATH_MOST 108 /* sun_path */
-#define SOL_SOCKET_K 1
-#define SO_DOMAIN_K 39
 
 /* Copies the address in. Whether it is an AF_UNIX address with a path; then path[PATH_MOST + 1] has the
  * path. */
@@ -90,7 +89,7 @@ void kr_addr_drop(struct kr_addr *x) {
 static long refused(long nr, const u64 a[6], long err) {
     s32 domain = 0;
     u32 size = sizeof domain;
-    long r = kr_sys5(__NR_getsockopt, a[0], SOL_SOCKET_K, SO_DOMAIN_K, &domain, &size);
+    long r = kr_sys5(__NR_getsockopt, a[0], SOL_SOCKET, SO_DOMAIN, &domain, &size);
     return r == 0 && domain == FAMILY_UNIX ? err : kr_forward(nr, a);
 }
 

@@ -6,15 +6,12 @@
  * No state, no locks.
  */
 #include "path.h"
+#include "../lib/kr_linux.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
-#include <linux/fcntl.h>
+#include <linux/limits.h>
 
-#define NR_SETXATTRAT 463
-#define NR_GETXATTRAT 464
-#define NR_LISTXATTRAT 465
-#define NR_REMOVEXATTRAT 466
-#define SIZE_MOST 65536u /* XATTR_SIZE_MAX, XATTR_LIST_MAX */
+#define SIZE_MOST ((u32)XATTR_SIZE_MAX) /* and XATTR_LIST_MAX, which is the same */
 #define CWD ((u64)(s64)AT_FDCWD)
 
 struct xattr_args_k {
@@ -75,20 +72,20 @@ static long make(struct kr_task *t, const u64 a[6], u32 flags, const u64 b[4], l
 
 static long set(struct kr_task *t, const u64 a[6], u32 flags) {
     struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST + 1), (u32)a[4]}; /* more is E2BIG */
-    return make(t, a, flags, (u64[]){NR_SETXATTRAT, a[1], (u64)&x, sizeof x}, __NR_setxattr);
+    return make(t, a, flags, (u64[]){__NR_setxattrat, a[1], (u64)&x, sizeof x}, __NR_setxattr);
 }
 
 static long get(struct kr_task *t, const u64 a[6], u32 flags) {
     struct xattr_args_k x = {a[2], (u32)KR_MIN(a[3], (u64)SIZE_MOST), 0};
-    return make(t, a, flags, (u64[]){NR_GETXATTRAT, a[1], (u64)&x, sizeof x}, __NR_getxattr);
+    return make(t, a, flags, (u64[]){__NR_getxattrat, a[1], (u64)&x, sizeof x}, __NR_getxattr);
 }
 
 static long list(struct kr_task *t, const u64 a[6], u32 flags) {
-    return make(t, a, flags, (u64[]){NR_LISTXATTRAT, a[1], a[2], 0}, __NR_listxattr);
+    return make(t, a, flags, (u64[]){__NR_listxattrat, a[1], a[2], 0}, __NR_listxattr);
 }
 
 static long drop(struct kr_task *t, const u64 a[6], u32 flags) {
-    return make(t, a, flags, (u64[]){NR_REMOVEXATTRAT, a[1], 0, 0}, __NR_removexattr);
+    return make(t, a, flags, (u64[]){__NR_removexattrat, a[1], 0, 0}, __NR_removexattr);
 }
 
 long sys_setxattr(struct kr_task *t, const u64 a[6]) { return set(t, a, 0); }
@@ -100,5 +97,5 @@ long sys_llistxattr(struct kr_task *t, const u64 a[6]) { return list(t, a, AT_SY
 long sys_removexattr(struct kr_task *t, const u64 a[6]) { return drop(t, a, 0); }
 long sys_lremovexattr(struct kr_task *t, const u64 a[6]) { return drop(t, a, AT_SYMLINK_NOFOLLOW); }
 
-long sys_listxattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_LISTXATTRAT, a, 2); }
-long sys_removexattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, NR_REMOVEXATTRAT, a, 2); }
+long sys_listxattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, __NR_listxattrat, a, 2); }
+long sys_removexattrat(struct kr_task *t, const u64 a[6]) { return kr_path_at(t, __NR_removexattrat, a, 2); }

@@ -142,7 +142,7 @@ static int may_pass(int fd, enum kr_ask_op op) {
 
 static void reply(int to, u64 tag, s32 status, u32 mode, int fd) {
     struct answer a = {.tag = tag, .status = status, .mode = mode};
-    struct control c = {.len = 20, .level = SOL_SOCKET_, .type = SCM_RIGHTS_, .fd = fd};
+    struct control c = {.len = 20, .level = SOL_SOCKET, .type = SCM_RIGHTS, .fd = fd};
     struct {
         void *base;
         u64 len;
@@ -166,7 +166,7 @@ static int may_ask(struct kr_task *t, const struct cred *c) {
 static void answer(struct kr_task *t, u32 request, u32 n) {
     enum kr_ask_op op = request >> 20 & 15;
     enum kr_proc_entry entry = request >> 24;
-    struct name name = {.family = FAMILY};
+    struct name name = {.family = AF_UNIX};
     struct cred c;
     char text[8];
     kr_snprintf(text, sizeof text, "%05x", request & 0xfffff);

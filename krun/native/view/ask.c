@@ -36,27 +36,28 @@ void kr_ask_heir(const struct kr_lock *l) {
 
 long kr_sock_new(struct kr_task *t, int *holder) {
     if (!kr_files_shared(t)) {
-        *holder = (int)kr_sys3(__NR_socket, FAMILY, KIND, 0);
+        *holder = (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0);
         return *holder;
     }
     if (t->is_vfork)
         return -EACCES; /* a vfork child makes no hidden descriptors (fdtab.h) */
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
-    long fd = kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, FAMILY, KIND, 0), KR_FD_FORK_DROPS, holder);
+    long fd =
+        kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0), KR_FD_FORK_DROPS, holder);
     kr_unlock(&t->mm->lock);
     return fd;
 }
 
 long kr_sock_accept(struct kr_task *t, int from, int *holder) {
     if (!kr_files_shared(t)) {
-        *holder = (int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7);
+        *holder = (int)kr_sys4(__NR_accept4, from, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
         return *holder;
     }
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
-    long fd =
-        kr_fd_hide_end(t->mm, (int)kr_sys4(__NR_accept4, from, 0, 0, KIND & ~7), KR_FD_FORK_DROPS, holder);
+    long fd = kr_fd_hide_end(t->mm, (int)kr_sys4(__NR_accept4, from, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK),
+                             KR_FD_FORK_DROPS, holder);
     kr_unlock(&t->mm->lock);
     return fd;
 }
@@ -71,7 +72,7 @@ void kr_sock_drop(struct kr_task *t, int *holder) {
 
 int kr_sock_peer(int fd, struct cred *c) {
     u32 len = sizeof *c;
-    return kr_sys5(__NR_getsockopt, fd, SOL_SOCKET_, SO_PEERCRED_, c, &len) == 0 && len == sizeof *c;
+    return kr_sys5(__NR_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, c, &len) == 0 && len == sizeof *c;
 }
 
 /* ---- Entries of /proc/PID that every process may read ---- */
@@ -153,10 +154,10 @@ static long receive(int from, u64 tag, struct answer *a, int *fd) {
     struct kr_msghdr m = {
         .iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = offsetof(struct control, pad)};
     *fd = -1;
-    long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CLOEXEC);
+    long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CMSG_CLOEXEC);
     if (n < 0)
         return n;
-    if (m.controllen >= 20 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && c.len >= 20)
+    if (m.controllen >= 20 && c.level == SOL_SOCKET && c.type == SCM_RIGHTS && c.len >= 20)
         *fd = c.fd;
     if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095) {
         kr_fd_shut(*fd);
@@ -172,7 +173,7 @@ static long wait_for(struct kr_task *t, int a, int b) {
     struct {
         s32 fd;
         u16 events, revents;
-    } p[2] = {{a, POLL_IN, 0}, {b, POLL_IN, 0}};
+    } p[2] = {{a, POLLIN, 0}, {b, POLLIN, 0}};
     s64 ts[2] = {0, WAIT_MS * 1000000L};
     for (;;) {
         long n = kr_call_intr(__NR_ppoll, (u64)p, 2, (u64)ts, 0, 8, 0);
@@ -188,7 +189,7 @@ static long wait_for(struct kr_task *t, int a, int b) {
 /* One request. 0 with the answer and its descriptor, or an error of ask.h. */
 static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, struct answer *a, int *fd) {
     struct kr_board_entry e;
-    struct name name = {.family = FAMILY};
+    struct name name = {.family = AF_UNIX};
     u32 len = sizeof name;
     char state;
     u64 start;

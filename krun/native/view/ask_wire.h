@@ -6,18 +6,13 @@
 #define KR_ASK_WIRE_H
 
 #include "ask.h"
+#include "../lib/kr_linux.h"
 #include "../process/board.h"
 
 enum kr_ask_op { KR_ASK_LINK = 1, KR_ASK_TEXT, KR_ASK_FDS };
 
-#define FAMILY 1            /* AF_UNIX */
-#define KIND (5 | 02004000) /* SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK */
-#define SOL_SOCKET_ 1
-#define SO_PEERCRED_ 17
-#define SCM_RIGHTS_ 1
-#define MSG_QUIET 0x4040 /* MSG_DONTWAIT | MSG_NOSIGNAL */
-#define MSG_CLOEXEC 0x40000000
-#define POLL_IN 1
+#define SOCKET_KIND (SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
+#define MSG_QUIET (MSG_DONTWAIT | MSG_NOSIGNAL)
 
 #define FDS_MAX (1u << 20)
 #define TEXT_MAX (64u << 20)
