@@ -19,6 +19,7 @@ echo "processes in here:"; ps -o pid,comm
 echo "a pipe: $(seq 1 1000 | sort -rn | head -n 3 | tr '\\n' ' ')"
 sleep 1000
 """
+LAST = "a pipe:"  # the last line of the script's
 
 
 def busybox_root(root: Path) -> None:
@@ -30,10 +31,14 @@ def busybox_root(root: Path) -> None:
             (root / "bin" / name).symlink_to("busybox")
 
 
-def krun(state: Path, *args: str, quiet: bool = False) -> subprocess.CompletedProcess[bytes]:
+def krun(
+    state: Path, *args: str, quiet: bool = False, stdout: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run krun as a person would; its time goes behind the command."""
     begin = time.monotonic()
-    done = subprocess.run([str(KRUN), "--root", str(state), *args], stdin=subprocess.DEVNULL, env={})
+    done = subprocess.run(
+        [str(KRUN), "--root", str(state), *args], stdin=subprocess.DEVNULL, stdout=stdout, env={}
+    )
     if not quiet:
         print(f"$ krun {' '.join(args)}   [{(time.monotonic() - begin) * 1000:.1f} ms]", flush=True)
     if done.returncode:
@@ -71,7 +76,9 @@ def main() -> None:
         config["process"]["args"] = ["/bin/sh", "-c", SCRIPT]
         (bundle / "config.json").write_text(json.dumps(config, indent=1))
         pid_file = Path(tmp, "pid")
-        krun(state, "create", "--bundle", str(bundle), "--pid-file", str(pid_file), "demo")
+        output, program = os.pipe()
+        krun(state, "create", "--bundle", str(bundle), "--pid-file", str(pid_file), "demo", stdout=program)
+        os.close(program)
         pid = int(pid_file.read_text())
         try:
             print("\ncreated; the program has not started, but its virtual machine exists:")
@@ -81,7 +88,11 @@ def main() -> None:
                 sys.exit("demo: no VM in the container's process")
             print()
             krun(state, "start", "demo")
-            time.sleep(0.5)
+            with open(output) as lines:
+                for line in lines:
+                    print(line, end="")
+                    if line.startswith(LAST):
+                        break
             print(f"\nthe host's process {pid} is krun's monitor: {memory(pid)}\n", flush=True)
             krun(state, "exec", "demo", "/bin/echo", "exec: one more VM, in the same namespaces")
         finally:
