@@ -49,11 +49,12 @@ class CreateOptions:
     NOTIFY_SOCKET (oci/notify.py); manager, of cgroups: "cgroupfs", "systemd" or
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
     inherits; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace, paths or None;
-    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown.
+    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
+        "new_keyring",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -69,6 +70,7 @@ class CreateOptions:
         self.pidfd_socket: str | None = None
         self.trace: str | None = None
         self.t0 = 0
+        self.new_keyring = True
 
 
 class Container:
@@ -185,6 +187,7 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
         owner=os.geteuid(),
         namespaces=spec.namespaces,
     )
+    state.new_keyring = options.new_keyring
     container = Container(spec, statedir, state, options.log)
     statedir.create()
     try:

@@ -49,7 +49,7 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     """
     labels.check_lsm(process, "", options.log)
     ctx = Context(config, process, options.id)
-    child = init.Child(ctx, build_exec(process))
+    child = init.Child(ctx, build_exec(process, state.id if state.new_keyring else ""))
     pidfd = pidfd_open(state.pid)
     root = -1
     try:

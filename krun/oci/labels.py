@@ -91,30 +91,37 @@ def _apparmor_enabled() -> bool:
 
 
 class JoinKeyring(Step):
-    """A session keyring of the container's own, so that the caller's keys stay the caller's (keyrings(7))."""
+    """The session keyring of container `id`, so that the caller's keys stay the caller's (keyrings(7)); made if there is none."""
 
     __slots__ = ("name", "label")
 
-    def __init__(self, name: str, label: str = "") -> None:
-        self.name = name
+    def __init__(self, id: str, label: str = "") -> None:
+        self.name = f"_ses.{id}"  # runc's name
         self.label = label
 
     def describe(self) -> str:
         return f"session keyring {self.name}"
 
     def execute(self, ctx: Context) -> None:
-        # Keys have labels too; the container's program could not search one with krun's (SELinux only). Nothing of the
-        # image is mounted yet: this /proc is the host's.
-        if self.label:
-            write_file("/proc/thread-self/attr/keycreate", self.label)
+        # Keys have labels too; the container's program could not search one with krun's (SELinux only).
+        self._label(ctx, self.label)
         self._join()
-        if self.label:
-            write_file("/proc/thread-self/attr/keycreate", "")
+        self._label(ctx, "")
+
+    def _label(self, ctx: Context, label: str) -> None:
+        if not self.label:
+            return
+        if ctx.proc >= 0:
+            # exec: /proc is the container's (CVE-2025-52881).
+            write_proc(ctx, "thread-self/attr/keycreate", label, "label keys")
+        else:
+            # Nothing of the image is mounted yet: this /proc is the host's.
+            write_file("/proc/thread-self/attr/keycreate", label)
 
     def _join(self) -> None:
         key = lib.kr_join_keyring(enc(self.name))
         if key in (-ENOSYS, -EPERM, -EACCES):
             return  # a kernel without keyrings, or one whose policy forbids them: runc goes on as well
         check(key, "join session keyring", self.name)
-        # The possessor may search it: with the default a changed uid could not (runc's choice of bits).
-        lib.kr_keyring_setperm(key, 0x3F3F0000 | 0x00080000)
+        # The possessor may all; the owner may view, read and search it, because exec finds it by its name (runc's bits).
+        lib.kr_keyring_setperm(key, 0x3F1B0000)

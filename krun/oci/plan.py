@@ -77,7 +77,7 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
         check_seccomp(spec.seccomp)
 
     if new_keyring:
-        stages["session"].append(labels.JoinKeyring(f"_ses.{id}", process.selinux))
+        stages["session"].append(labels.JoinKeyring(id, process.selinux))
     stages["proc"].append(procfs.OpenProc())
     if spaces.get("network") == "":
         stages["names"].append(namespaces.LoopbackUp())
@@ -109,9 +109,15 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     return plan
 
 
-def build_exec(process: "Process", new_keyring: bool = False) -> Plan:
-    """Makes the plan for a further process of a running container."""
+def build_exec(process: "Process", keyring_of: str = "") -> Plan:
+    """Makes the plan for a further process of a running container.
+
+    Arguments: process; keyring_of, the container's id if it has a session keyring of its own, else "".
+    """
     plan = Plan()
+    if keyring_of:
+        # Names of keyrings are those of the user namespace, which has been joined by now.
+        plan.stages["process"].append(labels.JoinKeyring(keyring_of, process.selinux))
     plan.stages["proc"].append(procfs.OpenProc())
     if process.terminal:
         plan.stages["console"].append(console.OpenConsole(process.uid, process.console_size, False))

@@ -57,7 +57,8 @@ class ContainerState:
     or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
     type to /proc path or "". intel_rdt: the container's resctrl directory, or ""; intel_rdt_made: those that
     this container made, innermost first. root_mount: number of
-    the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0.
+    the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0. new_keyring: whether it has a
+    session keyring of its own, not the caller's (--no-new-keyring).
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class ContainerState:
         "intel_rdt",
         "intel_rdt_made",
         "root_mount",
+        "new_keyring",
     )
 
     def __init__(
@@ -113,6 +115,7 @@ class ContainerState:
         self.intel_rdt = intel_rdt
         self.intel_rdt_made: list[str] = []
         self.root_mount = root_mount
+        self.new_keyring = True
 
 
 class Lock:

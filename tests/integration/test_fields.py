@@ -237,6 +237,16 @@ def test_keyring(bundle, look, runtime):
     assert not look("--no-new-keyring")["keyring"].startswith("_ses.kt")
 
 
+@pytest.mark.parametrize("option", ["", "--no-new-keyring"])
+def test_keyring_of_exec(bundle, probe, runtime, option):
+    """The container's as well: the caller's keys are not the program's."""
+    bundle.mount("/probe", probe, "bind", "ro")
+    container = runtime.create(bundle.args("sleep", "1000"), *filter(None, [option]))
+    container.call("start").ok()
+    names = [line.split()[1] for line in container.exec("/probe").ok().out.splitlines() if line.startswith("keyring ")]
+    assert names[0].startswith(f"_ses.{container.id}") == (not option)
+
+
 @pytest.mark.parametrize("kind", ["c", "u", "b", "p"])
 def test_devices(runtime, bundle, kind, observe):
     device = {"path": f"/dev/sub/{kind}", "type": kind, "fileMode": 0o640, "uid": 12, "gid": 34}

@@ -134,10 +134,22 @@ def test_the_empty_directory_of_masks_gets_it(ctx, made, monkeypatch):
     assert caught.value.args[1]["context"] == LABEL
 
 
-def test_the_keyring_is_made_with_the_programs_label(ctx, monkeypatch):
+def test_the_keyring_is_made_with_the_programs_label(monkeypatch):
     said = []
     monkeypatch.setattr(labels, "write_file", lambda path, text: said.append((path, text)))
     monkeypatch.setattr(labels.JoinKeyring, "_join", lambda self: said.append("join"))
-    labels.JoinKeyring("_ses.x", "u:r:container_t:s0").execute(ctx)
+    labels.JoinKeyring("x", "u:r:container_t:s0").execute(Context(Spec({}, "/", b""), Process({}), "x"))
     path = "/proc/thread-self/attr/keycreate"
     assert said == [(path, "u:r:container_t:s0"), "join", (path, "")]
+
+
+def test_the_keyring_of_exec_is_labelled_by_a_procfs_of_kruns(ctx, tmp_path, monkeypatch):
+    """/proc is the container's then: what lies there may lead anywhere."""
+    said = []
+    attr = tmp_path / "thread-self" / "attr"
+    attr.mkdir(parents=True)
+    (attr / "keycreate").write_text("")
+    monkeypatch.setattr(labels, "write_file", None)
+    monkeypatch.setattr(labels.JoinKeyring, "_join", lambda self: said.append((attr / "keycreate").read_text()))
+    labels.JoinKeyring("x", "u:r:container_t:s0").execute(ctx)
+    assert said == ["u:r:container_t:s0"]
