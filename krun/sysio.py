@@ -6,7 +6,7 @@ OSError. This file imports nothing but os, because it is on every hot path.
 
 import os
 import select
-from _signal import SIGCHLD
+from _signal import SIGCHLD, SIGKILL
 from errno import EAGAIN, EINTR, EINVAL, ENAMETOOLONG
 
 from krun.errors import SysError
@@ -208,6 +208,13 @@ def set_undumpable() -> None:
     directory, descriptors and memory in /proc (proc(5)). A change of ids sets what fs.suid_dumpable says: say it again.
     """
     check(lib.kr_prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl", "PR_SET_DUMPABLE")
+
+
+def die_with_parent() -> None:
+    """prctl(PR_SET_PDEATHSIG, SIGKILL): the kernel kills us when our parent ends. A change of ids clears it (PR_SET_PDEATHSIG(2const),
+    commit_creds() in kernel/cred.c): say it again.
+    """
+    check(lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl", "PR_SET_PDEATHSIG")
 
 
 def unshare(flags: int, name: str = "") -> None:

@@ -17,6 +17,7 @@ from krun.sysio import (
     capget,
     capset,
     check,
+    die_with_parent,
     lib,
     prctl,
     set_undumpable,
@@ -110,6 +111,7 @@ class SetCapabilities(Step):
         inheritable = sets["inheritable"]
         # fs.suid_dumpable has a say when ids change, and from here on nothing else protects us: our sets are the container's.
         set_undumpable()
+        die_with_parent()
         # A set may only hold what is permitted, and inheritable only what is bounding (or inheritable already).
         capset(sets["effective"] & permitted, permitted, inheritable & (own | permitted))
         lib.kr_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)

@@ -6,7 +6,6 @@ message; the process leaves this code only by the monitor's exec or by os._exit.
 """
 
 import os
-from _signal import SIGKILL
 from errno import EACCES, EINVAL, EPERM
 
 from krun.errors import KrunError, SysError
@@ -24,6 +23,7 @@ from krun.sysio import (
     capget,
     capset,
     close_all_but,
+    die_with_parent,
     getrlimit,
     keep_over_exec,
     lib,
@@ -103,7 +103,7 @@ def _parent(child: Child) -> None:
     # First of all: whatever of the host's was open in the parent must not be found by a process of the container.
     close_all_but(child.held())
     # Until the exec we die with krun; the caller's own PDEATHSIG did not survive the clone (prctl(2)).
-    prctl(PR_SET_PDEATHSIG, SIGKILL)
+    die_with_parent()
     lib.kr_sigactions_default()
     lib.kr_sigmask_clear()
     if child.join_all and child.join_all[1] & FLAGS["user"]:
@@ -125,6 +125,7 @@ def become_root(ctx: "Context") -> None:
     if result < 0 and result != -EINVAL:  # 0 is not mapped: we stay who we are
         raise SysError("become root of the user namespace", "", -result)
     set_undumpable()
+    die_with_parent()
     if not ctx.groups_denied:
         # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups"). With exec the tree
         # is the container's by now, and a FIFO in its /proc would hold us for ever: the procfs is our own.

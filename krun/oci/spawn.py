@@ -11,11 +11,10 @@ from krun.sysio import (
     CLONE_NEWTIME,
     CLONE_NEWUSER,
     CLONE_PARENT,
-    PR_SET_PDEATHSIG,
     clone3,
     clone_inside,
     close_all_but,
-    lib,
+    die_with_parent,
     pidfd_open,
     pidfd_send_signal,
     set_undumpable,
@@ -132,7 +131,7 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
             user = child.join_fds.pop("user")
             pid_fd = child.join_fds.get("pid", -1)
             close_all_but([*child.held(), user, pid_fd, pid_w])
-            lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+            die_with_parent()
             sched.set_oom_score_early("self", ctx.process.oom_score_adj)
             set_undumpable()
             setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
@@ -231,7 +230,7 @@ def id_map_namespace(uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> int:
     theirs, ours = socketpair()
     pid, pidfd = clone3(CLONE_NEWUSER)
     if pid == 0:
-        lib.kr_prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        die_with_parent()
         os.close(ours)
         os.read(theirs, 1)
         os._exit(0)
