@@ -261,6 +261,67 @@ def test_binfmt_misc_below_a_bind(runtime, bundle, binfmt):
     assert ("Invalid argument" if runtime.name == "runc" else "Read-only file system") in done.err
 
 
+#: Writes the same while another thread shares the descriptors.
+WRITER = r"""
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *wait_for_ever(void *argument) {
+    for (;;)
+        pause();
+    return argument;
+}
+
+int main(int argc, char **argv) {
+    pthread_t thread;
+    if (argc != 2 || pthread_create(&thread, NULL, wait_for_ever, NULL) != 0)
+        return 1;
+    int fd = open(argv[1], O_WRONLY);
+    if (fd < 0 || write(fd, "none", 4) < 0)
+        fprintf(stderr, "%s\n", strerror(errno));
+    return 0;
+}
+"""
+
+
+def refusal(runtime) -> str:
+    return "Invalid argument" if runtime.name == "runc" else "Read-only file system"
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_binfmt_misc_that_the_payload_makes_writable(runtime, bundle, binfmt, threads):
+    """With CAP_SYS_ADMIN the mount becomes writable again; the monitor looks at the file system of each file."""
+    bundle.mount("/host", binfmt.parent, "rbind")
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_SYS_ADMIN"]
+    script = WRITE.replace("%s", "/host/binfmt")
+    if threads:
+        (bundle.path / "writer.c").write_text(WRITER)
+        program = bundle.rootfs / "bin" / "writer"
+        subprocess.run(["gcc", "-static", "-pthread", "-o", program, bundle.path / "writer.c"], check=True)
+        script = "writer /host/binfmt/register; ls /host/binfmt | grep -c register"
+    done = runtime.run(bundle.shell(f"mount -o remount,bind,rw /host/binfmt && {script}"))
+    assert done.ok().out == "1\n" and refusal(runtime) in done.err
+
+
+def test_binfmt_misc_that_the_host_mounts_later(runtime, bundle, tmp_path):
+    place = tmp_path / "host"
+    (place / "binfmt").mkdir(parents=True)
+    subprocess.run(["mount", "--bind", "--make-shared", place, place], check=True)
+    try:
+        bundle.mount("/host", place, "rbind", "rslave")
+        container = runtime.start(bundle.args("sleep", "1000"))
+        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", place / "binfmt"], check=True)
+        done = container.exec("sh", "-c", WRITE.replace("%s", "/host/binfmt"))
+        assert done.ok().out == "1\n" and refusal(runtime) in done.err
+    finally:
+        subprocess.run(["umount", "-R", "-l", place], check=True)
+
+
 @pytest.mark.parametrize("how", ["type", "bind", "file"])
 def test_binfmt_misc_of_the_containers_own(runtime, bundle, binfmt, how):
     if how == "type":

@@ -41,6 +41,14 @@ int kr_on_proc(int fd, const struct statx *sx) {
     return kr_maybe_proc(sx) && kr_sys2(__NR_fstatfs, fd, &sf) == 0 && sf.f_type == PROC_SUPER_MAGIC;
 }
 
+/* The type of the file system decides, not how it came here: a table of types that may be mounted (sys/fstype.c) does not see
+ * what the host mounts in a directory that the container has. */
+int kr_chooses_programs(int fd, const struct statx *sx) {
+    struct statfs sf;
+    return sx->stx_dev_major == 0 && (sx->stx_mode & S_IFMT) == S_IFREG &&
+           (kr_sys2(__NR_fstatfs, fd, &sf) < 0 || sf.f_type == BINFMTFS_MAGIC);
+}
+
 int kr_fd_on_proc(int fd) {
     struct statx sx;
     return kr_stat_fd(fd, &sx) == 0 && kr_on_proc(fd, &sx);

@@ -44,6 +44,10 @@ int kr_maybe_proc(const struct statx *sx);
 /* Whether fd lies on a procfs. sx: from kr_stat_fd(fd). */
 int kr_on_proc(int fd, const struct statx *sx);
 
+/* Whether writing to fd may change which program an execve starts: a file of binfmt_misc, which would put a program of the
+ * image in the monitor's place. sx: from kr_stat_fd(fd). */
+int kr_chooses_programs(int fd, const struct statx *sx);
+
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);
