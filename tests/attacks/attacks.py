@@ -263,6 +263,7 @@ ATTACKS = (
     Attack("jail_kvm"),
     # What is written for others.
     Attack("core_of_others", users=(ROOT_USER,), seconds=2, engines=True),
+    Attack("core_sysctl_caught", users=(ROOT_USER,), seconds=3),
 )
 
 

@@ -55,7 +55,7 @@ ALLOWED = {
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
-    "process/core.c": ("the process's memory: all other threads stand still", {"openat": 2}),
+    "process/core.c": ("the thread has a descriptor table of its own", {"openat": 2}),
     "process/corefile.c": ("the core file, as core.c", {"openat2": 2}),
     "process/coremem.c": ("as core.c", {"openat": 3}),
 }  # fmt: skip
@@ -65,7 +65,7 @@ CLOSES = {
     "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 8),
     "machine/fdname.c": ("under fdtab_lock", 4),
     "machine/fdslot.c": ("plugs and placeholders, before anything of the payload's runs", 4),
-    "process/core.c": ("the process's memory: all other threads stand still", 3),
+    "process/core.c": ("the thread has a descriptor table of its own", 3),
     "process/corefile.c": ("as core.c", 1),
     "process/coremem.c": ("as core.c", 3),
     "process/holder.c": ("in kr_private, while a lock is waited for", 1),

@@ -51,8 +51,8 @@ static u32 dumpable(struct kr_task *t, u32 fsuid) {
     return text[0] == '1';
 }
 
-/* Whether the process leaves a core. */
-static int wanted(struct kr_task *t, int sig, struct wish *w) {
+/* Whether a core is asked for. Opens nothing. */
+static int asked_for(const struct kr_task *t, int sig, struct wish *w) {
     u64 lim[2] = {0, 0};
     if (sig < 1 || sig > KR_NSIG || !(KR_SIGBIT(sig) & KR_CORE_SIGNALS) || !t->runs)
         return 0;
@@ -61,6 +61,11 @@ static int wanted(struct kr_task *t, int sig, struct wish *w) {
         return 0;
     w->sig = sig;
     w->limit = lim[0];
+    return 1;
+}
+
+/* Whether the process may leave a core. */
+static int allowed(struct kr_task *t, struct wish *w) {
     w->fsuid = (u32)kr_sys1(__NR_setfsuid, -1);
     w->dumpable = dumpable(t, w->fsuid);
     return w->dumpable != 0;
@@ -177,18 +182,20 @@ static void write_core(struct kr_core_out *o, const struct kr_core_map *m,
 
 void kr_core_dump(struct kr_task *t, int sig, const siginfo_t *info) {
     struct wish w;
-    if (!wanted(t, sig, &w))
+    if (!asked_for(t, sig, &w))
         return;
     kr_host_mask(~0ULL);
-    if (kr_quiesce(t, PATIENCE_NS) < 0) {
-        kr_log("no core: a thread of process %ld does not come out of its system call", kr_sys0(__NR_getpid));
-        return;
-    }
-    /* From here on this thread has a descriptor table of its own. No relative with CLONE_FILES reaches what
-     * it opens. */
+    /* From here on this thread has a descriptor table of its own. No thread of the process, which may still run, and no
+     * relative with CLONE_FILES reaches what it opens. */
     long r = kr_sys1(__NR_unshare, CLONE_FILES);
     if (r < 0) {
         kr_log("no core: unshare(CLONE_FILES): errno %ld", -r);
+        return;
+    }
+    if (!allowed(t, &w))
+        return;
+    if (kr_quiesce(t, PATIENCE_NS) < 0) {
+        kr_log("no core: a thread of process %ld does not come out of its system call", kr_sys0(__NR_getpid));
         return;
     }
     long fd = open_core(t, &w);
