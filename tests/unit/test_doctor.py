@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from krun.cli import doctor, fast
+from krun.cli.health import installation, kernel
 from krun.errors import UsageError
 
 
@@ -62,8 +63,8 @@ def test_no_kvm_has_a_remedy_that_fits(monkeypatch, error, cpuinfo, words):
         raise error
 
     monkeypatch.setattr(os, "open", refuse)
-    monkeypatch.setattr(doctor, "_read", lambda path: cpuinfo)
-    (finding,) = doctor._kvm("")
+    monkeypatch.setattr(kernel, "read", lambda path: cpuinfo)
+    (finding,) = kernel.kvm("")
     assert finding.level == "error" and finding.text.startswith("/dev/kvm: ") and words in finding.remedy
 
 
@@ -72,7 +73,7 @@ def test_a_check_that_breaks_is_not_the_end(monkeypatch):
         raise OSError(5, "odd")
         yield
 
-    monkeypatch.setattr(doctor, "CHECKS", (("odd", broken), ("kernel", doctor._kernel)))
+    monkeypatch.setattr(doctor, "CHECKS", (("odd", broken), ("kernel", kernel.kernel)))
     first, *rest = doctor.examine("/run/krun")
     assert first.what == "odd" and first.level == "warning" and rest
 
@@ -81,14 +82,14 @@ def test_old_kernel(monkeypatch):
     real = os.uname()
     fake = type("U", (), {"release": "5.4.0-1-x", "machine": real.machine})
     monkeypatch.setattr(os, "uname", lambda: fake)
-    assert next(doctor._kernel("")).level == "error"
+    assert next(kernel.kernel("")).level == "error"
 
 
 def privileges(arguments: list[str] = (), before: str = "pass") -> list[tuple[str, str]]:
     """(level, text) of the privileges check, in a process of its own that gave something up."""
     code = (
-        f"import json, os, prctl\n{before}\nfrom krun.cli import doctor\n"
-        "print(json.dumps([(f.level, f.text) for f in doctor._privileges('/run/krun')]))"
+        f"import json, os, prctl\n{before}\nfrom krun.cli.health import rights\n"
+        "print(json.dumps([(f.level, f.text) for f in rights.privileges('/run/krun')]))"
     )
     done = subprocess.run(
         [*arguments, sys.executable, "-c", code],
@@ -117,7 +118,7 @@ def test_privileges_of_root_are_enough() -> None:
 )
 def test_privileges_that_were_given_up_are_named(before: str, level: str, words: str) -> None:
     # Imported before the ids change: the tree may be closed to others.
-    found = privileges(before="import krun.cli.doctor\n" + before)
+    found = privileges(before="import krun.cli.health.rights\n" + before)
     assert any(one == level and words in text for one, text in found), found
 
 
@@ -126,7 +127,7 @@ def test_the_launcher_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     for content, level in ((b"#!/bin/sh", "warning"), (b"\x7fELF....", "ok")):
         script.write_bytes(content)
         monkeypatch.setattr(sys, "argv", [str(script)])
-        found = list(doctor._launcher("/run/krun"))
+        found = list(installation.launcher("/run/krun"))
         assert [(one.level, str(script) in one.text, bool(one.remedy)) for one in found] == [
             (level, True, level == "warning")
         ]

@@ -186,6 +186,8 @@ LAYERS: list[list[set[str]]] = [
         {"krun.cli.table"},
         {"krun.cli.fast"},
         {"krun.cli.manpages"},
+        {"krun.cli.health", "krun.cli.health.finding"},
+        {"krun.cli.health.*"},
         {"krun.cli.*"},
         {"krun.__main__"},
     ],
@@ -194,7 +196,7 @@ LAYERS: list[list[set[str]]] = [
 #: Heavy packages: only in this file, only inside functions.
 HEAVY = {
     "pyroute2": {"krun.oci.network", "krun.serve.run.bridge"},
-    "prctl": {"krun.cli.doctor"},
+    "prctl": {"krun.cli.health.rights"},
     "pyseccomp": {"krun.oci.seccomp"},
     "click": {"krun.cli.app"},
     "h2": {

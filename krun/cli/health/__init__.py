@@ -1,0 +1,1 @@
+"""The checks of krun doctor, by what they look at."""
