@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -400,3 +402,36 @@ def test_lists_and_rows(tmp_path):
         "op": "Read",
         "value": 4096,
     }
+
+
+def _trees(module: object, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The place of a group in plain directories, of which the first one is there."""
+    (root / "a").mkdir()
+    if module is v2:
+        monkeypatch.setattr(v2, "MOUNT", str(root))
+        return {"": f"{root}/a/b/c"}
+    return {"memory": f"{root}/a/b/c"}
+
+
+@pytest.mark.parametrize("driver", [v1, v2])
+def test_make_gives_what_it_made_deepest_first(driver, tmp_path, monkeypatch) -> None:
+    paths = _trees(driver, tmp_path, monkeypatch)
+    log = Log()
+    assert driver.make(paths, log) == [f"{tmp_path}/a/b/c", f"{tmp_path}/a/b"]
+    assert driver.make(paths, log) == []
+
+
+@pytest.mark.parametrize("driver", [v1, v2])
+def test_make_that_fails_leaves_nothing(driver, tmp_path, monkeypatch) -> None:
+    paths = _trees(driver, tmp_path, monkeypatch)
+    real = os.mkdir
+
+    def mkdir(path: str, mode: int) -> None:
+        if path.endswith("/c") and os.path.isdir(os.path.dirname(path)):
+            raise OSError(errno.ENOSPC, "no room")
+        real(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(SysError, match=r"make cgroup .*/a/b/c"):
+        driver.make(paths, Log())
+    assert os.listdir(tmp_path / "a") == []

@@ -10,6 +10,8 @@ from krun.errors import SysError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     #: Controller to directory; cgroup v2 has the one key "".
     Paths = dict[str, str]
 
@@ -80,6 +82,30 @@ def own_paths() -> "dict[str, str]":
         for name in names.split(","):
             paths[name] = path
     return paths
+
+
+def make_all(make: "Callable[[list[str]], None]") -> "list[str]":
+    """Call `make`, which appends each directory that it makes. Return them, deepest first. Errors: those of `make`; what was
+    made is removed again."""
+    made: list[str] = []
+    try:
+        make(made)
+    except BaseException:
+        unmake(made[::-1])
+        raise
+    made.reverse()
+    return made
+
+
+def make_directory(path: str, made: "list[str]") -> None:
+    """Make one directory and append it. Errors: FileExistsError; SysError for all other causes."""
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise SysError.of("make cgroup", error, path) from None
+    made.append(path)
 
 
 def unmake(made: "list[str]") -> None:

@@ -7,7 +7,17 @@ import time
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup import limits
 from krun.oci.cgroup.controllers import CONTROLLERS
-from krun.oci.cgroup.files import HYBRID, key_values, own_paths, put, read, refused, unmake, write
+from krun.oci.cgroup.files import (
+    HYBRID,
+    key_values,
+    make_all,
+    make_directory,
+    own_paths,
+    put,
+    read,
+    refused,
+    write,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,31 +83,27 @@ def make(paths: "Paths", log: "Log") -> "list[str]":
     there.
     Errors: SysError; what was made is removed again.
     """
-    made: list[str] = []
-    try:
+
+    def make_trees(made: "list[str]") -> None:
         for name, path in list(paths.items()):
             if path not in made and not _make_one(name, path, made, log):
                 del paths[name]
-    except BaseException:
-        unmake(made[::-1])
-        raise
-    made.reverse()
-    return made
+
+    return make_all(make_trees)
 
 
 def _make_one(name: str, path: str, made: "list[str]", log: "Log") -> bool:
     try:
-        os.mkdir(path, 0o755)
+        make_directory(path, made)
     except FileExistsError:
         return True
-    except FileNotFoundError:
-        return _make_one(name, os.path.dirname(path), made, log) and _make_one(name, path, made, log)
-    except OSError as error:
+    except SysError as error:
+        if error.errno == errno.ENOENT:
+            return _make_one(name, os.path.dirname(path), made, log) and _make_one(name, path, made, log)
         if name == "unified":
-            log.debug(f"make cgroup {path}: {error.strerror}")
+            log.debug(error.message)
             return False
-        raise SysError.of("make cgroup", error, path) from None
-    made.append(path)
+        raise
     if name == "cpuset":
         # A new cpuset is empty and takes no process before it has CPUs and memory nodes: they come from
         # above.

@@ -7,7 +7,17 @@ import time
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup import limits
 from krun.oci.cgroup.convert import cpu_weight, io_weight, max_below_zero, swap_max
-from krun.oci.cgroup.files import MOUNT, key_values, own_paths, put, read, refused, unmake, write
+from krun.oci.cgroup.files import (
+    MOUNT,
+    key_values,
+    make_all,
+    make_directory,
+    own_paths,
+    put,
+    read,
+    refused,
+    write,
+)
 from krun.oci.cgroup.tree import is_kernel_thread
 from krun.oci.state import process_fields
 
@@ -40,32 +50,26 @@ def make(paths: "Paths", log: "Log") -> "list[str]":
     Errors: SysError; what was made is removed again.
     """
     path = paths[""]
-    made: list[str] = []
-    here = MOUNT
-    try:
+
+    def make_way(made: "list[str]") -> None:
+        here = MOUNT
         for name in path[len(MOUNT) :].strip("/").split("/"):
             if not name:
                 continue
             _hand_on(here, log)
             here = f"{here}/{name}"
             try:
-                os.mkdir(here, 0o755)
+                make_directory(here, made)
             except FileExistsError:
                 continue
-            except OSError as error:
-                raise SysError.of("make cgroup", error, here) from None
-            made.append(here)
             # A child of a threaded group is "domain invalid" until it is threaded as well.
             try:
                 if read(here + "/cgroup.type") == "domain invalid":
                     put(here + "/cgroup.type", "threaded")
             except OSError:
                 pass
-    except BaseException:
-        unmake(made[::-1])
-        raise
-    made.reverse()
-    return made
+
+    return make_all(make_way)
 
 
 def _hand_on(path: str, log: "Log") -> None:
