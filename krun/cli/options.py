@@ -118,6 +118,8 @@ class Options:
         network_allow: "list[str]"
         max_instances: "int | None"
         memory_budget: "str | None"
+        idle: "str | None"
+        idle_delay: "str | None"
         token_file: "str | None"
         certificate: "str | None"
         key: "str | None"

@@ -407,14 +407,24 @@ VERBS: "tuple[Verb, ...]" = (
                 ("max-instances",),
                 "int",
                 None,
-                "instances at a time, of all services together (default 32 for each processor)",
+                "instances of all services together (default 32 a processor)",
                 "krun",
             ),
             Flag(
                 ("memory-budget",),
                 "str",
                 None,
-                "memory of all instances together, as a quantity such as 4Gi (default 80 % of the machine's)",
+                "memory of all instances, as 4Gi (default 80 % of the machine's)",
+                "krun",
+            ),
+            Flag(
+                ("idle",), "str", None, "run, freeze or stop instances without requests (default run)", "krun"
+            ),
+            Flag(
+                ("idle-delay",),
+                "str",
+                None,
+                "time without a request before --idle applies (default 10s)",
                 "krun",
             ),
             Flag(("token-file",), "str", None, "file with the bearer token that the API demands", "krun"),

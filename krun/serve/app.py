@@ -24,6 +24,7 @@ from krun.serve.control.engine import Engine
 from krun.serve.control.hosts import HostTables
 from krun.serve.control.pools import Pools
 from krun.serve.http.server import Server, serve
+from krun.serve.model.idle import Idle
 from krun.serve.model.kinds import REVISION
 from krun.serve.proxy.accesslog import writer as access_log_writer
 from krun.serve.proxy.ingress import Ingress
@@ -63,6 +64,8 @@ class Options:
     #: Bounds of all instances together: their number, their memory in bytes; 0: from the machine.
     instances = 0
     memory = 0
+    #: Of revisions that say nothing.
+    idle = Idle()
 
 
 def report(line: str) -> None:
@@ -108,7 +111,12 @@ class App:
         except BaseException:
             self.store.close()
             raise
-        base = Config(domain=options.domain, scheme="https" if tls else "http", port=options.ingress[1])
+        base = Config(
+            domain=options.domain,
+            scheme="https" if tls else "http",
+            port=options.ingress[1],
+            idle=options.idle,
+        )
         self.live = LiveConfig(self.store, base, self.report)
         self.table = HostTable()
         self.pools = Pools(

@@ -96,7 +96,8 @@ def _network(opts: CommandLine) -> dict[str, object] | None:
 
 
 def _bounds(options: Options, opts: CommandLine) -> None:
-    """Reads the bounds of all instances together. Errors: UsageError."""
+    """Reads the bounds of all instances together, and the idle policy. Errors: UsageError."""
+    from krun.serve.model import idle
     from krun.serve.units import quantity
 
     if opts.max_instances is not None:
@@ -110,6 +111,16 @@ def _bounds(options: Options, opts: CommandLine) -> None:
             options.memory = 0
         if options.memory < 1:
             raise UsageError(f"--memory-budget {opts.memory_budget}: a quantity such as 4Gi is wanted")
+    notes = {}
+    for key, text, flag in ((idle.POLICY, opts.idle, "idle"), (idle.DELAY, opts.idle_delay, "idle-delay")):
+        if text is None:
+            continue
+        notes[key] = text
+        if problems := idle.errors({key: text}):
+            raise UsageError(
+                f"--{flag} {text}: {problems.text().partition(chr(10))[2] or 'a duration is wanted'}"
+            )
+    options.idle = idle.of(notes, options.idle)
 
 
 def directory() -> str:

@@ -35,6 +35,7 @@ class FakeInstance:
         self.restarts, self.last_exit, self.digests = {}, {}, {}
         self.on_exit = self.on_restart = None
         self.stopped = None
+        self.paused, self.turns = False, []
         self.stopping = False
         self.address = "127.0.0.1"
 
@@ -47,6 +48,16 @@ class FakeInstance:
 
     async def exec(self, container, argv, timeout):
         return 0
+
+    async def pause(self):
+        self.turns.append("pause")
+        await self.runner.freezer(self, True)
+        self.paused = True
+
+    async def resume(self):
+        self.turns.append("resume")
+        await self.runner.freezer(self, False)
+        self.paused = False
 
     async def restart(self, container):
         self.crash(137)
@@ -79,6 +90,9 @@ class FakeRunner:
         self.instances, self.started, self.errors, self.missing = {}, [], [], set()
         self.gate = None
 
+    async def freezer(self, instance, frozen):
+        """What pausing and resuming does; tests make it fail or wait."""
+
     async def resolve_image(self, reference):
         if reference in self.missing:
             raise StartError("ContainerMissing", f'Unable to fetch image "{reference}": not there')
@@ -95,6 +109,7 @@ class FakeRunner:
 
     async def adopt(self, found, spec):
         instance = self.instances[spec.id] = FakeInstance(self, spec)
+        instance.paused = found.get("paused", False)
         return instance
 
     async def kill_all(self):

@@ -243,7 +243,11 @@ def test_keyring_of_exec(bundle, probe, runtime, option):
     bundle.mount("/probe", probe, "bind", "ro")
     container = runtime.create(bundle.args("sleep", "1000"), *filter(None, [option]))
     container.call("start").ok()
-    names = [line.split()[1] for line in container.exec("/probe").ok().out.splitlines() if line.startswith("keyring ")]
+    names = [
+        line.split()[1]
+        for line in container.exec("/probe").ok().out.splitlines()
+        if line.startswith("keyring ")
+    ]
     assert names[0].startswith(f"_ses.{container.id}") == (not option)
 
 

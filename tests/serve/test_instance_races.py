@@ -155,8 +155,10 @@ def test_pause_and_resume(directory: Path, runtime: str, images: Path) -> None:
             await instance.pause()
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(get(instance, "/uid"), 0.3)
+            await instance.pause()
             await instance.resume()
             assert await get(instance, "/uid") == "1000"
+            await instance.resume()
             await instance.pause()
             await instance.stop(5)
             assert [exit.code for exit in exits] == [3]

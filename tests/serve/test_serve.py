@@ -182,6 +182,31 @@ def test_sigterm_leaves_the_instances_to_the_next_server(server):
     assert [one["metadata"]["name"] for one in server.pods()] == pods
 
 
+def test_freeze_when_idle(server):
+    """Frozen without requests, thawed by one, and as it was after kill -9 of the server."""
+    obj = service()
+    obj["spec"]["template"]["metadata"]["annotations"] |= {
+        "serve.krun.dev/idle": "freeze",
+        "serve.krun.dev/idle-delay": "1s",
+    }
+    assert server.ask("POST", f"{SERVING}/services", obj)[0] == 201
+    server.ready()
+
+    def frozen():
+        return "<td>frozen</td>" in server.ask("GET", "/status")[1]
+
+    server.until(frozen, "it is frozen")
+    pods = [one["metadata"]["name"] for one in server.pods()]
+    assert server.env("K_SERVICE") == "hello"
+    server.until(frozen, "it is frozen again")
+    server.end(signal.SIGKILL)
+    server.start()
+    server.until(frozen, "it is still frozen")
+    server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
+    assert [one["metadata"]["name"] for one in server.pods()] == pods
+    server.until(frozen, "it is frozen when the server ends")
+
+
 def test_the_worker_s_death_costs_the_instances_and_nothing_else(server):
     server.ask("POST", f"{SERVING}/services", service(min_scale="1"))
     server.ready()

@@ -134,7 +134,7 @@ def test_bounds_of_all_instances(instances, memory, found):
     from krun.serve.cli import _bounds
 
     options = Options()
-    given = SimpleNamespace(max_instances=instances, memory_budget=memory)
+    given = SimpleNamespace(max_instances=instances, memory_budget=memory, idle=None, idle_delay=None)
     if isinstance(found, str):
         with pytest.raises(UsageError, match=found):
             _bounds(options, given)

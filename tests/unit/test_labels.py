@@ -150,6 +150,8 @@ def test_the_keyring_of_exec_is_labelled_by_a_procfs_of_kruns(ctx, tmp_path, mon
     attr.mkdir(parents=True)
     (attr / "keycreate").write_text("")
     monkeypatch.setattr(labels, "write_file", None)
-    monkeypatch.setattr(labels.JoinKeyring, "_join", lambda self: said.append((attr / "keycreate").read_text()))
+    monkeypatch.setattr(
+        labels.JoinKeyring, "_join", lambda self: said.append((attr / "keycreate").read_text())
+    )
     labels.JoinKeyring("x", "u:r:container_t:s0").execute(ctx)
     assert said == ["u:r:container_t:s0"]

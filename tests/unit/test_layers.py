@@ -102,6 +102,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.model.conditions",
             "krun.serve.model.fields",
             "krun.serve.model.annotations",
+            "krun.serve.model.idle",
         },
         {"krun.serve.model.volumes"},
         {"krun.serve.model.container"},

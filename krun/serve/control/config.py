@@ -6,6 +6,7 @@ them from the ConfigMaps of the namespace knative-serving and the command line.
 
 from dataclasses import dataclass, field
 
+from krun.serve.model.idle import Idle
 from krun.serve.model.options import Options
 
 
@@ -48,3 +49,5 @@ class Config:
     max_scale_limit: int = 0
     initial_scale: int = 1
     activation_scale: int = 1
+    #: Of revisions that say nothing (serve.krun.dev/idle).
+    idle: Idle = Idle()

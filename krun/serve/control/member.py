@@ -1,12 +1,14 @@
 """One instance of a revision's pool: started, probed, offered to the queue, taken away and stopped.
 
-States: starting (no queue knows it), ready (a Backend is in the queue), unready (it was, its probe fails), leaving.
+States: starting (no queue knows it), ready (a Backend is in the queue), unready (it was, its probe fails), frozen (ready, but
+stopped by the cgroup freezer and not in the queue), leaving.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from krun.errors import KrunError
 from krun.serve.control import pods
 from krun.serve.model import meta
 from krun.serve.model.values import now
@@ -47,6 +49,11 @@ class Member:
         self.backend: Backend | None = None
         self.ready = False
         self.leaving = False
+        #: Frozen, or about to be; thawing: a request waits for it, or it is about to be ended.
+        self.frozen = self.thawing = False
+        #: Whether it may be frozen: not again after the freezer has failed.
+        self.freezes = True
+        self._turn = asyncio.Lock()
         self.exits = 0
         #: Seconds from the wish to the running containers, and to readiness; 0.0 while they are not there.
         self.wanted = asyncio.get_running_loop().time()
@@ -82,6 +89,11 @@ class Member:
         self._started.set()
         instance.on_exit = self._exited
         instance.on_restart = self._restarted
+        if instance.paused:
+            # An earlier server froze it: it was ready then.
+            self.frozen, self._good = True, {one["name"]: True for one in self.spec.containers}
+            self._settle()
+            return
         for container in self.spec.containers:
             self._probe(container)
         for name, ended in instance.last_exit.items():
@@ -157,6 +169,53 @@ class Member:
             task = self._loop.create_task(self.instance.restart(container))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
+    # --------------------------------------------------------------------------------------------------- freezer
+
+    async def freeze(self) -> None:
+        """Takes an instance without requests out of the queue, and freezes it. Its probes rest. Errors: KrunError; it runs on then."""
+        assert self.instance is not None
+        self.frozen = True
+        if self.backend is not None and self.backend.in_flight or self.leaving:
+            # A request has come since the decision.
+            self.frozen = self.thawing = False
+            return
+        self._withdraw()
+        self._stop_probes()
+        async with self._turn:
+            try:
+                await self.instance.pause()
+            except KrunError:
+                self.freezes = False
+                await self._wake()
+                raise
+        self.show()
+        self.changed(self)
+
+    async def thaw(self) -> None:
+        """Lets the instance go on and offers it to the queue. Errors: KrunError; it cannot be used any more then."""
+        self.thawing = True
+        async with self._turn:
+            await self._wake()
+
+    async def _wake(self) -> None:
+        """Undoes `freeze`. An instance that was ready is offered at once: nothing has happened in it since."""
+        assert self.instance is not None
+        if not self.frozen:
+            self.thawing = False
+            return
+        await self.instance.resume()
+        self.frozen = self.thawing = False
+        if self.leaving:
+            return
+        for container in self.spec.containers:
+            good = self._good.get(container["name"], False)
+            if container["name"] in self.instance.pids:
+                self._begin(container)
+                self._good[container["name"]] = good
+        if self.ready:
+            self._offer()
+        self._settle()
+
     # --------------------------------------------------------------------------------------------- exits, state
 
     def _exited(self, instance: Instance, ended: ContainerExit) -> None:
@@ -165,6 +224,10 @@ class Member:
         self.last_exit = ended
         self.exits += 1
         self._settle()
+        if self.frozen and not self.leaving:
+            # cgroup v2 lets a signal end a frozen process. The container that follows runs, and so must the others.
+            task = self._loop.create_task(self.thaw())
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _restarted(self, instance: Instance, container: str) -> None:
         found = next((one for one in self.spec.containers if one["name"] == container), None)
@@ -178,10 +241,10 @@ class Member:
         good = not self.leaving and self.instance is not None and all(self._good.values())
         if good != self.ready:
             self.ready = good
-            if good:
-                self._offer()
-            else:
+            if not good:
                 self._withdraw()
+            elif not self.frozen:
+                self._offer()
         self.show()
         self.changed(self)
 
@@ -264,6 +327,8 @@ class Member:
         self.ready = False
         await self._started.wait()
         self._stop_probes()
+        async with self._turn:
+            pass  # the freezer has done its work: a stop that overtakes it would wait for a frozen process
         end = self._loop.time() + grace
         try:
             if self.backend is not None:

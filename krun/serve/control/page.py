@@ -131,7 +131,15 @@ def _instances(pools: Pools) -> list[str]:
             total += 1
             if len(rows) >= _ROWS:
                 continue
-            state = "leaving" if member.leaving else "ready" if member.ready else "starting"
+            state = (
+                "leaving"
+                if member.leaving
+                else "frozen"
+                if member.frozen
+                else "ready"
+                if member.ready
+                else "starting"
+            )
             restarts = sum(member.instance.restarts.values()) if member.instance else 0
             rows.append(
                 [

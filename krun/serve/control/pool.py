@@ -62,6 +62,8 @@ class Pool:
         self.capacity = capacity
         #: What one instance takes; requests that fill one; instances that stay without a request (the autoscaler sets both).
         self.each, self.full, self.floor = each_of(revision["spec"]), 1.0, 0
+        #: Whether one instance stays, frozen, at zero (set by the autoscaler).
+        self.keeps = False
         self.starter = starter
         # Not the revision itself: a thousand of them, parsed, would take 15 MB. The store has it.
         self.uid, self.version = meta.uid(revision), revision["metadata"]["resourceVersion"]
@@ -97,7 +99,14 @@ class Pool:
         if wanted == 0 and self.state.failure is not None:
             # A later request must try again instead of getting the old reason.
             self.queue.fail(None, self.loop.time())
-        self.shrink(len(present) - wanted)
+        kept = self._kept() if not wanted else None
+        if kept is None:
+            self.shrink(len(present) - wanted)
+        else:
+            for member in present:
+                if member is not kept:
+                    self.drop(member)
+            self.rest(self.loop.time(), 0.0)
         if wanted and not self.capacity.most(self.each):
             text = f"0/1 nodes are available: 1 Insufficient memory: an instance takes {self.each.memory >> 20} MiB"
             self._fail(
@@ -117,6 +126,8 @@ class Pool:
         waiting = math.ceil(self.queue.queued / (self.queue.config.concurrency or self.full))
         held = self.closed or self._retry is not None
         wanted = min(self.state.wanted, len(active)) if held else self.state.wanted
+        if self.keeps:
+            wanted = max(wanted, min(1, len(active)))
         needed = max(self.floor, busy + waiting)
         group = f"{self.namespace}/{self.queue.config.service or self.name}"
         return Claim(group, wanted, needed, len(active), self.each, self.queue.used)
@@ -137,9 +148,60 @@ class Pool:
         """Ends `count` instances: first those that never became ready, then those with the fewest requests, the newest first."""
         present = [member for member in self.members.values() if not member.leaving]
         present.reverse()
-        present.sort(key=lambda one: (one.ready, one.backend.in_flight if one.backend else 0))
+        present.sort(key=lambda one: (one.ready, not one.frozen, one.backend.in_flight if one.backend else 0))
         for member in present[: max(count, 0)]:
             self.drop(member)
+
+    # -------------------------------------------------------------------------------------------------- freezer
+
+    def _kept(self) -> Member | None:
+        """The instance that stays at zero: a frozen one, else one that can be frozen."""
+        if not self.keeps or self.closed:
+            return None
+        found = [one for one in self.members.values() if one.ready and one.freezes and not one.leaving]
+        return max(found, key=lambda one: one.frozen, default=None)
+
+    def rest(self, now: float, delay: float) -> None:
+        """Freezes the instances that have had no request for `delay` seconds."""
+        for member in self.members.values():
+            backend = member.backend
+            if member.frozen or member.leaving or not member.ready or not member.freezes or backend is None:
+                continue
+            if not backend.in_flight and not self.queue.queued and now - backend.used >= delay:
+                member.frozen = True
+                self._spawn(self._freeze(member))
+
+    def wake(self) -> None:
+        """Thaws as many frozen instances as the requests that wait need."""
+        frozen = [one for one in self.members.values() if one.frozen and not one.leaving]
+        if not frozen:
+            return
+        needed = math.ceil(self.queue.queued / (self.queue.config.concurrency or self.full))
+        for member in frozen[:needed]:
+            if not member.thawing:
+                member.thawing = True
+                self._spawn(self._thaw(member))
+
+    async def _freeze(self, member: Member) -> None:
+        try:
+            await member.freeze()
+        except KrunError as error:
+            self.report(f"freeze instance {member.name}: {error.message}; it runs on")
+            self._replace(member) if member.frozen else None
+        if self.queue.queued:
+            self.wake()
+
+    async def _thaw(self, member: Member) -> None:
+        try:
+            await member.thaw()
+        except KrunError as error:
+            self.report(f"thaw instance {member.name}: {error.message}; it is replaced")
+            self._replace(member)
+
+    def _replace(self, member: Member) -> None:
+        """An instance that cannot be thawed gives way to another one."""
+        self.drop(member)
+        self.scale(self.state.wanted)
 
     # ------------------------------------------------------------------------------------------------- members
 
@@ -248,6 +310,7 @@ class Pool:
 
     async def close(self) -> None:
         """The revision is gone: ends all instances in their grace; requests that wait get the reason."""
+        self.keeps = False
         self.scale(0)
         self.closed = True
         self._end("the revision has been deleted\n")

@@ -13,7 +13,7 @@ from krun.serve import units
 from krun.serve.control.config import Config
 from krun.serve.control.pool import Pool
 from krun.serve.control.revision import reachable
-from krun.serve.model import annotations, meta
+from krun.serve.model import annotations, idle, meta
 from krun.serve.scale import kpa
 
 Object = dict[str, Any]
@@ -97,6 +97,11 @@ class Autoscaler:
         self.reachable = reachable(revision)
         self.pool.full = max(1.0, self.spec.total)
         self._set_floor()
+        self.idle = idle.of(notes, config.idle)
+        keeps = self.idle.policy == idle.FREEZE and self.reachable
+        if keeps != self.pool.keeps:
+            self.pool.keeps = keeps
+            self.pool.scale(self.pool.state.wanted)
         deadline = _seconds(notes, meta.PROGRESS_DEADLINE, config.progress_deadline)
         self.zero = kpa.ZeroSpec(
             enabled=config.enable_scale_to_zero,
@@ -110,7 +115,11 @@ class Autoscaler:
         """Whether the revision has something to be looked at: instances, a wish for some, requests."""
         pool = self.pool
         return bool(
-            pool.members or pool.state.wanted or pool.queue.in_flight or pool.queue.queued or self._wants()
+            any(not one.frozen for one in pool.members.values())
+            or pool.state.wanted
+            or pool.queue.in_flight
+            or pool.queue.queued
+            or self._wants()
         )
 
     def _wants(self) -> bool:
@@ -141,6 +150,7 @@ class Autoscaler:
         pool, now = self.pool, self.pool.loop.time()
         if pool.closed or pool.state.digests is None:
             return
+        pool.wake()
         waiting = pool.queue.in_flight + pool.queue.queued
         if pool.state.wanted == 0:
             self.scaler.poke(now)
@@ -169,6 +179,17 @@ class Autoscaler:
         queue = self.pool.queue
         self.history.append((now, self.pool.ready, queue.in_flight + queue.queued))
         self._settle(now)
+        if self.idle.policy == idle.FREEZE and self.pool.state.initialized:
+            self.pool.rest(now, self.idle.delay)
+
+    def _idle(self, now: float) -> bool:
+        """Whether the policy is stop, and its delay is over."""
+        queue = self.pool.queue
+        if self.idle.policy != idle.STOP or queue.in_flight or queue.queued or self._initial():
+            return False
+        # An instance that started for no request has its time, too; at zero nothing begins anew.
+        since = max(queue.used, self.since) if self.pool.state.wanted else queue.used
+        return now - since >= self.idle.delay
 
     def _settle(self, now: float) -> None:
         """Follows the instances: the initial scale is reached, the deadline is over, the revision is active."""
@@ -199,6 +220,13 @@ class Autoscaler:
         found = self.scaler.decide(
             pool.ready, now, reachable=self.reachable, bounds=self.bounds, initial=self._initial()
         )
+        if self._idle(now):
+            # Before the autoscaler's windows are over.
+            if self.pool.floor == 0:
+                self._activity("inactive", now) if state.wanted else None
+            if state.wanted != self.pool.floor:
+                self.pool.scale(self.pool.floor)
+            return
         desired = found.desired
         if not found.valid:
             # No sample within the window: only the bounds speak.

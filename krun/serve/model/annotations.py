@@ -4,6 +4,8 @@ Sources: knative/serving pkg/apis/autoscaling/annotation_validation.go, pkg/apis
 pkg/apis/serving/v1/revision_validation.go; knative/networking pkg/apis/networking/metadata_validation.go.
 """
 
+import math
+
 from krun.serve import units
 from krun.serve.model.fielderror import (
     Errors,
@@ -125,8 +127,8 @@ def _float(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    # Not-a-number passes every comparison: Go's webhook lets it through, and the autoscaler would divide by it.
-    return number if number == number and "_" not in text else None
+    # Go's webhook lets not-a-number and infinity through; the autoscaler could not compute with them.
+    return number if math.isfinite(number) and "_" not in text else None
 
 
 def _floats(notes: dict[str, str]) -> Errors:

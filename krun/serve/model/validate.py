@@ -8,7 +8,7 @@ import base64
 import binascii
 from typing import Any
 
-from krun.serve.model import annotations, fielderror, meta, names, podspec
+from krun.serve.model import annotations, fielderror, idle, meta, names, podspec
 from krun.serve.model.fielderror import (
     Errors,
     FieldError,
@@ -68,8 +68,10 @@ def _metadata(obj: Object, autoscaling: Options | None = None) -> Errors:
         errors.add(FieldError("name or generateName is required", ["name"]))
     notes = meta.annotations(obj)
     if autoscaling is not None:
-        return errors.add(annotations.autoscaling(notes, autoscaling).at("annotations"))
-    return errors.add(annotations.misplaced(notes).at("annotations"))
+        errors.add(annotations.autoscaling(notes, autoscaling).at("annotations"))
+        return errors.add(idle.errors(notes).at("annotations"))
+    errors.add(annotations.misplaced(notes).at("annotations"))
+    return errors.add(idle.misplaced(notes).at("annotations"))
 
 
 def _rollout(obj: Object) -> Errors:
@@ -105,6 +107,7 @@ def _template(obj: Object, options: Options) -> Errors:
         annotations.networking(notes),
         annotations.queue_sidecar(notes),
         annotations.progress_deadline(notes),
+        idle.errors(notes),
     ):
         errors.add(found.at("metadata.annotations"))
     return errors.add(_revision_name(template.get("metadata") or {}, obj["metadata"]))

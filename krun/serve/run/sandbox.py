@@ -46,6 +46,7 @@ class Container:
         self.mounted = False
         self.bound: list[str] = []
         self.created = False
+        self.frozen = False
         self.exit: dict[str, Any] | None = None
         self.starts = 0
 
@@ -202,11 +203,12 @@ class Sandbox:
             raise KrunError(f"instance {self.id} does not exist")
 
     def freeze(self, frozen: bool) -> None:
-        """Pause or resume all containers that run. Raises KrunError."""
+        """Pause or resume all containers that run and are not so yet. Raises KrunError; a call the other way undoes what was done."""
         self.paused = True
         for c in self.containers.values():
-            if c.process is not None:
+            if c.process is not None and c.frozen != frozen:
                 self.runtime.freeze(c.id, frozen, self.directory)
+                c.frozen = frozen
         self.paused = frozen
 
     def states(self) -> dict[str, Any]:
