@@ -296,6 +296,15 @@ static void named(void) {
     CHECK(kr_fd_hide_end(mm, made, KR_FD_FORK_DROPS, &h) >= (int)BEHIND);
     CHECK(!is_open(low) && !is_open(made) && !kr_fd_hidden((u64)low));
     kr_fd_drop(&h);
+    /* Beyond the soft limit, too, where the numbers below it are used up; not where the kernel gives none. */
+    CHECK(kr_fd_name(o, 0, 1060) && kr_fd_name(o, 1, 4000000));
+    kr_fd_hide_begin(mm);
+    CHECK(is_open(1060) && is_plug(1060));
+    CHECK_EQ(soft_limit(), 1024);
+    CHECK_EQ(kr_fd_hide_end(mm, -EMFILE, KR_FD_FORK_DROPS, &h), -EMFILE);
+    CHECK(!is_open(1060));
+    kr_fd_unname(o);
+    CHECK(kr_fd_name(o, 0, (u64)low));
     /* If it gave one nevertheless, because somebody closed it in the middle, the descriptor is not used. */
     kr_fd_hide_begin(mm);
     kr_sys1(__NR_close, low);

@@ -23,9 +23,6 @@
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 
-/* A plug at a high number would make the kernel's table large. There kr_fd_hide_end finds out that a call names
- * the number. */
-#define HIGHEST_PLUG 65536u
 #define WAITS 20
 
 int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
@@ -38,13 +35,14 @@ int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
     return 0;
 }
 
-static int is_free(u32 fd) { return fd < HIGHEST_PLUG && kr_sys3(__NR_fcntl, fd, F_GETFD, 0) < 0; }
+static int is_free(u32 fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) < 0; }
 
-/* Puts a plug at fd if fd is free. 0 or -ENOMEM. */
+/* Puts a plug at fd if fd is free. A number beyond the soft limit, too: where the payload has used up all numbers below it, a
+ * vCPU's descriptor is made beyond it (new_fd() in vm.c). 0 or -ENOMEM. */
 static int plug_at(u32 fd) {
-    long n = is_free(fd) ? kr_sys3(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, fd) : -EBUSY;
+    long n = is_free(fd) ? kr_fd_beyond_limit(__NR_fcntl, KR_FD_PLUG, F_DUPFD_CLOEXEC, fd, fd) : -EBUSY;
     if (n < 0)
-        return 0; /* not free, or beyond the limit, where the kernel gives no number */
+        return 0; /* not free, or beyond the hard limit, where the kernel gives no number */
     int r = (u32)n == fd ? kr_fd_enter_plug(fd) : 0;
     if ((u32)n != fd || r < 0)
         kr_sys1(__NR_close, n);
