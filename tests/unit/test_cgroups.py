@@ -15,8 +15,27 @@ from krun.log import Log
 from krun.oci.cgroup import bpf, convert, devices, files, v1, v2
 from krun.oci.cgroup import group as cgroups
 from krun.oci.cgroup.stats import blkio_rows
+from krun.oci.cgroup.tree import signal_all
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def test_a_number_that_is_no_longer_of_the_group_gets_no_signal(tmp_path):
+    """The host may have given it to another process since the group was listed."""
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(["cat"], stdin=pipe) as inside,
+        subprocess.Popen(["cat"], stdin=pipe, stdout=pipe) as outside,
+    ):
+        try:
+            (tmp_path / "cgroup.procs").write_text(f"{inside.pid}\n")
+            signal_all(str(tmp_path), [inside.pid, outside.pid], 15)
+            assert inside.wait() == -15
+            # A signal would come before anything else that it does.
+            assert (outside.communicate(b"x"), outside.returncode) == ((b"x", None), 0)
+        finally:
+            inside.kill()
+            outside.kill()
 
 
 def test_paths_cannot_climb():

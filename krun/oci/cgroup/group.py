@@ -220,17 +220,17 @@ class Cgroup:
                         pass
         pids = self.procs()
         if signal != SIGKILL:
-            signal_all(pids, signal)
+            signal_all(self._main(), pids, signal)
             return
         if not pids:
             return
         if self.frozen():
-            signal_all(pids)
+            signal_all(self._main(), pids)
             self.thaw()
         deadline = time.monotonic() + 5.0
         pause = 0.001
         while pids:
-            signal_all(pids)
+            signal_all(self._main(), pids)
             if time.monotonic() > deadline:
                 raise KrunError(
                     f"kill all in cgroup {self._main()}: {len(pids)} process(es) still there after 5 s"
