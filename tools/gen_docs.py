@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from krun.cli import table  # noqa: E402
+from krun.cli import table, verbs  # noqa: E402
 from krun.conformance import report, rows  # noqa: E402
 from krun.oci import fields  # noqa: E402
 
@@ -38,7 +38,7 @@ def flag_rows(flags: tuple[table.Flag, ...]) -> list[str]:
 
 def cli_page() -> str:
     """docs/cli.md."""
-    lines = [HEADER.format(source="krun/cli/table.py"), "# The command line", ""]
+    lines = [HEADER.format(source="krun/cli/table.py and krun/cli/verbs.py"), "# The command line", ""]
     lines += [
         "`krun [global flags] VERB [flags] [operands]`. The flags of runc and, for its callers, crun.",
         "",
@@ -46,7 +46,7 @@ def cli_page() -> str:
     head = ["| flag | takes | what it does | only in the manner of |", "| --- | --- | --- | --- |"]
     lines += ["## Global flags", "", *head, *flag_rows(table.GLOBALS), ""]
     marks = {"one": "{}", "one.": "{}", "opt": "[{}]", "rest": "[{}...]"}
-    for row in table.VERBS:
+    for row in verbs.VERBS:
         name, flags, text, hot = row.name, row.flags, row.help, row.hot
         words = " ".join(marks[how].format(operand.upper()) for operand, how in row.words)
         lines += [

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import krun
 from krun.cli import fast
 from krun.cli.options import Options
-from krun.cli.table import GLOBALS, VERBS, attribute, blank, verb
+from krun.cli.table import GLOBALS, attribute, blank
+from krun.cli.verbs import VERBS, verb
 from krun.errors import KrunError, UsageError
 
 if TYPE_CHECKING:

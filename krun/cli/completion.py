@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from krun.cli.manpages import shown
-from krun.cli.table import GLOBALS, VERBS
+from krun.cli.table import GLOBALS
+from krun.cli.verbs import VERBS
 from krun.errors import UsageError
 
 if TYPE_CHECKING:

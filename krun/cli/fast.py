@@ -1,10 +1,10 @@
 """The small parser of the command line: parses every well-formed call with Go's flag syntax, from cli.table. It gives
 up for every other call (help, a wrong or missing flag or argument); cli.app then parses the call and prints the
-message. This file imports nothing else.
+message.
 """
 
 from krun.cli.options import Options
-from krun.cli.table import GLOBALS, VERBS, attribute, blank
+from krun.cli.table import GLOBALS, RUNTIME, attribute, blank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ def parse(argv: "list[str]") -> "tuple[Verb, Options] | None":
     index, _ = _flags(GLOBALS, argv, 0, given)
     if index < 0 or index >= len(argv):
         return None
-    name = argv[index]
-    for row in VERBS:
-        if row.name == name:
-            break
-    else:
+    row = _row(argv[index])
+    if row is None:
         return None
     stops = any(how == "one." for _, how in row.words)
     index += 1
@@ -51,6 +48,16 @@ def parse(argv: "list[str]") -> "tuple[Verb, Options] | None":
     if not _fill(opts, given) or not _fill(opts, own) or opts.help or opts.version:
         return None
     return (row, opts) if place(row, words, opts) else None
+
+
+def _row(name: str) -> "Verb | None":
+    """Return the row of a verb. Only a call of a verb that no engine calls imports the other table."""
+    for row in RUNTIME:
+        if row.name == name:
+            return row
+    from krun.cli.verbs import verb
+
+    return verb(name)
 
 
 def place(row: "Verb", words: "list[str]", opts: Options) -> bool:

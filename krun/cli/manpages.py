@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import krun
-from krun.cli.table import GLOBALS, VERBS
+from krun.cli.table import GLOBALS
+from krun.cli.verbs import VERBS
 from krun.errors import SysError
 
 if TYPE_CHECKING:

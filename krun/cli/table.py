@@ -158,14 +158,9 @@ _CRIU: "tuple[Flag, ...]" = (
     Flag(("auto-dedup",), "bool", False, "deduplicate memory images", "runc"),
 )
 
-_DATA: "Flag" = Flag(
-    ("directory",), "str", None, "directory of krun serve's data (default /var/lib/krun-serve)", "krun"
-)
-_API: "Flag" = Flag(("api",), "str", None, "ADDRESS:PORT of the API (default 127.0.0.1:8001)", "krun")
-
 _ID = (("id", "one"),)
 
-VERBS: "tuple[Verb, ...]" = (
+RUNTIME: "tuple[Verb, ...]" = (
     Verb(
         "create",
         "krun.oci.create:main",
@@ -341,161 +336,12 @@ VERBS: "tuple[Verb, ...]" = (
         "not yet: bring a saved container back",
         False,
     ),
-    Verb(
-        "install",
-        "krun.cli.install:install",
-        (("engine", "one"),),
-        (
-            Flag(("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
-            Flag(("path",), "str", None, "command to register; default: this one", "krun"),
-            Flag(("default",), "bool", False, "make krun the engine's default runtime", "krun"),
-            Flag(("file",), "str", None, "configuration file of the engine", "krun"),
-        ),
-        "register krun with an engine: podman, docker, containerd or crio",
-        False,
-    ),
-    Verb(
-        "uninstall",
-        "krun.cli.install:uninstall",
-        (("engine", "one"),),
-        (
-            Flag(("dry-run",), "bool", False, "show the difference and change nothing", "krun"),
-            Flag(("file",), "str", None, "configuration file of the engine", "krun"),
-        ),
-        "take krun out of an engine's configuration",
-        False,
-    ),
-    Verb(
-        "doctor",
-        "krun.cli.doctor:main",
-        (),
-        (Flag(("format", "f"), "str", None, "text or json", "krun"),),
-        "check what krun needs of this host, with cause and remedy",
-        False,
-    ),
-    Verb(
-        "serve",
-        "krun.serve.cli:serve",
-        (("args", "rest"),),
-        (
-            _DATA,
-            _API,
-            Flag(
-                ("listen",),
-                "str",
-                None,
-                "ADDRESS:PORT for requests to services (default 127.0.0.1:8080)",
-                "krun",
-            ),
-            Flag(("unix",), "str", None, "a unix socket that serves the API, too", "krun"),
-            Flag(("domain",), "str", None, "domain of the services' hosts (default localhost)", "krun"),
-            Flag(
-                ("runtime",),
-                "str",
-                None,
-                "OCI runtime that starts the instances (default: this krun)",
-                "krun",
-            ),
-            Flag(
-                ("images",), "list", None, "directory of images: layouts, archives, root directories", "krun"
-            ),
-            Flag(("network",), "str", None, "way out of instances: none (default) or bridge", "krun"),
-            Flag(("network-pool",), "str", None, "their IPv4 network (default: a free one)", "krun"),
-            Flag(("network-allow",), "list", None, "host, instances or a network: open to them", "krun"),
-            Flag(("no-pull",), "bool", False, "never fetch an image from a registry", "krun"),
-            Flag(
-                ("max-instances",),
-                "int",
-                None,
-                "instances of all services together (default 32 a processor)",
-                "krun",
-            ),
-            Flag(
-                ("memory-budget",),
-                "str",
-                None,
-                "memory of all instances, as 4Gi (default 80 % of the machine's)",
-                "krun",
-            ),
-            Flag(
-                ("idle",), "str", None, "run, freeze or stop instances without requests (default run)", "krun"
-            ),
-            Flag(
-                ("idle-delay",),
-                "str",
-                None,
-                "time without a request before --idle applies (default 10s)",
-                "krun",
-            ),
-            Flag(("token-file",), "str", None, "file with the bearer token that the API demands", "krun"),
-            Flag(("certificate",), "str", None, "PEM file: serve with TLS", "krun"),
-            Flag(("key",), "str", None, "PEM file with the certificate's key", "krun"),
-            Flag(("access-log",), "str", None, "file that gets a line of JSON for each request", "krun"),
-            Flag(("server-timing",), "bool", False, "add a Server-Timing field to responses", "krun"),
-            Flag(("trace-headers",), "bool", False, "add a traceparent to requests without one", "krun"),
-            Flag(("print-kubeconfig",), "bool", False, "print the kubeconfig and end", "krun"),
-        ),
-        "run Knative services on this machine; export [NAME...] prints them as manifests, unit a unit of systemd",
-        False,
-    ),
-    Verb(
-        "deploy",
-        "krun.serve.deploy:main",
-        (("image", "one"),),
-        (
-            _API,
-            Flag(("name",), "str", None, "name of the service (default: from the image)", "krun"),
-            Flag(("namespace", "n"), "str", None, "namespace (default: default)", "krun"),
-            Flag(("env", "e"), "list", None, "NAME=VALUE for the environment", "krun"),
-            Flag(("port",), "int", None, "port that the program listens on (default 8080)", "krun"),
-            Flag(("token-file",), "str", None, "file with the API's bearer token", "krun"),
-            _DATA,
-        ),
-        "make or update a service of a running krun serve from an image or a directory",
-        False,
-    ),
-    Verb(
-        "conformance",
-        "krun.conformance.cli:main",
-        (),
-        (
-            Flag(("runtime",), "str", None, "OCI runtime that is checked", "krun"),
-            Flag(("profile",), "str", None, "text of the contract: 2019 or current (default)", "krun"),
-            Flag(("format", "f"), "str", None, "table (default), json or junit", "krun"),
-        ),
-        "check an OCI runtime against Knative's runtime contract; 1 if a MUST fails",
-        False,
-    ),
-    Verb(
-        "man",
-        "krun.cli.manpages:main",
-        (("directory", "opt"),),
-        (),
-        "write the manual pages into a directory (default: krun.8 to standard output)",
-        False,
-    ),
-    Verb(
-        "completion",
-        "krun.cli.completion:main",
-        (("shell", "one"),),
-        (),
-        "print the completion script for bash, zsh or fish",
-        False,
-    ),
 )
 
 
 def attribute(flag: "Flag") -> str:
     """Return the name of a flag's attribute of Options."""
     return flag.names[0].replace("-", "_")
-
-
-def verb(name: str) -> "Verb | None":
-    """Return the row of a verb."""
-    for row in VERBS:
-        if row.name == name:
-            return row
-    return None
 
 
 def blank(row: "Verb | None") -> Options:

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from krun.cli.table import VERBS
+from krun.cli.verbs import VERBS
 from krun.native import build_native
 
 ROOT = Path(__file__).resolve().parents[2]

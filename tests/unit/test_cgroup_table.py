@@ -51,7 +51,7 @@ def test_flags_are_those_of_update():
 
 
 def verb_flags(name):
-    return next(row.flags for row in table.VERBS if row.name == name)
+    return next(row.flags for row in table.RUNTIME if row.name == name)
 
 
 @pytest.mark.parametrize(("version", "module"), [(1, v1), (2, v2)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from krun.__main__ import state_root
-from krun.cli import app, completion, fast, manpages, options, table
+from krun.cli import app, completion, fast, manpages, options, table, verbs
 from krun.errors import KrunError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_version_as_dockerd_reads_it():
     assert lines[2] == "spec: 1.3.0"
 
 
-@pytest.mark.parametrize("row", table.VERBS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", verbs.VERBS, ids=lambda row: row.name)
 def test_rows_are_sound(row):
     module, _, function = row.call.partition(":")
     assert module.startswith("krun.") and function
@@ -158,7 +158,7 @@ def test_options_has_the_attributes_of_the_table():
     kinds = {"bool": "bool", "str": "str | None", "int": "int | None", "list": "list[str]"}
     places = {"one": "str", "one.": "str", "opt": "str | None", "rest": "list[str]"}
     wanted: dict[str, set[str]] = {"t0": {"int"}, "logger": {"Log"}, "settings": {"Settings"}}
-    for row in table.VERBS:
+    for row in verbs.VERBS:
         for flag in (*table.GLOBALS, *row.flags):
             wanted.setdefault(table.attribute(flag), set()).update(kinds[flag.kind].split(" | "))
         for name, how in row.words:
@@ -183,7 +183,7 @@ def test_lists_are_not_shared():
 
 def test_state_root(monkeypatch):
     def root(**values):
-        opts = table.blank(table.verb("list"))
+        opts = table.blank(verbs.verb("list"))
         for key, value in values.items():
             setattr(opts, key, value)
         return state_root(opts)
@@ -257,7 +257,7 @@ def test_almost_no_environment(tmp_path):
 
 
 def test_manual_pages_and_completion(tmp_path):
-    for row in table.VERBS:
+    for row in verbs.VERBS:
         page = manpages.page(row)
         assert page.startswith(f".TH KRUN-{row.name.upper()} 8")
         assert f"krun\\-{row.name} \\- " in page
@@ -270,4 +270,4 @@ def test_manual_pages_and_completion(tmp_path):
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "--all --regex\nstart state\n"
     for text in (completion.zsh(), completion.fish()):
-        assert all(row.name in text for row in table.VERBS)
+        assert all(row.name in text for row in verbs.VERBS)

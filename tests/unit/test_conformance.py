@@ -253,9 +253,9 @@ def test_junit_survives_what_a_container_prints() -> None:
     ],
 )
 def test_wrong_words(given: dict[str, Any], error: type[Exception]) -> None:
-    from krun.cli import table
+    from krun.cli import table, verbs
 
-    opts = table.blank(table.verb("conformance"))
+    opts = table.blank(verbs.verb("conformance"))
     opts.runtime = "runc"
     for name, value in given.items():
         setattr(opts, name, value)

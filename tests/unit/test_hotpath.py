@@ -78,7 +78,7 @@ def test_modules_of_a_hot_verb(verb: str) -> None:
 
 
 def test_every_hot_row_is_watched() -> None:
-    from krun.cli.table import VERBS
+    from krun.cli.verbs import VERBS
 
     assert {row.name for row in VERBS if row.hot} == set(CALLS)
 

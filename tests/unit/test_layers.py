@@ -185,6 +185,7 @@ LAYERS: list[list[set[str]]] = [
     [
         {"krun.cli.options"},
         {"krun.cli.table"},
+        {"krun.cli.verbs"},
         {"krun.cli.fast"},
         {"krun.cli.manpages"},
         {"krun.cli.health", "krun.cli.health.finding"},
@@ -286,7 +287,7 @@ def test_heavy_packages_stay_inside_one_function(name: str) -> None:
 
 
 def test_verbs_of_the_table_exist() -> None:
-    from krun.cli.table import VERBS
+    from krun.cli.verbs import VERBS
 
     for row in VERBS:
         module, _, function = row.call.partition(":")
