@@ -69,7 +69,10 @@ struct mattr {
                         X(lremovexattr(p, "user.krun")) X(readlink(p, buf, 100))                             \
                             X(statfs(p, (struct statfs *)buf)) X(access(p, F_OK))                            \
                                 X(getxattr(p, "user.krun", buf, 100)) X(setxattr(p, "user.krun", "v", 1, 0)) \
-                                    X(inotify_add_watch(watcher, p, IN_ALL_EVENTS))
+                                    X(inotify_add_watch(watcher, p, IN_ALL_EVENTS))                          \
+                                        X(sc(429, AT, p, AT, "none/none", 0))                                \
+                                            X(sc(SYS_pivot_root, p, "none/none"))                            \
+                                                X(linkat(AT, p, AT, "none/none", AT_SYMLINK_FOLLOW))
 // clang-format on
 static const char *const names[] = {
 #define X(call) #call,

@@ -48,9 +48,8 @@ static long mount_path(struct kr_task *t, const u64 a[6]) {
                     a[3],        0,           0}; /* type and data are for other kinds of mounts */
         r = kr_call_from(t, dir, __NR_mount, b);
         kr_fd_shut(from);
-    } else if (kr_sys5(__NR_mount, "", a[1], 0, a[3], 0) ==
-               -EPERM) { /* Linux looks at the target, then at rights */
-        r = -EPERM;
+    } else if (kr_sys5(__NR_mount, "", "/", 0, a[3], 0) == -EPERM) {
+        r = -EPERM; /* Linux looks at the target, then at rights, then at the source */
     }
     kr_fd_shut(to);
     return r;

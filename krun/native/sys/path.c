@@ -111,6 +111,10 @@ long kr_path_error(long nr, const u64 a[6], int i, long err) {
         return err;
     memcpy(b, a, sizeof b);
     b[i] = KR_BAD_PTR; /* the kernel gets no further than the path */
+    const struct kr_sys_row *row = kr_sys_row((u64)nr);
+    for (u32 k = 0; row && k < row->nargs; k++) /* nor does it walk another path of the payload before */
+        if (KR_ARG_KIND(row->arg[k]) == KR_ARG_PATH && kr_span_ok(b[k], 1))
+            b[k] = KR_BAD_PTR;
     long r = kr_sys6(nr, b[0], b[1], b[2], b[3], b[4], b[5]);
     return r == -EFAULT || r >= 0 ? err : r;
 }
