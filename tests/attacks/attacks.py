@@ -248,6 +248,15 @@ ATTACKS = (
         "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)
     ),
     Attack("path_host_bind", prepare=(host_pid_namespace,), beside=(bystander,)),
+    Attack(
+        "path_host_connect",
+        (ROOT_USER,),
+        4,
+        (),
+        (host_pid_namespace, host_socket_name),
+        (bystander, host_socket),
+    ),
+    Attack("fd_overlay_layers", seconds=3, prepare=(unfiltered,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
     # Locks of the monitor.
     Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
