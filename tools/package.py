@@ -1,6 +1,6 @@
 """./dev package: krun as a wheel and as a Debian package, in build/package.
 
-The wheel is for pip. The Debian package is one for Debian 12 and 13: the code in /usr/lib/krun (compiled parts need no
+The wheel is for pip. The Debian package is one for Debian 12 and 13 and for Ubuntu 24.04: the code in /usr/lib/krun (compiled parts need no
 particular Python: limited API), dependencies from Debian, pyseccomp, which Debian has not got, beside the code. What
 depends on the machine's Python is made at installation: the launcher (krun/native/build_launcher.py), the fast one where gcc
 and the static libpython are installed (Recommends), else the script. dpkg-deb alone builds it (deb-control(5), deb-postinst(5),
@@ -61,7 +61,7 @@ py3clean -p krun
 """
 
 #: Files and packages whose change means another interpreter.
-TRIGGERS = "interest-noawait /usr/lib/python3.11\ninterest-noawait /usr/lib/python3.13\n"
+TRIGGERS = "interest-noawait /usr/lib/python3.11\ninterest-noawait /usr/lib/python3.12\ninterest-noawait /usr/lib/python3.13\n"
 
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/krun",

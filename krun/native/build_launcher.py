@@ -32,9 +32,9 @@ HERE = Path(__file__).resolve().parent
 LAUNCHER = HERE / "launcher"
 SOURCES = (LAUNCHER / "krun.c", LAUNCHER / "arena.c", LAUNCHER / "arena.h", LAUNCHER / "start.py")
 
-#: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script. 3.12
-#: (Ubuntu 24.04) is written for in krun.c, and not tried.
-KNOWN = ((3, 11), (3, 13))
+#: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script.
+#: Debian 12, Ubuntu 24.04, Debian 13 (`./dev test-suites fresh` makes roots of them).
+KNOWN = ((3, 11), (3, 12), (3, 13))
 HEAD = 24  # of what krun.c's make() writes
 #: ob_size of an int of one digit, from 3.12 on lv_tag (8 times the digits, 2 = negative).
 SMALL = (1, (1 << 64) - 1) if sys.version_info < (3, 12) else (8, 8 | 2)

@@ -1,6 +1,6 @@
-"""A fresh machine: new Debian roots (debootstrap, minbase), in which the README's commands are given as a person would.
+"""A fresh machine: new Debian and Ubuntu roots (debootstrap, minbase), in which the README's commands are given as a person would.
 
-    fresh.py [--keep] [--packages] [RELEASE...]      (bookworm, trixie)
+    fresh.py [--keep] [--packages] [RELEASE...]      (bookworm, trixie; noble, of Ubuntu)
 
 In each: ./dev demo, ./dev install, a container by /opt/krun/bin/krun once the tree is gone, ./dev install again over the old one, and the set-up
 of ./dev test with tests of the command line and of containers. --packages: instead what ./dev package makes, which must be there: the Debian
@@ -24,6 +24,12 @@ from helpers.runtime import ROOT
 
 WORK = ROOT / "build" / "fresh"
 RELEASES = ("bookworm", "trixie")
+
+#: What debootstrap needs for a release that is not Debian's: components, mirror, script. Debian 12 has no package of Ubuntu's keys,
+#: so TLS stands for the signature; apt in the root has the keys.
+OTHERS = {
+    "noble": ("main,universe", "https://archive.ubuntu.com/ubuntu", "/usr/share/debootstrap/scripts/gutsy"),
+}
 
 #: Before a root's first command: mounts in a mount namespace of its own, which take themselves away.
 ENTER = """set -e
@@ -100,10 +106,17 @@ PACKAGE_STEPS = (
 
 
 def make(release: str, root: Path) -> None:
-    """A root with nothing but what Debian calls minimal, and the project's files in /src."""
+    """A root with nothing but what the distribution calls minimal, and the project's files in /src."""
+    options, more = ["--variant=minbase"], []
+    if release in OTHERS:
+        components, *more = OTHERS[release]
+        options += [f"--components={components}", "--no-check-gpg"]
     subprocess.run(
-        ["debootstrap", "--variant=minbase", release, str(root)], check=True, stdout=subprocess.DEVNULL
+        ["debootstrap", *options, release, str(root), *more], check=True, stdout=subprocess.DEVNULL
     )
+    if more:
+        sources = root / "etc" / "apt" / "sources.list"
+        sources.write_text(sources.read_text().replace("https:", "http:"))
     (root / "src").mkdir()
     files = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "-z"],
