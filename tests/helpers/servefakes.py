@@ -157,6 +157,7 @@ class World:
         )
         self.api = Api(self.store, lambda: config().options, logs=self.pools.logs)
         self.api.rest.check = self.live.check
+        self.live.on_change = lambda: (self.pools.reconfigure(), self.engine.start())  # as App
         self.orphans = self.pools.found(self.found)
         self.engine.start()
         return self

@@ -457,3 +457,34 @@ async def test_the_status_page_shows_everything_and_escapes_it():
         assert "default/hello-00001" in text and "http://hello.default.localhost" in text and "<svg" in text
         assert "<script" not in text and "&lt;script&gt;alert(1)" in text
         assert dict(answer.headers)[b"content-security-policy"].startswith(b"default-src 'none'")
+
+
+@loop
+async def test_config_domain_chooses_by_labels_and_is_read_live():
+    """knative/serving, pkg/reconciler/route/config/domain.go: LookupDomainForLabels; the selector with the most labels wins."""
+    async with World() as world:
+        obj = ksvc()
+        obj["metadata"]["labels"] = {"app": "prod"}
+        await world.call("POST", f"{SERVING}/services", obj)
+        await world.ready()
+        data = {
+            "example.org": "",
+            "prod.example.org": "selector:\n  app: prod\n",
+            "other.example.org": "selector: {app: prod, tier: a}",
+        }
+        config = {"metadata": {"name": "config-domain"}, "data": data}
+        assert (await world.call("POST", "/api/v1/namespaces/knative-serving/configmaps", config))[0] == 201
+
+        async def leads(domain):
+            host = f"hello.default.{domain}"
+            await world.until(lambda: world.targets(host) == {"hello-00001": 100}, host)
+            await world.until(lambda: world.service()["status"]["url"] == f"http://{host}", host)
+
+        await leads("prod.example.org")
+        assert world.targets("hello.default.localhost") is None
+        for labels, domain in (({"tier": "a"}, "other.example.org"), ({"app": "dev"}, "example.org")):
+            change = {"metadata": {"labels": labels}}
+            await world.call("PATCH", f"{SERVING}/services/hello", change, MERGE)
+            await leads(domain)
+        await world.call("DELETE", "/api/v1/namespaces/knative-serving/configmaps/config-domain")
+        await leads("localhost")

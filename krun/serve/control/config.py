@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 
 from krun.serve.model.idle import Idle
 from krun.serve.model.options import Options
+from krun.serve.settings import Domain
 
 
 @dataclass(frozen=True)
 class Config:
     """Times are seconds.
 
-    domain: external domain of hosts; port: the ingress's, for URLs (0: the scheme's own); tag_template and domain_template
-    as str.format with name, tag, namespace, domain. gc_* None: the rule is off.
+    domain: external domain of hosts for which `domains` has none; port: the ingress's, for URLs (0: the scheme's own);
+    tag_template and domain_template as str.format with name, tag, namespace, domain. gc_* None: the rule is off.
     """
 
     options: Options = field(default_factory=Options)
     domain: str = "localhost"
+    domains: Domain = field(default_factory=Domain)
     port: int = 0
     scheme: str = "http"
     domain_template: str = "{name}.{namespace}.{domain}"

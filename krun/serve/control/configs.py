@@ -106,7 +106,7 @@ class LiveConfig:
         return replace(
             base,
             options=options,
-            domain=self.configs.domain.lookup({}, base.domain),
+            domains=self.configs.domain,
             scheme=network.default_scheme,
             domain_template=template(network.domain_template, base.domain_template),
             tag_template=template(network.tag_template, base.tag_template),

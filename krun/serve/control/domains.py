@@ -27,10 +27,12 @@ def internal(config: Config, name: str, namespace: str, tag: str = "") -> list[s
     return [f"{short}.svc.{config.cluster_domain}", f"{short}.svc", short]
 
 
-def external(config: Config, name: str, namespace: str, tag: str = "") -> str:
-    """Returns the host under which a route is reached from outside."""
+def external(config: Config, route: Object, tag: str = "") -> str:
+    """Returns the host under which a route is reached from outside. config-domain chooses the domain by the route's labels."""
     return config.domain_template.format(
-        name=tagged(config, name, tag), namespace=namespace, domain=config.domain
+        name=tagged(config, meta.name(route), tag),
+        namespace=meta.namespace(route),
+        domain=config.domains.lookup(meta.labels(route), config.domain),
     )
 
 
@@ -40,4 +42,4 @@ def url(config: Config, route: Object, tag: str = "") -> str:
     if is_local(route):
         return "http://" + internal(config, name, namespace, tag)[0]
     port = f":{config.port}" if config.port else ""
-    return f"{config.scheme}://{external(config, name, namespace, tag)}{port}"
+    return f"{config.scheme}://{external(config, route, tag)}{port}"

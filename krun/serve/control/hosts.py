@@ -89,10 +89,10 @@ class HostTables:
                 )
             if domains.is_local(route):
                 continue
-            outside = [domains.external(config, name, namespace, tag)]
+            outside = [domains.external(config, route, tag)]
             if tag:
                 # v1alpha1 of 2019 put the tag before a dot.
-                outside.append(f"{tag}.{domains.external(config, name, namespace)}")
+                outside.append(f"{tag}.{domains.external(config, route)}")
             for host in outside:
                 out[host.lower()] = HostRoute(
                     tuple(targets), tags, False, "external", namespace, service, name, tag
