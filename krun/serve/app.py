@@ -214,8 +214,10 @@ class App:
         }
 
     def metrics_text(self) -> str:
-        """Returns the metrics of the data path (Prometheus text)."""
-        return self.ingress.metrics.text(pool.queue for pool in self.pools.pools.values())
+        """Returns the metrics of the data path, the autoscaler and the starts (Prometheus text)."""
+        return self.ingress.metrics.text(
+            (pool.queue for pool in self.pools.pools.values()), self.pools.metrics
+        )
 
     def _revision_changed(self, namespace: str, name: str) -> None:
         self.engine.enqueue((REVISION, namespace, name))

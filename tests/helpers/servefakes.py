@@ -37,6 +37,7 @@ class FakeInstance:
         self.stopped = None
         self.paused, self.turns = False, []
         self.stopping = False
+        self.origin = "boot"
         self.address = "127.0.0.1"
 
     def connect(self, port):

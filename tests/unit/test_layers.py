@@ -154,7 +154,12 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.worker"},
         {"krun.serve.run.commands"},
         {"krun.serve.run.workermain", "krun.serve.run.instance"},
-        {"krun.serve.control.config", "krun.serve.control.pods", "krun.serve.control.capacity"},
+        {
+            "krun.serve.control.config",
+            "krun.serve.control.pods",
+            "krun.serve.control.capacity",
+            "krun.serve.control.gauges",
+        },
         {"krun.serve.control.context", "krun.serve.control.configs", "krun.serve.control.domains"},
         {"krun.serve.control.revision", "krun.serve.control.member", "krun.serve.control.traffic"},
         {

@@ -17,6 +17,7 @@ from krun.serve.control.member import Member, Starter, spec_of
 from krun.serve.model import meta
 from krun.serve.model.kinds import CONFIG_MAP, REVISION, SECRET
 from krun.serve.model.status import ApiError
+from krun.serve.proxy.metrics import Histogram
 from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
 from krun.serve.run.errors import StartError
 from krun.serve.scale.share import Claim
@@ -75,6 +76,9 @@ class Pool:
         self.state = RevisionState()
         self.members: dict[str, Member] = {}
         self.closed = False
+        #: (kind, stage) -> how long it took, of starts: boot, clone, resume; start, ready (docs/serve.md).
+        self.starts: dict[tuple[str, str], Histogram] = {}
+        self._counted: set[str] = set()
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -192,8 +196,10 @@ class Pool:
             self.wake()
 
     async def _thaw(self, member: Member) -> None:
+        began = self.loop.time()
         try:
             await member.thaw()
+            self._took("resume", "ready", self.loop.time() - began)
         except KrunError as error:
             self.report(f"thaw instance {member.name}: {error.message}; it is replaced")
             self._replace(member)
@@ -237,6 +243,7 @@ class Pool:
     def _gone(self, member: Member) -> None:
         """Nothing is left of a member: its room is free."""
         self.members.pop(member.name, None)
+        self._counted.discard(member.name)
         self.capacity.freed(self)
 
     def adopt(self, member: Member) -> None:
@@ -274,6 +281,7 @@ class Pool:
     def _changed(self, member: Member) -> None:
         """A member has become ready or unready, or one of its containers has ended."""
         self.state.ready = self.ready
+        self._count(member)
         if self.state.ready:
             self.state.failure = None
         elif member.last_exit is not None and not member.leaving:
@@ -286,6 +294,19 @@ class Pool:
             if member.exits >= _CRASHES:
                 self._fail(failure)
         self.on_change(self)
+
+    def _count(self, member: Member) -> None:
+        """Counts the start of a member that has become ready for the first time."""
+        if not member.ready_seconds or member.name in self._counted or member.instance is None:
+            return
+        self._counted.add(member.name)
+        kind = member.instance.origin
+        if kind != "adopt":
+            self._took(kind, "start", member.start_seconds)
+            self._took(kind, "ready", member.ready_seconds - member.start_seconds)
+
+    def _took(self, kind: str, stage: str, seconds: float) -> None:
+        self.starts.setdefault((kind, stage), Histogram()).add(seconds)
 
     async def _stop(self, member: Member) -> None:
         try:

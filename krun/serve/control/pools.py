@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from krun.errors import KrunError
-from krun.serve.control import pods
+from krun.serve.control import gauges, pods
 from krun.serve.control.capacity import Capacity
 from krun.serve.control.config import Config
 from krun.serve.control.context import RevisionState
@@ -17,6 +17,7 @@ from krun.serve.control.pool import Pool
 from krun.serve.control.scaling import Autoscaler
 from krun.serve.model import conditions, meta
 from krun.serve.model.kinds import POD, REVISION
+from krun.serve.proxy.metrics import Family
 from krun.serve.proxy.queue import RevisionQueue
 from krun.serve.run.image.config import Image
 from krun.serve.run.instance import Instance, InstanceSpec
@@ -272,6 +273,11 @@ class Pools:
         for pool in list(self.pools.values()):
             if not pool.closed:
                 pool.lost()
+
+    def metrics(self, family: Family) -> None:
+        """Adds the metrics of the autoscaler and of starts."""
+        pairs = ((pool, self.scalers.get(key)) for key, pool in self.pools.items())
+        gauges.write(family, pairs, self.capacity)
 
     def reconfigure(self) -> None:
         """config-autoscaler has changed."""

@@ -79,6 +79,8 @@ class Autoscaler:
         self.scaler = kpa.Scaler(self.spec, now, pool.ready)
         self.since = now
         self._began = now
+        #: The last one, for metrics.
+        self.decision: kpa.Decision | None = None
         #: (time, ready instances, requests in flight or waiting) of the last minutes, for the status page.
         self.history: deque[tuple[float, int, int]] = deque(maxlen=300)
         pool.queue.on_arrival = lambda queue: self.arrival()
@@ -227,6 +229,7 @@ class Autoscaler:
             if state.wanted != self.pool.floor:
                 self.pool.scale(self.pool.floor)
             return
+        self.decision = found
         desired = found.desired
         if not found.valid:
             # No sample within the window: only the bounds speak.

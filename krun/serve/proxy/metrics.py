@@ -15,6 +15,8 @@ from krun.serve.proxy.queue import RevisionQueue
 if TYPE_CHECKING:
     from krun.serve.proxy.exchange import Exchange
 
+#: (name, kind) of a family of metrics -> its lines.
+Family = Callable[[str, str], list[str]]
 #: Seconds; the last bucket is +Inf.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
@@ -81,8 +83,10 @@ class Metrics:
             if exchange.cold:
                 meter.cold.add(exchange.sent - exchange.start)
 
-    def text(self, queues: Iterable[RevisionQueue]) -> str:
-        """The exposition of all revisions (Prometheus text format 0.0.4)."""
+    def text(
+        self, queues: Iterable[RevisionQueue], more: Callable[[Family], None] = lambda family: None
+    ) -> str:
+        """The exposition of all revisions (Prometheus text format 0.0.4). `more` adds families of other parts."""
         described: dict[str, tuple[str, list[str]]] = {}
 
         def family(name: str, kind: str) -> list[str]:
@@ -90,6 +94,7 @@ class Metrics:
 
         for queue in queues:
             _revision(queue, family)
+        more(family)
         lines = family("krun_http_refused_total", "counter")
         lines += [
             f'krun_http_refused_total{{http_response_status_code="{s}"}} {n}'
@@ -102,7 +107,8 @@ class Metrics:
         return "\n".join(out) + "\n"
 
 
-def _labels(queue: RevisionQueue) -> str:
+def labels_of(queue: RevisionQueue) -> str:
+    """The labels of a revision, without braces."""
     config = queue.config
     pairs = {
         "k8s_namespace_name": config.key[0],
@@ -118,8 +124,8 @@ def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _revision(queue: RevisionQueue, family: Callable[[str, str], list[str]]) -> None:
-    labels = _labels(queue)
+def _revision(queue: RevisionQueue, family: Family) -> None:
+    labels = labels_of(queue)
     gauges = {
         "kn_serving_queue_depth": queue.queued,
         "kn_revision_request_queued": queue.queued,
