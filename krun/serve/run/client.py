@@ -14,6 +14,11 @@ from krun.serve.run import wire
 from krun.serve.run.errors import StartError
 
 _READY_SECONDS = 30
+#: Argument 1: the worker's configuration; 2: where modules are found.
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop());"
+    " from krun.serve.run.workermain import run; sys.exit(run())"
+)
 
 
 def start_worker(config: dict[str, Any]) -> socket.socket:
@@ -25,12 +30,13 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     sock = _connect(path)
     if sock is not None:
         return sock
-    command = [sys.executable, "-m", "krun.serve.run.workermain", json.dumps(config)]
+    # The same modules as the server's, whatever found them: a launcher (-IS), an environment, PYTHONPATH, the directory at its start.
+    paths = [os.path.abspath(path) for path in sys.path]
+    command = [sys.executable, "-IS", "-c", _START, json.dumps(config), json.dumps(paths)]
     os.makedirs(config["directory"], 0o711, exist_ok=True)
     with open(os.path.join(config["directory"], "worker.log"), "ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/",
-            env={**os.environ, "PYTHONPATH": _package_parent()},
         )  # fmt: skip
     assert process.stdout is not None
     with process.stdout as out:
@@ -41,15 +47,6 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     if sock is None:
         raise KrunError(f"start the worker: it ended at once; see {config['directory']}/worker.log")
     return sock
-
-
-def _package_parent() -> str:
-    """The directory from which this krun is imported: the worker must be the same one."""
-    own = os.path.abspath(__file__)
-    for _ in range(4):
-        own = os.path.dirname(own)
-    old = os.environ.get("PYTHONPATH")
-    return f"{own}:{old}" if old else own
 
 
 def _connect(path: str) -> socket.socket | None:

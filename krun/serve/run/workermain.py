@@ -1,4 +1,4 @@
-"""The worker's start: `python -m krun.serve.run.workermain CONFIG`.
+"""The worker's start, by client.py.
 
 Order: 1 signals, 2 subreaper, 3 a mount namespace, 4 the lock of the data directory, 5 what an earlier worker left, 6 the
 network of the instances, 7 the socket, 8 "ready" on standard output, or the error there. The lock stands before 5, because
