@@ -361,6 +361,20 @@ def test_the_sole_image_of_a_layout_whose_file_name_has_the_tag(tmp_path: Path) 
         images.resolve("dev.local/hello:20261122")
 
 
+def test_podman_that_is_installed_while_the_server_runs_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    images = Store(str(tmp_path / "store"), [])
+    with pytest.raises(StartError, match="it is not in any source"):
+        images.resolve("localhost/hello")
+    (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "podman").chmod(0o755)
+    with pytest.raises(StartError, match='Unable to fetch image "localhost/hello"'):
+        images.resolve("localhost/hello")
+    assert images.podman == [str(tmp_path / "podman")]
+
+
 def test_layout_refuses_what_its_digest_does_not_say(tmp_path: Path) -> None:
     digest = make_layout(tmp_path, [b"one"], {})
     path = tmp_path / "blobs/sha256" / digest[7:]

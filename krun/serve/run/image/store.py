@@ -46,13 +46,18 @@ class Store:
         self.sources = sources
         self.limit = limit
         self.pull = pull
-        found = shutil.which("podman")
-        self.podman = podman or ([found] if found else [])
+        self._given = podman
         self._mounted: set[str] = set()  # ids of podman's images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for name in ("layers", "layouts", "links"):
             os.makedirs(os.path.join(directory, name), mode=0o711, exist_ok=True)
+
+    @property
+    def podman(self) -> list[str]:
+        """Podman's command, [] where there is none. Asked each time: podman may be installed while the server runs."""
+        found = shutil.which("podman")
+        return self._given or ([found] if found else [])
 
     def link(self, reference: str, path: str) -> None:
         """Give a reference to a directory or an archive of this machine (`krun deploy DIR`). Raises StartError, OSError."""
