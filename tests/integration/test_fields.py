@@ -237,6 +237,13 @@ def test_keyring(bundle, look, runtime):
     assert not look("--no-new-keyring")["keyring"].startswith("_ses.kt")
 
 
+def test_the_caller_keeps_its_keyring(bundle, probe, runtime):
+    """The parent of the program is a process of the host, which runs hooks."""
+    bundle.mount("/probe", probe, "bind", "ro")
+    done = runtime.run(bundle.args("/probe", "give")).ok()
+    assert done.out == "joined 1\ngiven Operation not permitted\n"
+
+
 @pytest.mark.parametrize("option", ["", "--no-new-keyring"])
 def test_keyring_of_exec(bundle, probe, runtime, option):
     """The container's as well: the caller's keys are not the program's."""

@@ -33,6 +33,10 @@ long sys_keyctl(struct kr_task *t, const u64 args[6]) {
     u32 op = (u32)a[0];
     if (op >= KR_COUNT(pointers))
         return -EOPNOTSUPP;
+    /* The parent of the first process, and of exec's, is a process of the host. It would get the payload's session keyring,
+     * and so would what it starts (a hook). For a parent inside, the kernel refuses it as soon as KVM has a thread there. */
+    if (op == KEYCTL_SESSION_TO_PARENT)
+        return -EPERM;
     if (op == KEYCTL_INSTANTIATE_IOV) {
         struct kr_iovs io;
         u64 v = 0, id = (u64)(s64)(s32)a[1], ring = (u64)(s64)(s32)a[4];
