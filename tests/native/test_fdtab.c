@@ -4,6 +4,7 @@
  */
 #include "harness.h"
 #include "machine/fdtab.h"
+#include "lib/above.h"
 #include "lib/kr_linux.h"
 #include "machine/mm.h"
 #include <linux/close_range.h>
@@ -17,6 +18,9 @@ static u32 base;
 #define SLOT0 (base + KR_FD_FIXED)
 #define PLUG (SLOT0 + KR_FD_SLOTS)
 #define BEHIND (PLUG + 1)
+
+static int is_dead;
+int kr_holder_gone(u64 word) { return word == 4711 && is_dead; }
 
 static int open_null(void) { return (int)kr_sys3(__NR_open, "/dev/null", O_RDONLY, 0); }
 static int is_open(int fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) >= 0; }
@@ -312,15 +316,29 @@ static void named(void) {
     CHECK_EQ(made, low);
     CHECK_EQ(kr_fd_hide_end(mm, made, KR_FD_FORK_DROPS, &h), -EAGAIN);
     CHECK(h == -1 && !is_open(low));
-    /* The plug stays as long as close(2) may still take it away, and then goes at the next look. */
+    /* The plug stays as long as close(2) may still take it away, and goes with that call. */
     o->nr = __NR_close;
     kr_fd_hide_begin(mm);
     CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
     CHECK(is_plug((u32)low) && kr_fd_hidden((u64)low));
     kr_fd_unname(o);
-    CHECK(kr_fd_name(o, 0, (u64)low));
-    CHECK(!is_open(low));
-    kr_fd_unname(o);
+    CHECK(!is_open(low) && !kr_fd_hidden((u64)low));
+    /* The call of another process goes on until that process is dead. */
+    struct kr_task *relative = kr_test_task(), *chain = relative->next;
+    relative->mm = mm;
+    relative->next = NULL;
+    relative->holder = 4711;
+    relative->named[0] = (u32)low + 1;
+    relative->nr = __NR_close;
+    o->next = relative;
+    for (is_dead = 0; is_dead < 2; is_dead++) {
+        kr_fd_hide_begin(mm);
+        CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+        CHECK(is_open(low) == !is_dead && kr_fd_hidden((u64)low) == !is_dead);
+    }
+    is_dead = 0;
+    o->next = NULL;
+    relative->next = chain;
     /* What the payload has put there meanwhile stays. */
     CHECK(kr_fd_name(o, 0, (u64)low));
     kr_fd_hide_begin(mm);
@@ -358,6 +376,27 @@ static void named(void) {
     kr_fd_passed(a);
     kr_fd_shut(fd);
     mm->tasks = NULL;
+}
+
+/* A task with a copy of the table forks: where the table says plug, it may have a file of its own. */
+static void fork_child_of_a_copy(void) {
+    int h, fd = open_null();
+    struct kr_task *o = kr_test_task(), *made = o->next;
+    o->mm = task->mm;
+    o->next = NULL;
+    o->named[KR_NAMED_SHUT] = 41;
+    task->mm->tasks = o;
+    kr_fd_hide_begin(task->mm);
+    CHECK_EQ(kr_fd_hide_end(task->mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+    CHECK(is_plug(40));
+    kr_sys3(__NR_dup3, fd, 40, 0);
+    kr_fd_before_fork();
+    kr_fd_after_fork();
+    CHECK(is_open(40) && inode(40) == inode(fd) && !kr_fd_hidden(40));
+    kr_sys1(__NR_close, 40);
+    kr_sys1(__NR_close, fd);
+    task->mm->tasks = NULL;
+    o->next = made;
 }
 
 static void fork_child(void) {
@@ -425,6 +464,7 @@ void test_main(void) {
     passing();
     named();
     fork_child();
+    fork_child_of_a_copy();
     close_ranges();
     payload_limit();
     below_hard_limit(); /* lowers the hard limit for good */

@@ -20,17 +20,24 @@
  */
 #include "fdplace.h"
 #include "mm.h"
+#include "../lib/above.h"
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 
 #define WAITS 20
+
+/* Whether o is of another process that was killed: it makes no call any more, and nobody takes its names away. */
+static int is_gone(const struct kr_task *o) {
+    return o->proc != kr_self()->proc && kr_holder_gone(o->holder);
+}
 
 int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
     for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
         for (u32 i = 0; i < KR_COUNT(o->named); i++)
             if (__atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST) == fd + 1 &&
                 (!only_close || i == KR_NAMED_SHUT ||
-                 (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close))
+                 (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close) &&
+                !is_gone(o))
                 return 1;
     return 0;
 }
@@ -55,7 +62,7 @@ static int each_free(const struct kr_mm *mm, int (*fn)(u32 fd)) {
     for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
         for (u32 i = 0; i < KR_COUNT(o->named); i++) {
             u32 name = __atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST);
-            if (!name || kr_fd_hidden_locked(name - 1) || !is_free(name - 1))
+            if (!name || kr_fd_hidden_locked(name - 1) || !is_free(name - 1) || is_gone(o))
                 continue;
             n++;
             if (fn && fn(name - 1) < 0)

@@ -26,6 +26,7 @@ static u32 copies;   /* private copies of the descriptor table that live */
 static u32 changing; /* the table is half changed; for an heir of the lock */
 static int passing;  /* holder of what kr_fd_pass makes */
 static int plug;     /* holder of plugs (fdname.c) */
+u32 kr_fd_plugs;     /* how many there are */
 /* Every number of the table lies in [lowest, highest]. While a descriptor is being made its number is not
  * known: the range is everything then, so that readers wait for the lock. */
 static u32 lowest = ~0u, highest;
@@ -113,8 +114,10 @@ static void forget(struct entry *e) {
 
 int kr_fd_enter_plug(u32 fd) {
     int r = make_room();
-    if (r == 0)
+    if (r == 0) {
         insert((int)fd, KR_FD_FORK_DROPS, &plug);
+        __atomic_add_fetch(&kr_fd_plugs, 1, __ATOMIC_RELAXED);
+    }
     return r;
 }
 
@@ -124,7 +127,17 @@ static void drop_plugs(const struct kr_mm *mm) {
         if (tab[i].holder == &plug && !kr_fd_named(mm, (u32)tab[i].fd, 1)) {
             kr_fd_unplug((u32)tab[i].fd);
             forget(&tab[i]);
+            __atomic_sub_fetch(&kr_fd_plugs, 1, __ATOMIC_RELAXED);
         }
+}
+
+void kr_fd_drop_plugs(struct kr_task *t) {
+    kr_lock(&t->mm->lock);
+    kr_lock(&fdtab_lock);
+    drop_plugs(t->mm);
+    set_range();
+    kr_unlock(&fdtab_lock);
+    kr_unlock(&t->mm->lock);
 }
 
 static void end_section(const struct kr_mm *mm) {
@@ -256,12 +269,9 @@ int kr_fd_name(struct kr_task *t, u32 i, u64 arg) {
     struct entry *e = find(fd);
     if (e && e->holder == &plug) {
         kr_unlock(&fdtab_lock);
-        kr_lock(&t->mm->lock);
+        kr_fd_drop_plugs(t);
         kr_lock(&fdtab_lock);
-        drop_plugs(t->mm);
-        set_range();
         e = find(fd);
-        kr_unlock(&t->mm->lock);
     }
     if (!e)
         __atomic_store_n(&t->named[i], fd + 1, __ATOMIC_SEQ_CST);
@@ -359,11 +369,15 @@ void kr_fd_after_fork(void) {
             tab[kept++] = tab[i];
             continue;
         }
-        kr_sys1(__NR_close, tab[i].fd);
+        if (tab[i].holder == &plug) /* a task with a copy of the table may have put a file of its own there */
+            kr_fd_unplug((u32)tab[i].fd);
+        else
+            kr_sys1(__NR_close, tab[i].fd);
         if (tab[i].holder)
             *tab[i].holder = -1;
     }
     count = kept;
+    kr_fd_plugs = 0;
     set_range();
     kr_fd_slots_after_fork();
 }

@@ -115,11 +115,17 @@ int kr_fd_hidden(u64 fd);
 /* Checks argument i (0 or 1) of t's call, a descriptor, and writes it down in t->named until kr_fd_unname.
  * Whether the call may use it; 0: it is one of the monitor's. */
 int kr_fd_name(struct kr_task *t, u32 i, u64 fd);
-/* The call has returned. */
+/* How many plugs the table has (fdname.c): a hint. Removes those that no call can take away any more. */
+extern u32 kr_fd_plugs;
+void kr_fd_drop_plugs(struct kr_task *t);
+/* The call has returned. The numbers that were plugged because of it become free, as the payload expects. */
 static inline void kr_fd_unname(struct kr_task *t) {
     for (u32 i = 0; i < KR_COUNT(t->named); i++)
         if (t->named[i])
             __atomic_store_n(&t->named[i], 0, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&kr_fd_plugs, __ATOMIC_RELAXED) &&
+        !t->vcpu_limit) /* else a copy: the plugs stand in another table */
+        kr_fd_drop_plugs(t);
 }
 /* Closes a descriptor that the calling thread has made at an ordinary number; nothing if fd is negative. A thread
  * of the payload may have closed fd, and the number may have become one of the table since: then it stays open.
