@@ -194,7 +194,7 @@ static long stat_path(struct kr_task *t, u64 dirfd, u64 ptr, const struct wanted
 }
 
 long sys_stat(struct kr_task *t, const u64 a[6]) {
-    return stat_path(t, CWD, a[0], &(struct wanted){.buf = a[1]});
+    return stat_object(t, CWD, a[0], &(struct wanted){.buf = a[1]});
 }
 
 long sys_lstat(struct kr_task *t, const u64 a[6]) {
