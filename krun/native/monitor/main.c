@@ -85,7 +85,7 @@ static void say_ok(int *fd, char type) {
 }
 
 /* Reports a failure of the set-up to the waiting process. Without one (a program that execve(2) has started,
- * past the point of no return) the process dies of SIGKILL, as on Linux. */
+ * past the point of no return) the process dies of SIGSEGV: bprm_execve() in fs/exec.c. */
 __noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path,
                                long err) {
     char fields[1000];
@@ -101,18 +101,24 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
         kr_snprintf(line, sizeof line, "%s: %s %s: errno %ld", step, op, path, -err);
         kr_board_say(line);
     }
-    kr_die_signal(t, 9);
+    kr_die_signal(t, SIGSEGV);
 }
 
 /* Whether the jail is in force. Once in force it stays in force over fork and execve. */
 static int jailed(void) { return kr_sys5(__NR_prctl, PR_SET_SECCOMP, ~0ULL, 0, 0, 0) != -EINVAL; }
 
-/* A limit of the payload's (RLIMIT_DATA, RLIMIT_AS) leaves no room to begin: after an execve that is death by SIGKILL, as on Linux
- * past the point of no return. */
+/* A limit of the payload's (RLIMIT_DATA, RLIMIT_AS) leaves no room to begin: after an execve that is death by
+ * SIGSEGV (give_up). The payload may have ignored or blocked that signal, and a core of the monitor would show
+ * its boot block. */
 __noreturn static void no_memory(void) {
-    kr_sys2(__NR_kill, kr_sys0(__NR_getpid), 9);
+    const struct kr_sigaction dfl = {0};
+    const kr_sigset none = 0;
+    kr_undumpable();
+    kr_sys4(__NR_rt_sigaction, SIGSEGV, &dfl, 0, sizeof none);
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
+    kr_sys2(__NR_kill, kr_sys0(__NR_getpid), SIGSEGV);
     for (;;) /* pid 1 of a pid namespace does not hear it */
-        kr_sys1(__NR_exit_group, 128 + 9);
+        kr_sys1(__NR_exit_group, 128 + SIGSEGV);
 }
 
 /* The number of the memfd with the boot block that krun passed; -1: krun did not start this monitor, or the

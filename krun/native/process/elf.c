@@ -53,11 +53,11 @@ int kr_elf_phdrs(const u8 *ph, struct kr_elf *e, const char **why) {
         }
         if (p.p_type != PT_LOAD || !p.p_memsz)
             continue;
+        if (!p.p_filesz)
+            p.p_offset = p.p_vaddr & (KR_PAGE - 1); /* elf_load() does not look at it */
         if (p.p_filesz > p.p_memsz || p.p_vaddr >= KR_WINDOW_END || p.p_memsz > KR_WINDOW_END - p.p_vaddr ||
             p.p_offset >> 62 || p.p_filesz >> 62 || ((p.p_vaddr ^ p.p_offset) & (KR_PAGE - 1)))
             return fail(why, "an ELF file with an unusable segment", -ENOEXEC);
-        if (e->nload && p.p_vaddr < e->max - (e->max > KR_PAGE ? KR_PAGE : 0))
-            return fail(why, "an ELF file with overlapping segments", -ENOEXEC);
         if (p.p_align > e->align && p.p_align <= 1ULL << 30 && !(p.p_align & (p.p_align - 1)))
             e->align = p.p_align;
         e->min = KR_MIN(e->min, KR_PAGE_DOWN(p.p_vaddr));
@@ -97,6 +97,7 @@ long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
     if (e->min + bias < KR_WINDOW_START || e->min + bias >= KR_WINDOW_END ||
         e->max - e->min > KR_WINDOW_END - (e->min + bias))
         return -ENOMEM;
+    /* In the order of the file: a later segment replaces what it overlaps (elf_load() in fs/binfmt_elf.c). */
     for (u32 i = 0; i < e->nload; i++) {
         const struct elf64_phdr *p = &e->load[i];
         u32 prot = (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
@@ -109,8 +110,9 @@ long kr_elf_map(struct kr_mm *mm, int fd, const struct kr_elf *e, u64 bias) {
             if (r < 0)
                 return r;
         }
-        u64 zero_end = KR_PAGE_UP(file_end);
-        if (mem_end > file_end && (file_end & (KR_PAGE - 1)) && (prot & PROT_WRITE)) {
+        /* Without bytes of the file the whole first page is zero, also below the segment's start. */
+        u64 zero_end = p->p_filesz ? KR_PAGE_UP(file_end) : page;
+        if (p->p_filesz && mem_end > file_end && (file_end & (KR_PAGE - 1)) && (prot & PROT_WRITE)) {
             static const u8 zero[KR_PAGE];
             if (kr_copy_out(file_end, zero, zero_end - file_end) < 0)
                 return -EFAULT;
