@@ -5,13 +5,15 @@ instances that it still has; 3. pools and reconcilers; 4. the ingress; 5. the AP
 """
 
 import asyncio
+import contextlib
 import ctypes
+import errno
 import os
 import signal
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +113,16 @@ class App:
         except BaseException:
             self.store.close()
             raise
+        try:
+            await self._serve(tls, hello["instances"])
+        except BaseException:
+            # An instance that an earlier server left stays; a worker that has none would stay for nothing.
+            await self._undo(not hello["instances"])
+            raise
+
+    async def _serve(self, tls: ssl.SSLContext | None, instances: list[Object]) -> None:
+        """Puts the server together over the worker and its instances, and listens."""
+        options = self.options
         base = Config(
             domain=options.domain,
             scheme="https" if tls else "http",
@@ -137,7 +149,6 @@ class App:
             report=self.report,
         )
         self.live.on_change = self._reconfigured
-        loop = asyncio.get_running_loop()
         self.ingress = Ingress(
             self.table,
             access_log=access_log_writer(self._log_file()) if options.access_log else None,
@@ -146,13 +157,26 @@ class App:
             report=self.report,
         )
         await self._listen(tls)
-        for orphan in self.pools.found(hello["instances"]):
+        for orphan in self.pools.found(instances):
             self.report(f"instance {orphan['id']} belongs to no revision: it is ended")
             await self.runner.worker.call("remove", id=orphan["id"])
         self.runner.on_lost = self._worker_lost
         self.pools.start()
         self.engine.start()
-        self._trimmer = loop.call_later(_TRIM, self._trim)
+        self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
+
+    async def _undo(self, stop_worker: bool) -> None:
+        """Ends what a start that has failed has made."""
+        self.stopping = True
+        for server in (self.api_server, self.unix_server):
+            if server is not None:
+                await server.close()
+        if hasattr(self, "ingress"):
+            await self.ingress.close(0)
+        if hasattr(self, "engine"):
+            self.engine.close()
+        await self.runner.close(stop_worker)
+        self.store.close()
 
     def _worker_lost(self) -> None:
         """The worker has died: a new one takes down what it left, and the instances are started again."""
@@ -175,27 +199,26 @@ class App:
 
     async def _listen(self, tls: ssl.SSLContext | None) -> None:
         options = self.options
-        try:
+        with _listening(options.ingress):
             self.ingress_port = await self.ingress.listen(options.ingress, tls=tls, local=True)
-            port = self.ingress_port if options.url_port and self.ingress_port not in (80, 443) else 0
-            self.live.base = replace(self.live.base, port=port)
-            self.live.config = replace(self.live.config, port=port)
-            seed(self.store, self.ingress_port)
-            self.api = Api(
-                self.store,
-                lambda: self.live.config.options,
-                logs=self.pools.logs,
-                token=options.token,
-                pages=self._pages(),
-                report=self.report,
-            )
-            self.api.rest.check = self.live.check
+        port = self.ingress_port if options.url_port and self.ingress_port not in (80, 443) else 0
+        self.live.base = replace(self.live.base, port=port)
+        self.live.config = replace(self.live.config, port=port)
+        seed(self.store, self.ingress_port)
+        self.api = Api(
+            self.store,
+            lambda: self.live.config.options,
+            logs=self.pools.logs,
+            token=options.token,
+            pages=self._pages(),
+            report=self.report,
+        )
+        self.api.rest.check = self.live.check
+        with _listening(options.api):
             self.api_server = await serve(self.api.handle, address=options.api, tls=tls, report=self.report)
-            if options.unix:
+        if options.unix:
+            with _listening(options.unix):
                 self.unix_server = await serve(self.api.handle, unix=options.unix, report=self.report)
-        except OSError as error:
-            await self.stop()
-            raise SysError.of("listen on", error, text="is another server on the port?") from error
 
     def _log_file(self) -> Callable[[str], object]:
         try:
@@ -302,6 +325,19 @@ def _check(options: Options) -> None:
         raise KrunError(
             f"listen on {host}: beyond localhost the API needs a token and TLS; give --token-file, --certificate and --key"
         )
+
+
+@contextlib.contextmanager
+def _listening(where: tuple[str, int] | str) -> Iterator[None]:
+    """Names the address in an error of a listener. Errors: SysError."""
+    try:
+        yield
+    except OSError as error:
+        name = where if isinstance(where, str) else f"{where[0]}:{where[1]}"
+        remedy = "another server is there" if error.errno == errno.EADDRINUSE else ""
+        raise SysError(
+            "listen on", name, error.errno or 0, remedy or ("" if error.errno else str(error))
+        ) from error
 
 
 def _tls(options: Options) -> ssl.SSLContext | None:

@@ -25,14 +25,14 @@ def serve(opts: CommandLine) -> int:
         raise KrunError(
             f"load krun serve: the Python package {error.name} is missing; pip install 'krun[serve]', or apt install python3-h2"
         ) from None
-    from krun.serve import service
+    from krun.serve import request, service
 
     options = Options()
     options.directory = os.path.abspath(opts.directory or directory())
     options.api = address(opts.api or "127.0.0.1:8001", "api")
     options.ingress = address(opts.listen or "127.0.0.1:8080", "listen")
     if opts.print_kubeconfig:
-        sys.stdout.write(kubeconfig(options))
+        sys.stdout.write(_known_kubeconfig(options, opts))
         return 0
     if opts.args == ["unit"]:
         sys.stdout.write(service.unit(opts.runtime or _own_runtime()))
@@ -40,7 +40,8 @@ def serve(opts: CommandLine) -> int:
     if opts.args:
         from krun.serve import export
 
-        return export.main(opts.args, options)
+        given = options.api if opts.api else None
+        return export.main(opts.args, request.find(options.directory, given, opts.token_file))
     _fill(options, opts)
     manager = service.take_notify_socket()
 
@@ -63,17 +64,20 @@ def _fill(options: Options, opts: CommandLine) -> None:
     _bounds(options, opts)
     options.domain = opts.domain or "localhost"
     options.unix = opts.unix or ""
-    options.certificate = opts.certificate or ""
-    options.key = opts.key or ""
     options.access_log = opts.access_log or ""
     options.server_timing = opts.server_timing
     options.trace = opts.trace_headers
+    _secure(options, opts)
+
+
+def _secure(options: Options, opts: CommandLine) -> None:
+    """Who may ask, and how it is asked."""
+    options.certificate = os.path.abspath(opts.certificate) if opts.certificate else ""
+    options.key = opts.key or ""
     if opts.token_file:
-        try:
-            with open(opts.token_file) as stream:
-                options.token = stream.read().strip()
-        except OSError as error:
-            raise KrunError(f"read token {opts.token_file}: {error.strerror}") from error
+        from krun.serve.request import read_token
+
+        options.token = read_token(opts.token_file)
         if len(options.token) < 16:
             raise KrunError(f"read token {opts.token_file}: it has fewer than 16 characters")
 
@@ -170,6 +174,18 @@ def kubeconfig(options: Options, port: int = 0) -> str:
         "current-context": "krun",
     }
     return json.dumps(value, indent=2) + "\n"
+
+
+def _known_kubeconfig(options: Options, opts: CommandLine) -> str:
+    """The kubeconfig of the data directory's server; made from the flags where they say which, or where there is none yet."""
+    if not (opts.api or opts.certificate or opts.token_file):
+        try:
+            with open(os.path.join(options.directory, "kubeconfig"), encoding="utf-8") as stream:
+                return stream.read()
+        except OSError:
+            pass  # it has not been started
+    _secure(options, opts)
+    return kubeconfig(options)
 
 
 def _say(app: App) -> None:

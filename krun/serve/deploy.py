@@ -10,10 +10,10 @@ import time
 from typing import Any
 
 from krun.errors import KrunError, UsageError
-from krun.serve.cli import address
+from krun.serve.cli import address, directory
 from krun.serve.model import conditions
 from krun.serve.model.names import label_1035
-from krun.serve.request import ask
+from krun.serve.request import Server, ask, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def service(name: str, namespace: str, image: str, env: list[str], port: int | N
 
 def main(opts: Options) -> int:
     """Deploys opts.image and waits for it. Errors: KrunError with the condition's reason if it fails."""
-    token = ""
-    if opts.token_file:
-        with open(opts.token_file) as stream:
-            token = stream.read().strip()
-    where = address(opts.api or "127.0.0.1:8001", "api")
+    where = find(
+        os.path.abspath(opts.directory or directory()),
+        address(opts.api, "api") if opts.api else None,
+        opts.token_file,
+    )
     name = opts.name or name_of(opts.image)
     if label_1035(name):
         raise UsageError(f"{name!r} is no name of a service; give --name")
@@ -64,17 +64,17 @@ def main(opts: Options) -> int:
     if os.path.isdir(image) or image.endswith(".tar"):
         image = _link(opts, name)
     namespace = opts.namespace or "default"
-    _listening(where)
+    _listening(where.address)
     path = f"/apis/serving.knative.dev/v1/namespaces/{namespace}/services"
     obj = service(name, namespace, image, opts.env, opts.port)
-    known = [one for one in ask(where, "GET", path, token=token)["items"] if one["metadata"]["name"] == name]
+    known = [one for one in ask(where, "GET", path)["items"] if one["metadata"]["name"] == name]
     if known:
         obj["metadata"] = known[0]["metadata"]
         obj["spec"]["traffic"] = known[0]["spec"].get("traffic")
-        ask(where, "PUT", f"{path}/{name}", obj, token)
+        ask(where, "PUT", f"{path}/{name}", obj)
     else:
-        ask(where, "POST", path, obj, token)
-    url = _wait(where, f"{path}/{name}", token)
+        ask(where, "POST", path, obj)
+    url = _wait(where, f"{path}/{name}")
     sys.stdout.write(url + "\n")
     return 0
 
@@ -98,8 +98,6 @@ def _listening(where: tuple[str, int]) -> None:
 
 def _link(opts: Options, name: str) -> str:
     """Makes a directory or archive an image of the server: a link in its directory of local images."""
-    from krun.serve.cli import directory
-
     # A repository has two letters at least, and a service may have one.
     base = os.path.join(os.path.abspath(opts.directory or directory()), "local", "dev.local", "krun")
     reference = f"{name}:{time.strftime('%Y%m%d%H%M%S', time.gmtime())}{time.time_ns() % 10**9:09d}"
@@ -119,10 +117,10 @@ def _link(opts: Options, name: str) -> str:
     return f"dev.local/krun/{reference}"
 
 
-def _wait(where: tuple[str, int], path: str, token: str) -> str:
+def _wait(where: Server, path: str) -> str:
     end = time.monotonic() + _WAIT
     while time.monotonic() < end:
-        obj = ask(where, "GET", path, token=token)
+        obj = ask(where, "GET", path)
         if conditions.is_ready(obj):
             return str(obj["status"]["url"])
         if conditions.is_failed(obj):

@@ -11,11 +11,7 @@ from typing import Any
 
 from krun.errors import KrunError
 from krun.serve.model import meta
-from krun.serve.request import ask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from krun.serve.app import Options
+from krun.serve.request import Server, ask
 
 Object = dict[str, Any]
 _KEPT = ("name", "namespace", "labels", "annotations")
@@ -35,14 +31,14 @@ def clean(obj: Object) -> Object:
     return out
 
 
-def main(args: list[str], options: Options) -> int:
+def main(args: list[str], server: Server) -> int:
     """Prints the Services that `args` names behind the word export (NAMESPACE/NAME or NAME), all without names."""
     if args[0] != "export":
         raise KrunError(f"krun serve {args[0]}: no such command; export and unit are")
     import yaml
 
-    found = ask(options.api, "GET", "/apis/serving.knative.dev/v1/services")["items"]
-    found += ask(options.api, "GET", "/apis/serving.knative.dev/v1beta1/domainmappings")["items"]
+    found = ask(server, "GET", "/apis/serving.knative.dev/v1/services")["items"]
+    found += ask(server, "GET", "/apis/serving.knative.dev/v1beta1/domainmappings")["items"]
     wanted = {name if "/" in name else f"default/{name}" for name in args[1:]}
     chosen = [one for one in found if not wanted or f"{meta.namespace(one)}/{meta.name(one)}" in wanted]
     missing = wanted - {f"{meta.namespace(one)}/{meta.name(one)}" for one in chosen}

@@ -245,7 +245,8 @@ class Network(_Map):
     tag_template: str = _key("tag-template", "{{.Tag}}-{{.Name}}", str)
     #: "enabled" or "redirected".
     http_protocol: str = _key("http-protocol", "enabled", lambda t: t.lower())
-    default_scheme: str = _key("default-external-scheme", "http", str)
+    #: "": https where the ingress has a certificate, else http.
+    default_scheme: str = _key("default-external-scheme", "", str)
     #: Seconds.
     rollout_duration: float = _key(
         "rollout-duration", 0.0, lambda t: seconds(t if t[-1:].isalpha() else t + "s")
@@ -255,7 +256,7 @@ class Network(_Map):
     def _problem(self) -> str:
         if self.http_protocol not in ("enabled", "redirected", "disabled"):
             return f"http-protocol {self.http_protocol} is not supported"
-        if self.default_scheme not in ("http", "https"):
+        if self.default_scheme not in ("", "http", "https"):
             return f"default-external-scheme {self.default_scheme} is not supported"
         return "rollout-duration cannot be negative" if self.rollout_duration < 0 else ""
 

@@ -107,7 +107,7 @@ class LiveConfig:
             base,
             options=options,
             domains=self.configs.domain,
-            scheme=network.default_scheme,
+            scheme=network.default_scheme or base.scheme,
             domain_template=template(network.domain_template, base.domain_template),
             tag_template=template(network.tag_template, base.tag_template),
             rollout_duration=network.rollout_duration,
