@@ -97,5 +97,5 @@ def ended(pid: int) -> bool:
         return True
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 90))  # type: ignore[arg-type]
+def run(test: Callable[[], Awaitable[None]], seconds: float = 90) -> None:
+    asyncio.run(asyncio.wait_for(test(), seconds))  # type: ignore[arg-type]

@@ -146,6 +146,7 @@ def remove(worker: Worker, message: dict[str, Any]) -> Answer:
             worker.on_main(functools.partial(worker.unwatch, container))
         own.remove()
     worker.on_main(lambda: worker.drop(own))
+    worker.trim_logs(own.id)
     return {}, []
 
 

@@ -40,6 +40,7 @@ _PIPE_READ = 64 << 10
 _TICK = 5.0  # s: how often adopted processes that nobody knows are reaped, and failed removals tried again
 _TAIL_LINES, _TAIL_BYTES = 80, 2048  # Kubernetes: FallbackToLogsOnError
 _LONGEST_OUTBOX = 10_000  # messages for a server that does not read: it asks anew when it is back
+KEPT_LOGS = 64  # instances that have gone and whose logs stay: each start is at most 20 MB
 _LOGS_KEPT = 2  # starts of a container whose logs stay: the present one, and the one before (`previous`)
 
 
@@ -350,6 +351,26 @@ class Worker:
             if word.isdecimal() and int(word) <= number - _LOGS_KEPT:
                 os.unlink(os.path.join(directory, old))
         return log
+
+    def trim_logs(self, last: str) -> None:
+        """Remove the logs of all but the last KEPT_LOGS instances that have gone, of which `last` is the newest.
+
+        Any thread; a log that goes twice is no error.
+        """
+        try:
+            os.utime(os.path.join(self.directory, "logs", last))
+        except FileNotFoundError:
+            pass  # no container of it has started
+        found = []
+        with os.scandir(os.path.join(self.directory, "logs")) as entries:
+            for entry in entries:
+                if entry.name not in self.sandboxes:
+                    try:
+                        found.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+                    except FileNotFoundError:
+                        continue
+        for _, id in sorted(found)[:-KEPT_LOGS]:
+            self.forget(id)
 
     def forget(self, id: str) -> None:
         """Remove the logs of an instance that has gone."""
