@@ -454,7 +454,7 @@ async def test_the_status_page_shows_everything_and_escapes_it():
             scaler.sample(scaler.since + second)
         answer = page(world.store, world.pools, time.time())
         text = answer.body.decode()
-        assert "default/hello-00001" in text and "http://hello.default.localhost" in text and "<svg" in text
+        assert "<b>hello-00001</b>" in text and "http://hello.default.localhost" in text and "<svg" in text
         assert "<script" not in text and "&lt;script&gt;alert(1)" in text
         assert dict(answer.headers)[b"content-security-policy"].startswith(b"default-src 'none'")
 

@@ -159,6 +159,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.control.pods",
             "krun.serve.control.capacity",
             "krun.serve.control.gauges",
+            "krun.serve.control.pagehtml",
         },
         {"krun.serve.control.context", "krun.serve.control.configs", "krun.serve.control.domains"},
         {"krun.serve.control.revision", "krun.serve.control.member", "krun.serve.control.traffic"},
