@@ -10,7 +10,7 @@ import pytest
 #: Files by a regular expression on the node id: what shows a slip in seconds comes before what needs minutes.
 STAGES = (
     ("lint", r"tests/unit/test_(linters|repo|docs|layers)\.py"),
-    ("unit", r"tests/(unit/(?!test_native|test_launcher)|serve/(?!test_instance|test_serve))"),
+    ("unit", r"tests/(unit/(?!test_native|test_launcher)|serve/(?!test_instance|test_serve|test_getting))"),
     ("native", r"tests/unit/test_(native|launcher)\.py"),
     ("corpus", r"tests/integration/test_guest_corpus\.py"),
     (
