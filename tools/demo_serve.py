@@ -1,6 +1,8 @@
-"""./dev demo-serve: krun serve on this machine, a Go and a Python service, from zero, traffic 80/20, back to zero.
+"""./dev demo-serve: krun serve on this machine, a Go and a Python service, from zero, traffic 80/20, back to zero, a picture.
 
-kn is used where `./dev test-suites knative` has built it (build/knative/kn), `krun deploy` otherwise.
+The services are those of docs/examples, their images are made by tools/runenv.py. kn deploys them where
+`./dev test-suites knative` has built it (build/knative/kn), `krun deploy` otherwise. The picture of the status page is
+build/status-page.png.
 """
 
 from __future__ import annotations
@@ -12,89 +14,76 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from helpers import browser  # noqa: E402
+
 KRUN = ROOT / "build" / "bin" / "krun"
 KN = ROOT / "build" / "knative" / "kn"
+EXAMPLES = ROOT / "docs" / "examples"
+PICTURE = ROOT / "build" / "status-page.png"
 API, INGRESS = 8101, 8180
-
-GO = """package main
-
-import ("fmt"; "net/http"; "os")
-
-func main() {
-    http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-        fmt.Fprintf(w, "Go %s says %s\\n", os.Getenv("K_REVISION"), os.Getenv("TARGET"))
-    })
-    http.ListenAndServe(":"+os.Getenv("PORT"), nil)
-}
-"""
-#: The first process of a container gets no signal that it does not handle: without a handler SIGTERM would wait for the grace.
-PYTHON = """import http.server, os, signal
-signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = ("Python %s says %s\\n" % (os.environ["K_REVISION"], os.environ.get("TARGET"))).encode()
-        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers(); self.wfile.write(body)
-    def log_message(self, *words): pass
-http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), Handler).serve_forever()
-"""
+SERVICES = "/apis/serving.knative.dev/v1/namespaces/default/services"
 
 
 def say(text: str) -> None:
     print(f"demo-serve: {text}", flush=True)
 
 
-def image(folder: Path, entrypoint: list[str]) -> Path:
-    """Makes an image's directory: rootfs and config.json."""
-    for name in ("proc", "sys", "dev", "tmp", "etc"):
-        (folder / "rootfs" / name).mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"Entrypoint": entrypoint, "User": "65532"}))
-    return folder
+def run(*command: str, **more: Any) -> str:
+    """Runs a command and returns its output; a failure ends the demo with its words."""
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode:
+        sys.exit(
+            f"demo-serve: {' '.join(command)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}"
+        )
+    return done.stdout.strip()
 
 
-def go_image(folder: Path) -> Path | None:
-    """The Go service; None where there is no go."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+def images(scratch: Path, local: Path) -> list[str]:
+    """Makes the images demo/python and, where there is a go, demo/go as OCI layouts in `local`; returns their names."""
+
+    def pack(base: str, folder: Path, name: str) -> None:
+        run(
+            sys.executable,
+            str(ROOT / "tools/runenv.py"),
+            "pack",
+            base,
+            str(folder),
+            str(local / "dev.local/demo" / name),
+        )
+
+    pack("python", EXAMPLES / "python", "python")
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if go is None:
-        return None
-    source = folder / "source"
-    source.mkdir(parents=True)
-    (source / "main.go").write_text(GO)
-    (source / "go.mod").write_text("module hello\n\ngo 1.19\n")
-    made = image(folder, ["/hello"])
-    environment = {**os.environ, "CGO_ENABLED": "0"}
-    subprocess.run(
-        [go, "build", "-o", str(folder / "rootfs/hello"), "."], cwd=source, env=environment, check=True
+        say("there is no go on this machine (apt-get install golang-go): the Python service alone is shown")
+        return ["python"]
+    environment = {
+        "HOME": str(scratch),
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(scratch / "go-cache"),
+    }
+    (scratch / "go").mkdir()
+    run(
+        go,
+        "build",
+        "-buildvcs=false",
+        "-o",
+        str(scratch / "go/server"),
+        ".",
+        cwd=EXAMPLES / "go",
+        env=environment,
     )
-    return made
-
-
-def python_image(folder: Path) -> Path:
-    """The Python service: the machine's own interpreter with its library, no registry and no package."""
-    made = image(folder, [os.path.realpath("/usr/bin/python3"), "-S", "/app.py"])
-    root = folder / "rootfs"
-    (root / "app.py").write_text(PYTHON)
-    program = Path(os.path.realpath("/usr/bin/python3"))
-    library = Path(sysconfig.get_paths()["stdlib"])
-    objects = [program, *library.glob("lib-dynload/*.so")]
-    needed = {program}
-    for one in objects:
-        listed = subprocess.run(["ldd", str(one)], capture_output=True, text=True).stdout
-        needed |= {Path(word) for word in listed.split() if word.startswith("/")}
-    for path in needed:
-        target = root / str(path).lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(os.path.realpath(path), target)
-    skipped = shutil.ignore_patterns(
-        "test", "tests", "__pycache__", "idlelib", "tkinter", "dist-packages", "config-*"
-    )
-    shutil.copytree(library, root / str(library).lstrip("/"), ignore=skipped, symlinks=True)
-    return made
+    pack("static", scratch / "go", "go")
+    return ["python", "go"]
 
 
 def request(name: str) -> tuple[int, str, float]:
@@ -108,78 +97,138 @@ def request(name: str) -> tuple[int, str, float]:
     return answer.status, body, (time.monotonic() - begin) * 1000
 
 
-def ask(method: str, path: str, body: object = None, media: str = "application/json") -> dict[str, object]:
+def ask(method: str, path: str, body: object = None, media: str = "application/json") -> dict[str, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", API, timeout=30)
     connection.request(method, path, json.dumps(body) if body is not None else None, {"content-type": media})
-    found: dict[str, object] = json.loads(connection.getresponse().read())
+    found: dict[str, Any] = json.loads(connection.getresponse().read())
     connection.close()
     return found
 
 
-def deploy(name: str, folder: Path, target: str, data: Path) -> None:
-    """Deploys a directory by krun deploy, and prints what it took."""
-    begin = time.monotonic()
-    command = [sys.executable, "-m", "krun", "deploy", "--api", f"127.0.0.1:{API}", "--directory", str(data), "--name", name,
-               "--env", f"TARGET={target}", str(folder)]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"demo-serve: krun deploy {name} failed: {done.stderr}")
-    say(
-        f"$ krun deploy --name {name} --env TARGET={target} DIR   [{time.monotonic() - begin:.2f} s] {done.stdout.strip()}"
-    )
+class Client:
+    """Who deploys: kn, or krun's own command and a patch where there is no kn."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.kn = KN.exists()
+        self.environment = {**os.environ, "KUBECONFIG": str(data / "kubeconfig")}
+
+    def _kn(self, *words: str) -> None:
+        begin = time.monotonic()
+        run(str(KN), *words, env=self.environment)
+        say(f"$ kn {' '.join(words)}   [{time.monotonic() - begin:.2f} s]")
+
+    def deploy(self, name: str, target: str, *, again: bool = False) -> None:
+        """Makes a service, or with `again` its next revision, and waits until it is ready."""
+        image = f"dev.local/demo/{name}"
+        if self.kn:
+            words = ("update",) if again else ("create", "--image", image)
+            self._kn("service", words[0], name, *words[1:], "--env", f"TARGET={target}")
+            return
+        begin = time.monotonic()
+        told = run(str(KRUN), "deploy", "--api", f"127.0.0.1:{API}", "--directory", str(self.data), "--name", name,
+                   "--env", f"TARGET={target}", image)  # fmt: skip
+        say(
+            f"$ krun deploy --name {name} --env TARGET={target!r} {image}   [{time.monotonic() - begin:.2f} s] {told}"
+        )
+
+    def split(self, name: str, shares: dict[str, int]) -> None:
+        """Shares the traffic of a service."""
+        if self.kn:
+            self._kn(
+                "service",
+                "update",
+                name,
+                *(word for one, share in shares.items() for word in ("--traffic", f"{one}={share}")),
+            )
+            return
+        traffic = [{"revisionName": one, "percent": share} for one, share in shares.items()]
+        ask(
+            "PATCH",
+            f"{SERVICES}/{name}",
+            {"spec": {"traffic": traffic}},
+            "application/merge-patch+json",
+        )
+        say(f"traffic of {name}: {shares}")
+
+    def show(self) -> None:
+        if self.kn:
+            print(run(str(KN), "service", "list", env=self.environment), flush=True)
 
 
-def pods() -> int:
-    listed = ask("GET", "/api/v1/namespaces/default/pods")["items"]
-    assert isinstance(listed, list)
-    return len(listed)
+def routed(name: str, shares: dict[str, int]) -> None:
+    """Waits until the route has the shares."""
+    end = time.monotonic() + 60
+    while True:
+        status = ask("GET", f"{SERVICES}/{name}").get("status", {})
+        if {one.get("revisionName"): one.get("percent") for one in status.get("traffic", [])} == shares:
+            return
+        if time.monotonic() > end:
+            sys.exit(f"demo-serve: the traffic of {name} is not {shares}: {status}")
+        time.sleep(0.1)
+
+
+def picture() -> None:
+    """Writes the picture of the status page, while requests are being served."""
+    stop = threading.Event()
+
+    def load(name: str) -> None:
+        while not stop.is_set():
+            request(name)
+            time.sleep(0.005)
+
+    names = [one["metadata"]["name"] for one in ask("GET", SERVICES)["items"]]
+    threads = [threading.Thread(target=load, args=(name,)) for name in names for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        # Long enough for the chart to have a line.
+        time.sleep(12)
+        browser.picture(f"http://127.0.0.1:{API}/status", PICTURE)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    say(f"the status page: {PICTURE} ({PICTURE.stat().st_size // 1024} KiB)")
 
 
 def show(data: Path, scratch: Path) -> None:
-    services = {"python": python_image(scratch / "python")}
-    made = go_image(scratch / "go")
-    if made is not None:
-        services["go"] = made
-    else:
-        say("there is no go on this machine: the Python service alone is shown")
-    for name, folder in services.items():
-        deploy(name, folder, "hello", data)
+    names = images(scratch, data / "local")
+    client = Client(data)
+    for name in names:
+        client.deploy(name, "World")
         say(f"request to {name}: {request(name)}")
-    name = next(reversed(services))
-    deploy(name, services[name], "hello again", data)
-    path = f"/apis/serving.knative.dev/v1/namespaces/default/services/{name}"
-    revisions = [f"{name}-00001", f"{name}-00002"]
-    traffic = [
-        {"revisionName": one, "percent": share} for one, share in zip(revisions, (80, 20), strict=True)
-    ]
-    ask("PATCH", path, {"spec": {"traffic": traffic}}, "application/merge-patch+json")
-    time.sleep(1)
-    counts = dict.fromkeys(revisions, 0)
+    name = names[-1]
+    client.deploy(name, "you", again=True)
+    first, second = f"{name}-00001", f"{name}-00002"
+    client.split(name, {first: 80, second: 20})
+    routed(name, {first: 80, second: 20})
+    counts = {first: 0, second: 0}
     for _ in range(500):
-        counts[request(name)[1].split()[1]] += 1
+        counts[request(name)[1].split()[-1]] += 1
     say(f"500 requests at 80/20: {counts}")
-    assert 340 <= counts[revisions[0]] <= 460, counts
-    if KN.exists():
-        environment = {**os.environ, "KUBECONFIG": str(data / "kubeconfig")}
-        subprocess.run([str(KN), "service", "list"], env=environment, check=True)
+    assert 340 <= counts[first] <= 460, counts
+    client.show()
+    picture()
     say("waiting for zero (the stable window is 6 s here)")
-    end = time.monotonic() + 60
-    while pods():
+    end = time.monotonic() + 120
+    while ask("GET", "/api/v1/namespaces/default/pods")["items"]:
         assert time.monotonic() < end, "instances are left"
         time.sleep(0.2)
-    for name in services:
+    for name in names:
         status, body, milliseconds = request(name)
         assert status == 200, (status, body)
         say(f"from zero: {body!r} after {milliseconds:.0f} ms")
 
 
 def main() -> int:
+    browser.find()
     scratch = Path(tempfile.mkdtemp(prefix="krun-demo-serve-"))
     data = scratch / "data"
     data.mkdir()
-    command = [sys.executable, "-m", "krun", "serve", "--directory", str(data), "--api", f"127.0.0.1:{API}",
-               "--listen", f"127.0.0.1:{INGRESS}", "--runtime", str(KRUN), "--no-pull"]  # fmt: skip
-    server = subprocess.Popen(command, cwd=ROOT)
+    command = [str(KRUN), "serve", "--directory", str(data), "--api", f"127.0.0.1:{API}",
+               "--listen", f"127.0.0.1:{INGRESS}", "--no-pull"]  # fmt: skip
+    server = subprocess.Popen(command)
     try:
         while not (data / "kubeconfig").exists():
             if server.poll() is not None:
