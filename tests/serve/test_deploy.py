@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from krun.errors import KrunError
-from krun.serve import deploy
-from krun.serve.model import values
+from krun.serve import deploy, reference
 
 CONDITIONS = {
     "ready": [{"type": "Ready", "status": "True"}],
@@ -117,5 +116,5 @@ def test_a_directory_may_be_a_service_with_one_letter(server, tmp_path, monkeypa
     chosen.name, chosen.image, chosen.directory = None, str(tmp_path / "c"), str(tmp_path / "data")
     assert deploy.main(chosen) == 0
     image = sent[0]["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert sent[0]["metadata"]["name"] == "c" and not values.image_reference(image)
+    assert sent[0]["metadata"]["name"] == "c" and not reference.weak_problem(image)
     assert (tmp_path / "data" / "local" / image).samefile(tmp_path / "c")
