@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from helpers.bundle import Bundle
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KRUN = ROOT / "build" / "bin" / "krun"
+#: Runs a program under the monitor, without a container. By the environment's interpreter: the system's need not have cffi.
+DIRECT = (sys.executable, "-m", "krun.kvm.direct")
 
 #: How much slower than a real machine this one is (the emulated one says so): stretches what is waited for.
 SLOW = float(os.environ.get("KRUN_TEST_SLOW", "1"))

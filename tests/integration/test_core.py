@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.runtime import DIRECT
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = r"""
@@ -50,7 +51,7 @@ def test_core_opens_in_gdb(tmp_path: Path, arguments: list[str], signal: int) ->
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
 
-    command = ["/usr/bin/python3", "-m", "krun.kvm.direct", str(program), *arguments]
+    command = [*DIRECT, str(program), *arguments]
     done = subprocess.run(
         command,
         cwd=work,
@@ -86,7 +87,7 @@ def test_no_core_without_limit(tmp_path: Path) -> None:
     (tmp_path / "crash.c").write_text(PROGRAM)
     program = tmp_path / "crash"
     subprocess.run(["gcc", "-g", "-O0", "-pthread", "-o", program, tmp_path / "crash.c"], check=True)
-    command = ["/usr/bin/python3", "-m", "krun.kvm.direct", str(program)]
+    command = [*DIRECT, str(program)]
     done = subprocess.run(
         command,
         cwd=tmp_path,
@@ -124,9 +125,8 @@ def crash(request: pytest.FixtureRequest, rules: Path, tmp_path: Path) -> Callab
             hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
             resource.setrlimit(resource.RLIMIT_CORE, (hard if limit is None else limit, hard))
 
-        monitor = ["/usr/bin/python3", "-m", "krun.kvm.direct"]
         done = subprocess.run(
-            [*(monitor if request.param == "krun" else []), str(rules), case],
+            [*(DIRECT if request.param == "krun" else ()), str(rules), case],
             cwd=work,
             preexec_fn=limits,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -241,7 +241,7 @@ def test_the_hosts_log_has_no_fault_of_the_monitors(tmp_path: Path) -> None:
     log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.lseek(log, 0, os.SEEK_END)
-        command = ["unshare", "--pid", "--fork", "/usr/bin/python3", "-m", "krun.kvm.direct", str(program)]
+        command = ["unshare", "--pid", "--fork", *DIRECT, str(program)]
         done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
         said = []
         with contextlib.suppress(BlockingIOError):

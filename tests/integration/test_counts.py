@@ -5,6 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from helpers.runtime import DIRECT
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = r"""
 #include <sys/wait.h>
@@ -22,7 +24,7 @@ int main(void) {
 def test_a_forked_child_counts_its_own(tmp_path: Path) -> None:
     (tmp_path / "calls.c").write_text(PROGRAM)
     subprocess.run(["gcc", "-o", tmp_path / "calls", tmp_path / "calls.c"], check=True)
-    command = ["/usr/bin/python3", "-m", "krun.kvm.direct", "--count", str(tmp_path / "calls")]
+    command = [*DIRECT, "--count", str(tmp_path / "calls")]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.runtime import wait_for
+from helpers.runtime import DIRECT, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A program with a limit on files, and with one signal that waits; then so many calls that a trace of them fills a pipe.
@@ -42,7 +42,7 @@ def compiled(folder: Path, text: str) -> Path:
 
 
 def direct(*words: object) -> subprocess.CompletedProcess[bytes]:
-    command = ["/usr/bin/python3", "-m", "krun.kvm.direct", *map(str, words)]
+    command = [*DIRECT, *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=environment, capture_output=True, check=False, timeout=120)
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.runtime import DIRECT
 
 ROOT = Path(__file__).resolve().parents[2]
 WINDOW_END, EMPTY_PATH = 0x6A0000000000, 0x6D0000000000
@@ -41,7 +42,7 @@ class Area:
 def areas() -> list[Area]:
     """Of a monitor whose program has executed itself anew, so that nothing of krun's start is left."""
     process = subprocess.Popen(
-        ["/usr/bin/python3", "-m", "krun.kvm.direct", "/bin/sh", "-c", "exec sh -c 'echo ready; read x'"],
+        [*DIRECT, "/bin/sh", "-c", "exec sh -c 'echo ready; read x'"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -59,9 +60,7 @@ def test_nobody_writes_the_empty_path() -> None:
     its own file stays empty: with another one the jail would let it execute any file."""
     process = subprocess.Popen(
         [
-            "/usr/bin/python3",
-            "-m",
-            "krun.kvm.direct",
+            *DIRECT,
             "/bin/sh",
             "-c",
             "exec sh -c 'echo ready; read x; /bin/echo done'",

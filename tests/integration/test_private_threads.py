@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from helpers.runtime import DIRECT
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +32,7 @@ def blocked(task: Path) -> int:
 
 def test_every_signal_is_blocked() -> None:
     process = subprocess.Popen(
-        ["/usr/bin/python3", "-m", "krun.kvm.direct", "/usr/bin/python3", "-c", PROGRAM],
+        [*DIRECT, "/usr/bin/python3", "-c", PROGRAM],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

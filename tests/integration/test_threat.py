@@ -2,10 +2,11 @@
 
 import hashlib
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from helpers.runtime import ROOT
+from helpers.runtime import DIRECT, ROOT
 
 #: What every runtime must answer; for krun all lines are checked.
 WANTED = {
@@ -125,7 +126,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0
 direct.exec_monitor("/bin/echo", ["echo", "ran"], 0, {str(tmp_path / "log")!r})
 """
-    done = subprocess.run(["/usr/bin/python3", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -9 and done.stdout == "", done
     assert "installing the monitor's own seccomp filter" in (tmp_path / "log").read_text()
 
@@ -159,7 +160,7 @@ def test_numbers_of_the_monitor_are_refused_and_its_vforks_make_no_threads(tmp_p
         "still served: yes",
     ]
     # A limit so high that the monitor's numbers lie below it.
-    direct = f"ulimit -S -n 10000; exec /usr/bin/python3 -m krun.kvm.direct {program}"
+    direct = f"ulimit -S -n 10000; exec {' '.join(DIRECT)} {program}"
     done = subprocess.run(["sh", "-c", direct], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines() == [
         "thread of a vfork child: EAGAIN",

@@ -27,7 +27,9 @@ PYTHON = "/usr/bin/python3"
 #: Without PYTHONPATH, which the payload would see, too.
 START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from krun.kvm.direct import main; sys.exit(main(sys.argv[1:]))"
 DIRECT = (
-    shlex.split(os.environ["KRUN_DIRECT"]) if "KRUN_DIRECT" in os.environ else [PYTHON, "-I", "-c", START]
+    shlex.split(os.environ["KRUN_DIRECT"])
+    if "KRUN_DIRECT" in os.environ
+    else [sys.executable, "-I", "-c", START]
 )
 ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"}
 MODULES = """

@@ -144,6 +144,13 @@ def test_never_the_python_of_path():
         assert not re.search(r"(^|[ (;&|])python3? -", line), line
 
 
+def test_krun_is_never_run_by_the_systems_python():
+    """Only the environment's interpreter is sure to find cffi: helpers/runtime.py, DIRECT."""
+    call = re.compile(r"/usr/bin/python3\"?,?\s+\"?-m\"?,?\s+\"?krun\.(?!native\.build_launcher)")
+    names = [n for n in tracked() if n.startswith(("tests/", "docs/")) and n not in OWN_WORDS]
+    assert not [n for n in names if call.search(read(n))]
+
+
 def test_the_build_system_is_in_the_tree():
     build = tomllib.loads(read("pyproject.toml"))["build-system"]
     module = build["build-backend"].replace(".", "/") + ".py"
