@@ -48,6 +48,8 @@ NOT_THERE = (*ENGINES, "cri", "guest_corpus", "core", "software", "suites", "fuz
 TESTS = [
     "tests/amd",
     "tests/integration",
+    "-m",
+    "not engine",
     "--ignore=tests/amd/test_systemd.py",
     "--ignore=tests/amd/test_cgroup_v2.py",
 ]

@@ -17,6 +17,13 @@ CAPABILITIES = [
 ]
 SIGSYS, EPERM, EBADF, ENOSYS, EINVAL, EFAULT = "killed 31", "-1", "-9", "-38", "-22", "-14"
 WINDOW = 0x6A0000000000
+KERNEL = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+
+
+def since(release, wanted, before=ENOSYS):
+    """What the kernel says from this release of Linux on, and what older ones say."""
+    return wanted if release <= KERNEL else before
+
 
 #: A call, its arguments ("exe" and "kvm": the monitor's own descriptors), what the kernel says whatever the profile is.
 JAIL = [
@@ -25,7 +32,7 @@ JAIL = [
     ("execveat", [-100, 0, 0, 0, 0], SIGSYS),
     ("execveat", [0, 0x6D0000000000, 0, 0, 0x1000], SIGSYS),
     ("execveat", ["exe", 0, 0, 0, 0x1000], SIGSYS),
-    ("execveat", [-1, 0x6D0000000000, 0, 0, 0x11000], EBADF),  # AT_EXECVE_CHECK
+    ("execveat", [-1, 0x6D0000000000, 0, 0, 0x11000], since((6, 14), EBADF, EINVAL)),  # AT_EXECVE_CHECK
     ("fork", [], SIGSYS),
     ("ptrace", [16, 1, 0, 0], SIGSYS),
     ("bpf", [0, 0, 0], SIGSYS),
@@ -62,9 +69,9 @@ JAIL = [
 PODMAN = [
     ("add_key", [0, 0, 0, 0, 0], EFAULT),
     ("personality", [0x1000000], "0"),
-    ("futex_wake", [0, 0, 255, 0], EINVAL),
+    ("futex_wake", [0, 0, 255, 0], since((6, 7), EINVAL)),
     ("vmsplice", [-1, 0, 0, 0], EBADF),
-    ("fchmodat2", [-100, 0, 0, 0], EFAULT),
+    ("fchmodat2", [-100, 0, 0, 0], since((6, 6), EFAULT)),
     ("chroot", [0], EFAULT),
     ("ustat", [0, 0], EINVAL),
 ]
