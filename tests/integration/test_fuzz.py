@@ -57,3 +57,16 @@ def test_a_monitor_that_its_filter_ended_is_noticed():
     assert found and found[1] == "425"
     # A payload's own filter is the monitor's work; other monitors of the machine have other programs.
     assert not run.REFUSED.search(line.replace("guest_fuzz", "sleep"))
+
+
+def test_a_relatives_death_is_no_finding():
+    """What krun said after seed 179537907412, and the same with the words of a defect."""
+    killed = (
+        "guest_fuzz: seed 179538446025722255: process 596: status 127\n"
+        'time="2026-11-22T20:24:40Z" level=warning msg="container fuzz-1: the monitor of process 596 ended: a process that shares this process\'s '
+        "memory (CLONE_VM) was killed while it made a descriptor: nobody knows which numbers are the monitor's\"\n"
+    )
+    assert run.shared_a_death(killed)
+    defect = 'level=warning msg="container fuzz-1: the monitor of process 597 ended: the page-table pool is full"\n'
+    assert not run.shared_a_death(killed + defect)
+    assert not run.shared_a_death("guest_fuzz: seed 1: process 5: status 127\n")
