@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from krun.serve.run import logfile, logs
+from krun.serve.run.sandbox import Sandbox
 
 
 def test_a_carriage_return_neither_hides_nor_forges_an_entry(tmp_path: Path) -> None:
@@ -45,3 +46,19 @@ def test_a_follower_of_an_instance_without_a_log_ends_too(tmp_path: Path) -> Non
         return [part async for part in logs.read(str(tmp_path), follow=True, alive=lambda: False)]
 
     assert asyncio.run(asyncio.wait_for(follow(), 60)) == []
+
+
+def test_messages_of_syslog_go_to_the_log_that_clients_read(tmp_path: Path) -> None:
+    """They went to a file that no request of the API reads."""
+    box = Sandbox.__new__(Sandbox)
+    box._first = None
+    box.syslog_file = logfile.LogFile(str(tmp_path / "syslog"))
+    assert box.syslog_log() is box.syslog_file
+    first, sidecar, again = (logfile.LogFile(str(tmp_path / f"{n}.log")) for n in range(3))
+    box.logs_into("user-container", first)
+    box.logs_into("sidecar", sidecar)
+    assert box.syslog_log() is first
+    first.close()
+    assert box.syslog_log() is box.syslog_file
+    box.logs_into("user-container", again)
+    assert box.syslog_log() is again

@@ -93,6 +93,7 @@ def start(worker: Worker, message: dict[str, Any]) -> Answer:
         log = worker.open_log(own.id, spec["name"], own.starts.get(spec["name"], 0))
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
         worker.on_main(lambda: worker.read_streams(log, [pipe[0] for pipe in pipes]))
+        worker.on_main(lambda: own.logs_into(spec["name"], log))
         try:
             container = own.start(spec, found, pipes[0][1], pipes[1][1])
         finally:

@@ -74,7 +74,9 @@ class Sandbox:
         self.removed = False  # by `remove`, or its removal has begun and failed
         self.ending = False  # the server stops the instance: no container starts any more
         self.paused = False
+        #: What comes by /dev/log while no container of the instance has a log.
         self.syslog_file: LogFile | None = None
+        self._first: tuple[str, LogFile] | None = None
         self.starts: dict[str, int] = {}  # of each container; counts on where a start has failed
         self.containers: dict[str, Container] = {}
         self.directories: dict[str, str] = {}
@@ -129,6 +131,18 @@ class Sandbox:
             mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, data)
             self.memory_volumes.append(path)
         os.chmod(path, 0o777)
+
+    def logs_into(self, name: str, log: LogFile) -> None:
+        """Messages of /dev/log go into `log` if it is the first container's: its developer reads this log. On the main thread."""
+        if self._first is None or self._first[0] == name:
+            self._first = (name, log)
+
+    def syslog_log(self) -> LogFile:
+        """Return where a message of /dev/log goes. On the main thread; KrunError never."""
+        if self._first and not self._first[1].file.closed:
+            return self._first[1]
+        assert self.syslog_file is not None
+        return self.syslog_file
 
     def start(self, spec: dict[str, Any], image: Image, stdout: int, stderr: int) -> Container:
         """Create and start a container; again after it has ended. Raises StartError; nothing is left of it then."""

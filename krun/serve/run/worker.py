@@ -203,14 +203,16 @@ class Worker:
             self.selector.modify(client, events, self._receive)
 
     def add(self, sandbox: Sandbox) -> None:
-        """Take a new instance in, and read its /dev/log."""
+        """Take a new instance in, and read its /dev/log. Messages go to the log that clients read (Sandbox.logs_into)."""
         self.sandboxes[sandbox.id] = sandbox
         directory = os.path.join(self.directory, "logs", sandbox.id)
         os.makedirs(directory, 0o700, exist_ok=True)
-        sandbox.syslog_file = log = LogFile(os.path.join(directory, "syslog"))
+        sandbox.syslog_file = LogFile(os.path.join(directory, "syslog"))
         sock = sandbox.syslog
         self.selector.register(
-            sock, selectors.EVENT_READ, lambda: log.write("syslog", sock.recv(_PIPE_READ) + b"\n")
+            sock,
+            selectors.EVENT_READ,
+            lambda: sandbox.syslog_log().write("syslog", sock.recv(_PIPE_READ) + b"\n"),
         )
 
     def drop(self, sandbox: Sandbox) -> None:
