@@ -131,10 +131,18 @@ OWN = (
         (),
         (
             Flag(("runtime",), "str", None, "OCI runtime that is checked", "krun"),
+            Flag(("platform",), "str", None, "platform that is checked: URL of its API", "krun"),
+            Flag(("kubeconfig",), "str", None, "file with the platform's URL and credentials", "krun"),
+            Flag(
+                ("ingress",), "str", None, "HOST:PORT of the platform's services (default: asked for)", "krun"
+            ),
+            Flag(("probe-image",), "str", None, "the probe's image on the platform", "krun"),
+            Flag(("write-image",), "str", None, "write that image as an OCI archive, and end", "krun"),
+            Flag(("docs",), "str", None, "page or directory of pages that is checked", "krun"),
             Flag(("profile",), "str", None, "text of the contract: 2019 or current (default)", "krun"),
             Flag(("format", "f"), "str", None, "table (default), json or junit", "krun"),
         ),
-        "check an OCI runtime against Knative's runtime contract; 1 if a MUST fails",
+        "check an OCI runtime, a platform or its documents against Knative's runtime contract; 1 if a MUST fails",
         False,
     ),
     Verb(

@@ -3,7 +3,7 @@
 // An instruction is "VERB:ARGUMENT" (the verbs are the table at the end); the answer is {"do": instruction, ...}, with
 // "errno" where the call failed. The program knows nothing of the contract: krun/conformance/cases.py chooses the
 // instructions, krun/conformance/checks.py judges the answers. It is linked statically, because the container's root
-// holds nothing else. One thread; no state but the buffers below.
+// holds nothing else. One thread; no state but the buffers below. serve.c is the program of a platform.
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,12 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "probe.h"
+
 static char text[65536];
 static char **arguments;
 extern char **environ;
 
 // A JSON string of bytes: a byte outside ASCII becomes the code point of its number, so that nothing is lost.
-static void print_bytes(const char *bytes, size_t length) {
+void probe_print_bytes(const char *bytes, size_t length) {
     putchar('"');
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)bytes[i];
@@ -45,7 +47,7 @@ static void key(const char *name) { printf(", \"%s\": ", name); }
 
 static void print_text(const char *name, const char *value) {
     key(name);
-    print_bytes(value, strlen(value));
+    probe_print_bytes(value, strlen(value));
 }
 
 static void print_number(const char *name, long value) {
@@ -69,7 +71,7 @@ static void print_list(const char *name, char **words) {
         if (i) {
             printf(", ");
         }
-        print_bytes(words[i], strlen(words[i]));
+        probe_print_bytes(words[i], strlen(words[i]));
     }
     putchar(']');
 }
@@ -148,7 +150,7 @@ static void do_read(const char *path) {
     }
     if (!failed(part)) {
         key("text");
-        print_bytes(text, length);
+        probe_print_bytes(text, length);
     }
     close(fd);
 }
@@ -167,7 +169,7 @@ static void do_list(const char *path) {
             continue;
         }
         printf("%s", comma);
-        print_bytes(entry->d_name, strlen(entry->d_name));
+        probe_print_bytes(entry->d_name, strlen(entry->d_name));
         comma = ", ";
     }
     putchar(']');
@@ -311,16 +313,16 @@ static const struct verb {
     {"self", do_self},     {"stat", do_stat},   {"link", do_link},       {"read", do_read},
     {"list", do_list},     {"write", do_write}, {"make", do_make},       {"device", do_device},
     {"stdin", do_stdin},   {"pipe", do_pipe},   {"syslog", do_syslog},   {"call", do_call},
-    {"stderr", do_stderr}, {"exit", do_exit},   {"signals", do_signals},
+    {"stderr", do_stderr}, {"exit", do_exit},   {"signals", do_signals}, {"serve", probe_serve},
 };
 
-static int obey(const char *instruction) {
+int probe_obey(const char *instruction) {
     const char *colon = strchr(instruction, ':');
     size_t length = colon ? (size_t)(colon - instruction) : 0;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (colon && strlen(verbs[i].name) == length && strncmp(verbs[i].name, instruction, length) == 0) {
             printf("{\"do\": ");
-            print_bytes(instruction, strlen(instruction));
+            probe_print_bytes(instruction, strlen(instruction));
             verbs[i].run(colon + 1);
             printf("}\n");
             fflush(stdout);
@@ -335,7 +337,7 @@ int main(int argc, char **argv) {
     (void)argc;
     arguments = argv;
     for (char **word = argv + 1; *word; word++) {
-        if (obey(*word)) {
+        if (probe_obey(*word)) {
             return 2;
         }
     }

@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
 
 def judge(facts: Facts, profile: str, rows: Iterable[Row] = ROWS) -> list[Result]:
-    """Return the results of a profile's rows. Arguments: facts of drive.run; profile, "2019" or "current"."""
+    """Return the results of a profile's rows. Arguments: facts of a drive.run; profile, "2019" or "current"."""
     results = []
     for row in rows:
         level = row.level(profile)
@@ -35,6 +35,9 @@ def judge(facts: Facts, profile: str, rows: Iterable[Row] = ROWS) -> list[Result
             ok, seen = row.check(facts)
         except Absent as absent:
             ok, seen = False, str(absent)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            # The facts hold what a runtime, its container or a platform has sent: it may have any shape.
+            ok, seen = False, f"the answer has not the form that is due: {type(error).__name__}: {error}"
         status = NOT_APPLICABLE if ok is None else PASS if ok else FAIL
         results.append(Result(row, level, status, " ".join(seen.split())))
     return results

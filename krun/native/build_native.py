@@ -228,7 +228,8 @@ def build_probe(force: bool = False) -> Path:
     Returns its path. Raises SystemExit with the compiler's words.
     """
     folder = OBJECTS / "probe"
-    objects = compile_all([PROBE.with_name("probe.c")], folder, PROBE_CFLAGS, force)
+    sources = [PROBE.with_name(name) for name in ("probe.c", "serve.c")]
+    objects = compile_all(sources, folder, PROBE_CFLAGS, force)
     link(objects, PROBE, folder, ["-static", "-s", "-Wl,--build-id"], force)
     return PROBE
 
