@@ -41,7 +41,7 @@ CONTRACT = """# Knative's runtime contract
 
 The command runs a few containers as `krun serve` makes them; their program is a static probe (`krun/conformance/probe.c`).
 Rows that need the platform's share (PORT, the files below /etc, /dev/log) get it from the bundle: the row says whether the
-runtime passes it on.
+runtime passes it on. A verb of the runtime that does not end is given up after 30 s, and the next ones after 2 s.
 
 The last columns are results of the profile `current` (2019 where only that text has the row), recorded with
 `tools/record_conformance.py` on the development machine, which has hybrid control groups. crun 1.8.1 needs a machine or a mount

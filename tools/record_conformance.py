@@ -29,7 +29,7 @@ if "://" in place:
     folder /= "platform"
     facts = platform.run(client.Client(access.of(place, "")), IMAGE)
 else:
-    facts = drive.run(place)
+    facts = drive.run(str(Path(place).absolute()))
 text = json.dumps(facts, indent=1, ensure_ascii=True)
 text = re.sub(r"nameserver [0-9A-Fa-f.:]+", "nameserver 192.0.2.53", text)
 text = re.sub(r"krun-conformance-[a-z0-9_]{8}/", "krun-conformance-directory/", text)

@@ -20,7 +20,7 @@ DENIED_CALL, DENIED_ERRNO = (
 )  # reboot(2), which no program of a container makes; EOPNOTSUPP, which it never returns
 NOFILE, OOM_SCORE = (1000, 2000), 321
 ANNOTATION = ("dev.krun.conformance", MARK)
-HOOKS = ("createRuntime", "poststart", "poststop")
+HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 ENVIRONMENT = {
     "PORT": PORT,
     "K_SERVICE": "conformance",
@@ -54,6 +54,8 @@ LIMITS = (
     "cpu.weight",
 )
 GROUP = "/sys/fs/cgroup"
+#: The files that the host reads in a container's control group.
+CONTROLS = tuple(path.rpartition("/")[2] for path in LIMITS)
 
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys")
 DOMAIN = "write:/proc/sys/kernel/domainname (none)"
@@ -99,7 +101,7 @@ _ROOT = [
 
 class Case(NamedTuple):
     """A container. Fields: the probe's instructions; user of the image; further fields of the manifest's container; change,
-    what the operator adds to config.json; waits, the program runs until it is killed.
+    what the operator adds to config.json; waits, the program runs until it is killed; pauses, it is paused and resumed before.
     """
 
     words: list[str]
@@ -107,6 +109,7 @@ class Case(NamedTuple):
     manifest: dict[str, Any] | None = None
     change: Callable[[dict[str, Any], str], None] | None = None
     waits: bool = False
+    pauses: bool = False
 
 
 def _operator(config: dict[str, Any], directory: str) -> None:
@@ -126,12 +129,23 @@ def _operator(config: dict[str, Any], directory: str) -> None:
 
 
 def _hooks(config: dict[str, Any], directory: str) -> None:
-    """A hook of three kinds writes its name into a file of the host, and reads the state to its end."""
+    """A hook of each kind writes its name into a file of the host, and reads the state to its end.
+
+    The path of a startContainer hook is one of the container (runtime-spec, config.md, "startContainer"): it is the probe.
+    """
     path = os.path.join(directory, "hooks")
+    with open(path, "w"):
+        os.chmod(path, 0o666)
     config["hooks"] = {
         kind: [{"path": "/bin/sh", "args": ["sh", "-c", f"cat >/dev/null; echo {kind} >>'{path}'"]}]
         for kind in HOOKS
     }
+    config["hooks"]["startContainer"] = [
+        {"path": "/probe", "args": ["probe", "append:/hooks startContainer\n"]}
+    ]
+    config["mounts"].append(
+        {"destination": "/hooks", "type": "bind", "source": path, "options": ["bind", "rprivate", "rw"]}
+    )
 
 
 _LIMITED = {"resources": {"limits": {"cpu": "1", "memory": "128Mi"}, "requests": {"cpu": "125m"}}}
@@ -147,4 +161,5 @@ CASES = {
         manifest={"securityContext": {"readOnlyRootFilesystem": True}},
     ),
     "life": Case(["signals:1"], change=_hooks, waits=True),
+    "pause": Case(["signals:1"], waits=True, pauses=True),
 }

@@ -5,59 +5,13 @@ Absent where the container did not come so far; the row fails with the runtime's
 """
 
 import stat
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from krun.conformance import cases
+from krun.conformance.facts import Absent, Facts, Verdict, answer, fact, state
 
 _EROFS, _EACCES, _EPERM, _ENOENT = 30, 13, 1, 2
 _START = 1.0  # seconds, RC-02
-
-
-class Verdict(NamedTuple):
-    """What a check says: True, False or None (not applicable), and what was seen in one line."""
-
-    ok: bool | None
-    seen: str
-
-
-class Absent(Exception):
-    """A fact is not there. The text says which, and why the container did not come so far."""
-
-
-Facts = dict[str, Any]
-Check = Callable[[Facts], Verdict]
-
-
-def fact(facts: Facts, case: str, name: str) -> Any:
-    """Return a fact of a case. Raises Absent with the case's first error."""
-    if name not in facts[case]:
-        raise Absent(f"{case}: no {name}: {_why(facts, case)}")
-    return facts[case][name]
-
-
-def answer(facts: Facts, case: str, instruction: str) -> dict[str, Any]:
-    """Return the probe's answer to an instruction. Raises Absent."""
-    answers = facts[case].get("answers", {})
-    if instruction not in answers:
-        raise Absent(f"{case}: no answer to {instruction}: {_why(facts, case)}")
-    found: dict[str, Any] = answers[instruction]
-    return found
-
-
-def state(facts: Facts, case: str, when: str) -> dict[str, Any]:
-    """Return the state that the runtime gave when it was due to be `when`. Raises Absent."""
-    states = facts[case]["states"]
-    if when not in states:
-        why = facts[case]["errors"].get(f"state {when}") or _why(facts, case)
-        raise Absent(f"{case}: no state of the {when} container: {why}")
-    found: dict[str, Any] = states[when]
-    return found
-
-
-def _why(facts: Facts, case: str) -> str:
-    found = facts[case]
-    return found["errors"].get("run") or found.get("stderr", "").strip()[:200] or "the probe ended before"
 
 
 def _errno(found: dict[str, Any]) -> int:
@@ -166,8 +120,11 @@ def lifecycle(facts: Facts) -> Verdict:
 
 
 def hooks(facts: Facts) -> Verdict:
+    """The runtime runs poststart while the container runs startContainer: these two have no order (runc)."""
     found = fact(facts, "life", "hooks")
-    return Verdict(found == list(cases.HOOKS), f"hooks ran: {', '.join(found) or 'none'}")
+    fine = sorted(found) == sorted(cases.HOOKS) and found.index("startContainer") in (3, 4)
+    order = [[kind for kind in kinds if kind != "startContainer"] for kinds in (found, cases.HOOKS)]
+    return Verdict(fine and order[0] == order[1], f"hooks ran: {', '.join(found) or 'none'}")
 
 
 def annotations(facts: Facts) -> Verdict:
@@ -426,6 +383,31 @@ def limits(facts: Facts) -> Verdict:
         if found is None or (value is not None and found != value):
             problems.append(f"{name} is {found}, not {value or 'a number'}")
     return _all(problems, ", ".join(seen))
+
+
+def host_limits(facts: Facts) -> Verdict:
+    """As the host sees them, which does not depend on what the container shows."""
+    found = fact(facts, "root", "group")
+    wanted = {
+        "memory.limit_in_bytes": str(cases.MEMORY),
+        "cpu.cfs_period_us": str(cases.PERIOD),
+        "cpu.cfs_quota_us": str(cases.QUOTA),
+    }
+    if "memory.max" in found:
+        wanted = {"memory.max": str(cases.MEMORY), "cpu.max": f"{cases.QUOTA} {cases.PERIOD}"}
+    problems = [f"{name} is {found.get(name)}" for name, value in wanted.items() if found.get(name) != value]
+    return _all(problems, "on the host: " + ", ".join(f"{name} {value}" for name, value in wanted.items()))
+
+
+def paused(facts: Facts) -> Verdict:
+    problems = []
+    if (status := state(facts, "pause", "paused").get("status")) != "paused":
+        problems.append(f"state is {status}")
+    if not fact(facts, "pause", "silent_while_paused"):
+        problems.append("the program runs while it is paused")
+    if answer(facts, "pause", "signal:0").get("signal") != 15:
+        problems.append("it does not go on")
+    return _all(problems, "pause stops the program, resume lets it go on")
 
 
 def groups_readonly(facts: Facts) -> Verdict:

@@ -14,7 +14,7 @@ from krun.errors import KrunError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.table import Options
-    from krun.conformance.checks import Facts
+    from krun.conformance.facts import Facts
 
 FORMATS = {"table": report.table, "json": report.as_json, "junit": report.junit}
 IMAGE = "dev.local/krun-conformance:latest"

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any
 
-from krun.conformance.cases import CASES, ENVIRONMENT, MARK, Case
+from krun.conformance.cases import CASES, CONTROLS, ENVIRONMENT, MARK, Case
 from krun.errors import KrunError
 from krun.serve.run import bundle, etcfiles, user
 from krun.serve.run.image.config import Config
@@ -24,6 +24,8 @@ from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl
 
 PROBE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "krun-probe")
 _SECONDS = 60  # for a program to end
+_VERB, _NEXT = 30.0, 2.0  # seconds for a verb of the runtime, and for the ones after one that took no end
+_MOST = 1 << 20  # bytes of a container's output
 _GRACE = 0.5  # seconds that a program lives on after the TERM that it handles
 
 
@@ -38,7 +40,7 @@ def run(runtime: str) -> dict[str, Any]:
     directory = tempfile.mkdtemp(prefix="krun-conformance-")
     try:
         os.chmod(directory, 0o711)
-        driver = Runtime(runtime, os.path.join(directory, "state"))
+        driver = Runtime(runtime, os.path.join(directory, "state"), seconds=_VERB)
         facts: dict[str, Any] = {"host": _host()}
         for name, case in CASES.items():
             facts[name] = _Container(driver, directory, name, case).run()
@@ -73,7 +75,7 @@ class _Container:
             self._config(log)
             self._live(stdout, stderr)
         except KrunError as error:
-            self.facts["errors"]["run"] = str(error)
+            self._failed("run", error)
         finally:
             os.close(stdout)
             os.close(stderr)
@@ -82,6 +84,12 @@ class _Container:
             log.close()
             shutil.rmtree(self.directory, ignore_errors=True)
         return self.facts
+
+    def _failed(self, what: str, error: KrunError) -> None:
+        """Note a failure. A runtime that hangs does so again: what is still to be done does not wait as long."""
+        self.facts["errors"][what] = str(error)
+        if "no answer after" in str(error):
+            self.runtime.seconds = _NEXT
 
     def _open(self, name: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -144,6 +152,7 @@ class _Container:
         began = time.monotonic()
         pid = self.runtime.create(self.id, self.bundle, stdout, stderr)
         self.facts["silent_before_start"] = os.fstat(stdout).st_size == 0
+        self.facts["group"] = group(pid)
         self._state("created")
         self.runtime.start(self.id, self.bundle)
         self._wait(lambda: os.fstat(stdout).st_size > 0)
@@ -151,13 +160,27 @@ class _Container:
         if self.case.waits:
             self._wait(lambda: '"waiting:0"' in self._text("stdout"))
             self._state("running")
-            self.runtime.kill(self.id, signal.SIGTERM, self.bundle)
+            if self.case.pauses:
+                self._pause(pid)
+            else:
+                self.runtime.kill(self.id, signal.SIGTERM, self.bundle)
             self._wait(lambda: '"signal:0"' in self._text("stdout"))
             time.sleep(_GRACE)
-            self.facts["lives_after_term"] = os.waitpid(pid, os.WNOHANG) == (0, 0)
+            self.facts["lives_after_term"] = self._lives(pid)
             self.runtime.kill(self.id, signal.SIGKILL, self.bundle)
         self.facts["ended"] = self._end(pid)
         self._state("stopped")
+
+    def _pause(self, pid: int) -> None:
+        """Pause, signal the init from the host, resume: the program must not see the signal before."""
+        self.runtime.freeze(self.id, True, self.bundle)
+        self._state("paused")
+        # Only an own child gets a signal: the runtime could have named any process of the host.
+        if self._lives(pid):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(_GRACE)
+        self.facts["silent_while_paused"] = '"signal:0"' not in self._text("stdout")
+        self.runtime.freeze(self.id, False, self.bundle)
 
     def _wait(self, condition: Any) -> None:
         """Poll, because the program's output is a file. A program that never comes so far is seen in the facts."""
@@ -181,25 +204,37 @@ class _Container:
             time.sleep(0.005)
         raise KrunError(f"wait for the program of {self.id}: it has not ended after {_SECONDS} s")
 
+    def _lives(self, pid: int) -> bool:
+        """Whether the init runs; its status stays to be taken. Raises KrunError where it is no child of this process."""
+        try:
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            raise KrunError(
+                f"wait for process {pid} of {self.id}: it is no child of the runtime's caller"
+            ) from None
+
     def _state(self, when: str) -> None:
         try:
             self.facts["states"][when] = self.runtime.state(self.id, self.bundle)
         except KrunError as error:
-            self.facts["errors"][f"state {when}"] = str(error)
+            self._failed(f"state {when}", error)
 
     def _text(self, name: str) -> str:
         with open(os.path.join(self.directory, name), encoding="utf-8", errors="replace") as file:
-            return file.read()
+            return file.read(_MOST)
 
     def _collect(self, log: socket.socket) -> None:
         """The probe's answers by instruction, and what came out by other ways."""
         answers = {}
         for line in self._text("stdout").splitlines():
+            if not line.startswith("{"):
+                continue
             try:
                 answer = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            answers[answer.pop("do")] = answer
+            if isinstance(answer, dict) and isinstance(answer.get("do"), str):
+                answers[answer.pop("do")] = answer
         self.facts["answers"] = answers
         self.facts["stderr"] = self._text("stderr")
         self.facts["termination"] = self._text("termination-log")
@@ -213,7 +248,7 @@ class _Container:
         try:
             self.runtime.delete(self.id, self.bundle, force=False)
         except KrunError as error:
-            self.facts["errors"]["delete"] = str(error)
+            self._failed("delete", error)
             try:
                 self.runtime.delete(self.id, self.bundle)
             except KrunError:
@@ -236,6 +271,32 @@ class _Container:
                 if words[4].startswith(self.directory + "/"):
                     left.append(words[4])
         return left
+
+
+def group(pid: int) -> dict[str, str]:
+    """Return the control files of a process's group that the host reads: name -> text (proc_pid_cgroup(5), cgroups(7))."""
+    found = {}
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            paths = [line.rstrip("\n").split(":", 2) for line in file]
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return {}
+    for _, controllers, path in paths:
+        kind = "cgroup" if controllers else "cgroup2"
+        for words in mounts:
+            at = words.index("-")
+            if words[at + 1] == kind and set(filter(None, controllers.split(","))) <= set(
+                words[at + 3].split(",")
+            ):
+                for name in CONTROLS:
+                    try:
+                        with open(f"{words[4]}{path}/{name}") as file:
+                            found[name] = file.read().strip()
+                    except OSError:
+                        continue
+    return found
 
 
 def _escaped(words: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 
-from krun.conformance.checks import Absent, Facts, Verdict
+from krun.conformance.facts import Absent, Facts, Verdict
 from krun.conformance.rows import MAY, MUST, SHOULD, Row
 from krun.errors import KrunError
 

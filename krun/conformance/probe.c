@@ -186,14 +186,18 @@ static void write_to(const char *path, int flags, const char *what) {
 }
 
 // "PATH TEXT": write the text to a file that exists.
-static void do_write(const char *both) {
+static void write_both(const char *both, int flags) {
     snprintf(text, sizeof text, "%s", both);
     char *blank = strchr(text, ' ');
     if (blank) {
         *blank = 0;
     }
-    write_to(text, 0, blank ? blank + 1 : "");
+    write_to(text, flags, blank ? blank + 1 : "");
 }
+
+static void do_write(const char *both) { write_both(both, 0); }
+
+static void do_append(const char *both) { write_both(both, O_APPEND); }
 
 // "DIRECTORY": make a directory there, a file in it, give the file another name, remove both.
 static void do_make(const char *path) {
@@ -314,6 +318,7 @@ static const struct verb {
     {"list", do_list},     {"write", do_write}, {"make", do_make},       {"device", do_device},
     {"stdin", do_stdin},   {"pipe", do_pipe},   {"syslog", do_syslog},   {"call", do_call},
     {"stderr", do_stderr}, {"exit", do_exit},   {"signals", do_signals}, {"serve", probe_serve},
+    {"append", do_append},
 };
 
 int probe_obey(const char *instruction) {

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from krun.conformance.checks import Absent, Facts
+from krun.conformance.facts import Absent, Facts
 from krun.conformance.rows import BINDING, ROWS, Row
 
 PASS, FAIL, NOT_APPLICABLE = "PASS", "FAIL", "N-A"

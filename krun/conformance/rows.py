@@ -8,6 +8,7 @@ sentences are our own. Statements that bind only the platform, its documentation
 from typing import NamedTuple
 
 from krun.conformance import checks
+from krun.conformance.facts import Check
 
 PROFILES = ("2019", "current")
 #: A failing row of these levels ends the command with 1. OCI: the contract takes the statement from the runtime specification.
@@ -22,7 +23,7 @@ class Row(NamedTuple):
     level_2019: str | None
     level_current: str | None
     statement: str
-    check: checks.Check
+    check: Check
 
     def level(self, profile: str) -> str | None:
         """Return the level in a profile, None where the text does not have the statement."""
@@ -108,10 +109,17 @@ ROWS = (
         MUST,
         MUST,
         "Limits of the operator are the limits of the container's control group.",
-        checks.limits,
+        checks.host_limits,
     ),
     Row("RC-82", SHOULD, SHOULD, "Control groups are mounted read-only.", checks.groups_readonly),
     Row("RC-84", SHOULD, SHOULD, "The container can read its limits below /sys/fs/cgroup.", checks.limits),
+    Row(
+        "RC-85",
+        MAY,
+        MAY,
+        "A container can be paused, so that it has no CPU time, and goes on.",
+        checks.paused,
+    ),
     Row("RC-86", SHOULD_NOT, SHOULD_NOT, "The program cannot change a sysctl.", checks.sysctl),
     Row("RC-87", MAY, MAY, "The operator's seccomp profile holds.", checks.seccomp),
     Row(

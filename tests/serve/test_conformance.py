@@ -109,3 +109,39 @@ def test_a_runtime_that_cannot_create_fails_and_leaves_nothing(tmp_path: Path) -
     assert code == 1
     assert found["summary"]["PASS"] == 0
     assert "exit status 1" in next(row for row in found["rows"] if row["number"] == "RC-69")["seen"]
+
+
+_MISCHIEF = {
+    "hangs with a child that holds the streams": "sleep 1000 & exec sleep 1000",
+    "says 5 for each state": "echo 5; test $verb != create",
+    "prints objects that are none": """for i in 5 '[]' '{}' '{"do": 5}' '{"do": []}' nonsense; do echo "$i"; done; echo 1 >"$pid"; exit 0""",
+    "names init as its container": 'echo 1 >"$pid"; exit 0',
+    "floods": "yes | head -c 3000000; exit 1",
+}
+
+
+@pytest.mark.parametrize("name", _MISCHIEF)
+def test_a_runtime_that_is_broken_gets_verdicts_and_ends(name: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    find_words = "while [ $# -gt 0 ]; do case $1 in --pid-file) pid=$2;; create|start|state|kill|delete) verb=$1;; esac; shift; done\n"
+    wrong.write_text(f"#!/bin/sh\npid=/dev/null verb=none\n{find_words}{_MISCHIEF[name]}\n")
+    wrong.chmod(0o755)
+    words = [sys.executable, "-c", _QUICK, str(wrong)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["FAIL"] >= 40
+    assert list(tmp_path.glob("krun-conformance-*")) == []
+
+
+#: The command with short waits; the summary of its results.
+_QUICK = """
+import json, sys
+from krun.conformance import drive, report
+drive._VERB, drive._NEXT, drive._SECONDS = 2.0, 0.1, 0.2
+facts = drive.run(sys.argv[1])
+results = report.judge(facts, "2019")
+assert report.exit_code(results) == 1 and json.dumps(facts)
+print(json.dumps(report.summary(results)))
+"""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from krun.conformance import cases, cli, report
-from krun.conformance.checks import Facts
+from krun.conformance.facts import Facts
 from krun.conformance.rows import PROFILES, ROWS
 from krun.errors import KrunError, UsageError
 
@@ -84,7 +84,11 @@ WRONG: dict[str, list[Callable[[Facts], None]]] = {
         say("user", "link:/proc/self/exe", target="/usr/sbin/runc"),
     ],
     "RC-21": [put("life", "states", "running", "pid", 0)],
-    "RC-24": [put("life", "hooks", ["poststart", "createRuntime", "poststop"]), put("life", "hooks", [])],
+    "RC-24": [
+        put("life", "hooks", [*cases.HOOKS[1:], cases.HOOKS[0]]),
+        put("life", "hooks", list(cases.HOOKS[:-1])),
+        put("life", "hooks", []),
+    ],
     "RC-25": [say("user", "stdin:", length=4), say("user", "stdin:", errno=9)],
     "RC-26": [put("user", "stderr", ""), put("user", "stderr", f"{cases.MARK}-stderr\n{{}}")],
     "RC-27": [say("user", "pipe:", errno=38), say("user", "pipe:", length=0, status=256)],
@@ -127,12 +131,21 @@ WRONG: dict[str, list[Callable[[Facts], None]]] = {
         say("root", "device:1:1"),
         say("user", "list:/dev", names=["null", "sda"]),
     ],
-    "RC-81": [say("root", f"read:{GROUP}/cpu/cpu.cfs_quota_us", text="-1\n")],
+    "RC-81": [
+        put("root", "group", "cpu.cfs_quota_us", "-1"),
+        put("root", "group", {}),
+        put("root", "group", None),
+    ],
     "RC-82": [
         say("root", f"write:{GROUP}/memory/memory.limit_in_bytes 9"),
         say("root", f"write:{GROUP}/memory/memory.limit_in_bytes 9", errno=2),
     ],
     "RC-84": [say("root", f"read:{GROUP}/memory/memory.limit_in_bytes", errno=2)],
+    "RC-85": [
+        put("pause", "states", "paused", "status", "running"),
+        put("pause", "silent_while_paused", False),
+        lambda facts: facts["pause"]["answers"].pop("signal:0"),
+    ],
     "RC-86": [say("root", cases.DOMAIN)],
     "RC-87": [say("user", f"call:{cases.DENIED_CALL}", errno=1)],
     "RC-88": [mount("user", "1 2 0:1 / /data rw shared:7 - tmpfs tmpfs rw")],

@@ -18,7 +18,7 @@ import pytest
 
 from krun.conformance import cases as runtime_cases
 from krun.conformance import report
-from krun.conformance.checks import Facts
+from krun.conformance.facts import Facts
 from krun.conformance.platform import access, cases, client, drive
 from krun.conformance.platform.rows import ROWS
 from krun.conformance.rows import PROFILES

@@ -182,7 +182,7 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.conformance"},
-        {"krun.conformance.cases"},
+        {"krun.conformance.cases", "krun.conformance.facts"},
         {"krun.conformance.checks", "krun.conformance.drive"},
         {"krun.conformance.rows"},
         {"krun.conformance.duties", "krun.conformance.image"},

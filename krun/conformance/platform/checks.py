@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from krun.conformance.cases import MARK
-from krun.conformance.checks import Absent, Check, Facts, Verdict, answer, fact
+from krun.conformance.facts import Absent, Check, Facts, Verdict, answer, fact
 from krun.conformance.platform import cases
 
 _START = 1.0  # seconds, RC-02
