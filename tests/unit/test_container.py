@@ -102,7 +102,7 @@ def test_exec_reads_nothing_by_a_number_that_may_be_anothers(monkeypatch: pytest
     monkeypatch.setattr(enter, "process_start_time", lambda pid: theirs.start_time + (1 if reused else 0))
     monkeypatch.setattr(enter, "open_root", lambda state: -1)
     monkeypatch.setattr(enter.labels, "check_lsm", lambda *words: "")
-    monkeypatch.setattr(enter, "build_exec", lambda process: SimpleNamespace(new_cgroup_ns=False))
+    monkeypatch.setattr(enter, "build_exec", lambda *words: SimpleNamespace(new_cgroup_ns=False))
     for name in ("open_for_child", "open_cgroup"):
         monkeypatch.setattr(enter, name, lambda *words: None)
     monkeypatch.setattr(enter, "cgroup_paths", lambda *words: {})
