@@ -45,6 +45,7 @@ def run(argv: "list[str]", t0: int = 0) -> int:
     """
     log = Log()
     try:
+        _open_stdio()
         return _run(argv, t0 or time.monotonic_ns(), log)
     except KrunError as error:
         log.error(error.message)
@@ -77,6 +78,19 @@ def run(argv: "list[str]", t0: int = 0) -> int:
         # A bug of krun must also be one line that an engine can show.
         log.error(f"internal error: {type(error).__name__}: {one_line(str(error))} (--debug shows where)")
         return 1
+
+
+def _open_stdio() -> None:
+    """Opens the null device in place of standard input, output and error that the caller has closed.
+
+    Else the next file that krun opens has their number: the payload and hooks get it, and messages are written to it
+    (Go's runtime and the C library of set-user-id programs do the same). Raises OSError.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), True)
 
 
 def _run(argv: "list[str]", t0: int, log: Log) -> int:

@@ -237,6 +237,30 @@ def test_no_descriptor_of_the_caller_gets_in(runtime, bundle, canary):
             os.close(fd)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_stdio_that_the_caller_has_closed(runtime, bundle, closed, tmp_path):
+    """No file that krun opens gets its number. With runc 1.1.5 the program's standard input is /sys/fs/cgroup of the host."""
+
+    def call(*words):
+        argv = ["sh", "-c", f'exec "$@" {closed}', "sh", runtime.path, "--root", runtime.root, *words]
+        subprocess.run([str(word) for word in argv], check=True)
+
+    container = runtime.new(bundle.args("sleep", "1000"))
+    call("create", "--bundle", bundle.write(), container.id)
+    call("start", container.id)
+    call("exec", "--detach", "--pid-file", tmp_path / "pid", container.id, "sleep", "1000")
+    container.pid = container.state()["pid"]
+    container.children.append(int((tmp_path / "pid").read_text()))
+    for pid in (container.pid, *container.children):
+        for number in range(3):
+            info = os.stat(f"/proc/{pid}/fd/{number}")
+            if ("<&-", ">&-", "2>&-")[number] in closed.split():
+                assert (info.st_rdev, info.st_dev) == (
+                    os.makedev(1, 3),
+                    os.stat(f"/proc/{pid}/root/dev/null").st_dev,
+                )
+
+
 def test_control_files_in_the_image_mean_nothing(runtime, bundle, canary):
     """crun CVE-2025-24965: nothing is read from, or written into, files of the image that have a runtime's name."""
     names = ".krun_config.json .krun_vm.json krun.json .krun krun-boot .dockerenv run/.containerenv".split()
