@@ -9,8 +9,8 @@
 
 #include "../process/above.h"
 
-struct kr_seccomp; /* a filter and, behind it, the older ones; immutable but for a cache, counted references
-                    */
+/* A filter, and behind it the older ones. Immutable except for a cache; references are counted. */
+struct kr_seccomp;
 
 /* Filters belong to a task, as on Linux: a filter that a thread installs binds this thread and the tasks that
  * it makes later. Code that serves a call for another thread passes that thread's task.

@@ -4,9 +4,8 @@
  * eventfds, polls and cancellations. The payload never touches the kernel's ring, and the kernel never reads
  * a control block from the payload's memory:
  *
- *   context    The kernel's context lies in monitor memory. The payload's id of it is the address of a page
- *   of
- *              zeros in the payload's memory. Libraries take the id for a pointer to a ring, do not find the
+ *   context    The kernel's context lies in monitor memory. The payload's id of it is the address of a
+ *              page of zeros in the payload's memory. Libraries take the id for a pointer to a ring, do not find the
  *              ring's magic number there, and make the system call.
  *   iocb       The monitor copies it in once, checks it, and submits it from a slot in monitor memory. The
  *              kernel's event names the slot and a number that no other request has; the payload's event names

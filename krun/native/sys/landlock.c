@@ -4,14 +4,12 @@
  * the host calls for its opens, renames, binds and signals itself. So the domain that it enters restricts
  * these calls as on Linux. Three points differ, and this file handles them:
  *
- *   execve          The monitor only reads the payload's program, so the kernel would never check the right
- *   to
- *                   execute. The monitor asks the kernel with AT_EXECVE_CHECK (process/exec.c), which Linux
+ *   execve          The monitor only reads the payload's program, so the kernel would never check the
+ *                   right to execute. The monitor asks the kernel with AT_EXECVE_CHECK (process/exec.c), which Linux
  *                   has since 6.14. Without it a domain would not restrict execve: the answer is EOPNOTSUPP,
  *                   as from a kernel with landlock disabled.
  *   monitor's files The monitor reads its own procfs, and executes its own file, inside the domain. Each
- *   domain
- *                   gets a rule for exactly these two. No path of the payload leads to either. A procfs that
+ *                   domain gets a rule for exactly these two. No path of the payload leads to either. A procfs that
  *                   the payload can reach (the container has no instance of its own) gets no rule: the
  *                   payload's rules decide what may be read there.
  *   no_new_privs    The payload's no_new_privs counts, not the monitor's (process/nnp.h).

@@ -3,12 +3,10 @@
  * cwd, root, exe): that walk would have the monitor's rights, and could end at the monitor's descriptors.
  * There are two kinds of calls:
  *
- *   on an object   The object of the path is found with judgement (view/procfs.h), and the call is made on
- *   its
- *                  descriptor (kr_path_use, kr_path_find).
+ *   on an object   The object of the path is found with judgement (view/procfs.h), and the call is made
+ *                  on its descriptor (kr_path_use, kr_path_find).
  *   on a name      The directory is found with judgement, and the call gets its descriptor and the last
- *   component
- *                  (kr_names).
+ *                  component (kr_names).
  *
  * In both kinds the kernel walks one component at most, and does not follow it. No row of syscalls.def
  * forwards a path.
