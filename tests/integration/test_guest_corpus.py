@@ -19,6 +19,8 @@ PROGRAMS = build.programs()
 PAIRS = [(program, variant) for program in PROGRAMS for variant in program.variants]
 IDS = [program.binary(variant).name for program, variant in PAIRS]
 MONITOR = ROOT / "krun/native/krun-monitor"
+#: The limit is a program's; the first test also waits for the compilation of all programs.
+pytestmark = pytest.mark.timeout(180, func_only=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
