@@ -219,5 +219,9 @@ class World:
         route = self.table.lookup(host.encode())
         return {one.queue.config.key[1]: one.weight for one in route.targets} if route else None
 
+    async def leads(self, host, wanted):
+        """Waits until a host leads where it should: the ingress follows the objects at the end of the engine's turn."""
+        await self.until(lambda: self.targets(host) == wanted, f"{host} leads to {wanted}")
+
     def route(self, name="hello"):
         return self.store.get(ROUTE, "default", name)

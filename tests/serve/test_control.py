@@ -63,7 +63,7 @@ async def test_a_service_becomes_ready():
         assert labels[meta.SERVICE_LABEL] == "hello" and labels[meta.GENERATION_LABEL] == "1"
         assert labels[meta.ROUTING_STATE] == "active" and "own" not in labels
         for host in ("hello.default.localhost", "hello.default.svc.cluster.local", "hello.default"):
-            assert world.targets(host) == {"hello-00001": 100}
+            await world.leads(host, {"hello-00001": 100})
         pod = world.store.list(POD)[0]
         assert "hello-00001-deployment" in meta.name(pod)
         assert pod["status"]["containerStatuses"][0]["ready"] is True
@@ -85,7 +85,7 @@ async def test_a_change_makes_a_revision_and_moves_the_traffic_when_it_is_ready(
         assert world.targets("hello.default.localhost") == {"hello-00001": 100}
         world.runner.gate.set()
         await world.ready()
-        assert world.targets("hello.default.localhost") == {"hello-00002": 100}
+        await world.leads("hello.default.localhost", {"hello-00002": 100})
         await world.until(
             lambda: (
                 meta.labels(world.store.get(REVISION, "default", "hello-00001"))[meta.ROUTING_STATE]
@@ -128,9 +128,9 @@ async def test_split_tags_and_pinned_revisions():
         change = {"spec": {"traffic": traffic, **image("reg.example/two")["spec"]}}
         await world.call("PATCH", f"{SERVING}/services/hello", change, MERGE)
         service = await world.ready()
-        assert world.targets("hello.default.localhost") == {"hello-00001": 80, "hello-00002": 20}
-        assert world.targets("next-hello.default.localhost") == {"hello-00002": 20}
-        assert world.targets("next.hello.default.localhost") == {"hello-00002": 20}
+        await world.leads("hello.default.localhost", {"hello-00001": 80, "hello-00002": 20})
+        await world.leads("next-hello.default.localhost", {"hello-00002": 20})
+        await world.leads("next.hello.default.localhost", {"hello-00002": 20})
         assert service["status"]["traffic"][0]["url"] == "http://current-hello.default.localhost"
         assert world.store.get(CORE_SERVICE, "default", "current-hello")
 
