@@ -69,14 +69,13 @@ class Secure:
         certificates(base)
         (base / "token").write_text(TOKEN + "\n")
         self.unix = str(base / "api.sock")
-        # Relative paths: the kubeconfig must hold in another working directory, too.
+        # The working directory is not the source's: krun is found as it is installed here, by `pip install -e`. Relative paths: the kubeconfig must hold in another working directory, too.
         words = ["serve", "--directory", str(self.directory), "--api", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--certificate",
                  "leaf.pem", "--key", "leaf.key", "--token-file", "token", "--unix", self.unix, "--runtime", str(find("runc")),
                  "--no-pull"]  # fmt: skip
         self.log = open(base / "log", "w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "krun", *words], cwd=base, stdout=self.log, stderr=self.log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         end = time.monotonic() + 60
         while "curl" not in (base / "log").read_text():

@@ -31,7 +31,8 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     if sock is not None:
         return sock
     # The same modules as the server's, whatever found them: a launcher (-IS), an environment, PYTHONPATH, the directory at its start.
-    paths = [os.path.abspath(path) for path in sys.path]
+    # An editable installation (pip install -e) is found by a hook of the importer, and is in no path.
+    paths = [_package_parent(), *(os.path.abspath(path) for path in sys.path)]
     command = [sys.executable, "-IS", "-c", _START, json.dumps(config), json.dumps(paths)]
     os.makedirs(config["directory"], 0o711, exist_ok=True)
     with open(os.path.join(config["directory"], "worker.log"), "ab") as log:
@@ -47,6 +48,14 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     if sock is None:
         raise KrunError(f"start the worker: it ended at once; see {config['directory']}/worker.log")
     return sock
+
+
+def _package_parent() -> str:
+    """The directory from which this krun is imported."""
+    own = os.path.abspath(__file__)
+    for _ in range(4):
+        own = os.path.dirname(own)
+    return own
 
 
 def _connect(path: str) -> socket.socket | None:
