@@ -238,3 +238,18 @@ def test_two_servers_do_not_share_a_store(tmp_path):
     with pytest.raises(KrunError, match="another krun serve"):
         Store(path)
     store.close()
+
+
+def test_objects_one_at_a_time():
+    """`each` gives the objects of its first step, whatever is changed meanwhile; `keys` parses nothing."""
+    store = Store(":memory:")
+    for name in ("b", "a", "c"):
+        store.create(CONFIG_MAP, {"metadata": {"name": name, "namespace": "default"}})
+    assert store.keys(CONFIG_MAP) == [("default", "a"), ("default", "b"), ("default", "c")]
+    seen = []
+    for obj in store.each(CONFIG_MAP):
+        seen.append(obj["metadata"]["name"])
+        for name in ("a", "b", "c"):
+            if store.get(CONFIG_MAP, "default", name):
+                store.delete(CONFIG_MAP, "default", name)
+    assert seen == ["a", "b", "c"] and store.list(CONFIG_MAP) == []

@@ -68,10 +68,10 @@ class Engine:
     def start(self) -> None:
         """Looks at everything that is stored: after a restart nothing is known of instances and hosts."""
         for kind in (REVISION, ROUTE, CONFIGURATION, SERVICE, DOMAIN_MAPPING):
-            for obj in self.store.list(kind):
-                if kind is ROUTE:
-                    self.context.hosts.set_route(meta.namespace(obj), meta.name(obj), obj)
-                self.enqueue((kind, meta.namespace(obj), meta.name(obj)))
+            for namespace, name in self.store.keys(kind):
+                self.enqueue((kind, namespace, name))
+        for obj in self.store.each(ROUTE):
+            self.context.hosts.set_route(meta.namespace(obj), meta.name(obj), obj)
         # The hosts are known from the routes' status: requests need not wait for the reconcilers.
         self.after()
 
@@ -197,11 +197,11 @@ class Engine:
     def trim_events(self, now: float) -> None:
         """Removes Events that are older than an hour."""
         old = [
-            obj
-            for obj in self.store.list(EVENT)
+            (meta.namespace(obj), meta.name(obj))
+            for obj in self.store.each(EVENT)
             if now - parse_time(obj.get("lastTimestamp", "")) > _EVENTS_KEPT
         ]
         if old:
             with self.store.batch(durable=False):
-                for obj in old:
-                    self.store.delete(EVENT, meta.namespace(obj), meta.name(obj))
+                for namespace, name in old:
+                    self.store.delete(EVENT, namespace, name)

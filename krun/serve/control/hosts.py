@@ -83,18 +83,15 @@ class HostTables:
         for tag, targets in by_tag.items():
             hosts = domains.internal(config, name, namespace, tag)
             tags = heads if config.tag_header_routing and not tag else {}
-            for host in hosts:
-                out[host] = HostRoute(
-                    tuple(targets), tags, False, "cluster-local", namespace, service, name, tag
-                )
+            shares = tuple(targets)
+            local = HostRoute(shares, tags, False, "cluster-local", namespace, service, name, tag)
+            out.update(dict.fromkeys(hosts, local))
             if domains.is_local(route):
                 continue
             outside = [domains.external(config, route, tag)]
             if tag:
                 # v1alpha1 of 2019 put the tag before a dot.
                 outside.append(f"{tag}.{domains.external(config, route)}")
-            for host in outside:
-                out[host.lower()] = HostRoute(
-                    tuple(targets), tags, False, "external", namespace, service, name, tag
-                )
+            public = HostRoute(shares, tags, False, "external", namespace, service, name, tag)
+            out.update(dict.fromkeys((host.lower() for host in outside), public))
         return out

@@ -2,6 +2,7 @@
 
 import time
 from html import escape
+from itertools import islice
 from typing import Any
 
 from krun import __version__
@@ -105,7 +106,7 @@ def _revisions(store: Store, pools: Pools, span: float) -> str:
     """Returns the table of revisions. span: seconds that the charts show."""
     rows = []
     now = pools.loop.time()
-    for obj in store.list(REVISION)[:_ROWS]:
+    for obj in islice(store.each(REVISION), _ROWS):
         key = (meta.namespace(obj), meta.name(obj))
         pool, scaler = pools.pools.get(key), pools.scalers.get(key)
         image = f'<span class="why">{escape(str(obj["spec"]["containers"][0].get("image", "")))}</span>'

@@ -43,7 +43,6 @@ def config_of(revision: Object) -> RevisionConfig:
         port=port,
         service=labels.get(meta.SERVICE_LABEL, ""),
         configuration=labels.get(meta.CONFIGURATION_LABEL, ""),
-        labels=labels,
     )
 
 

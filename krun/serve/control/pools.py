@@ -216,7 +216,7 @@ class Pools:
                 key = (meta.namespace(pod), meta.labels(pod).get(meta.REVISION_LABEL, ""))
                 self._found.setdefault(key, []).append(one)
         running = {one["id"] for one in instances}
-        for pod in self.store.list(POD):
+        for pod in self.store.each(POD):
             if meta.name(pod) not in running:
                 pods.remove(self.store, meta.namespace(pod), meta.name(pod))
         return orphans

@@ -82,7 +82,7 @@ class Autoscaler:
         #: The last one, for metrics.
         self.decision: kpa.Decision | None = None
         #: (time, ready instances, requests in flight or waiting) of the last minutes, for the status page.
-        self.history: deque[tuple[float, int, int]] = deque(maxlen=300)
+        self.history: deque[tuple[float, int, int]] | tuple[()] = ()
         pool.queue.on_arrival = lambda queue: self.arrival()
 
     def update(self, revision: Object, config: Config) -> None:
@@ -179,6 +179,8 @@ class Autoscaler:
         """Takes the sample of the last second."""
         self.scaler.report(self.pool.queue.stats(now), now)
         queue = self.pool.queue
+        if not isinstance(self.history, deque):
+            self.history = deque(maxlen=300)
         self.history.append((now, self.pool.ready, queue.in_flight + queue.queued))
         self._settle(now)
         if self.idle.policy == idle.FREEZE and self.pool.state.initialized:

@@ -30,7 +30,7 @@ class Waiter(Protocol):
         """There is no slot and there will be none."""
 
 
-@dataclass
+@dataclass(slots=True)
 class RevisionConfig:
     """The settings of a revision that the proxy needs.  Times are seconds, 0: none."""
 

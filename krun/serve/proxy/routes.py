@@ -10,7 +10,7 @@ from itertools import accumulate
 from krun.serve.proxy.queue import RevisionQueue
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """A share of the traffic.  `tag` is that of the traffic target, "" for none."""
 
@@ -19,7 +19,7 @@ class Target:
     tag: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HostRoute:
     """What a host leads to."""
 

@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 NO_BOUNDS = Bounds()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spec:
     """The settings of a revision's scaler."""
 
@@ -221,7 +221,7 @@ class ToZero(NamedTuple):
     again: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ZeroSpec:
     """Settings of scale to zero; times are seconds."""
 

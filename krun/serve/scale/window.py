@@ -25,7 +25,8 @@ class Average:
     def __init__(self, seconds: int) -> None:
         self._size = max(1, seconds)
         #: (second, sum of its samples), oldest first; none is older than the window at the last write.
-        self._buckets: deque[tuple[int, float]] = deque()
+        #: Made with the first sample: an empty deque takes 760 bytes, and a service at zero has four windows.
+        self._buckets: deque[tuple[int, float]] | None = None
         self._first = 0
         self._last: int | None = None
 
@@ -33,6 +34,8 @@ class Average:
         """Adds `value` to the second of `now` (seconds).  A sample from before the last one counts in the last second."""
         second = int(now)
         last = self._last
+        if self._buckets is None:
+            self._buckets = deque()
         if last is None or second - last >= self._size:
             self._buckets.clear()
             self._first = second
@@ -52,7 +55,7 @@ class Average:
 
     def value(self, now: float) -> float:
         """The average at `now` (seconds): over the window, or over the time since the first sample if that is shorter."""
-        if self._last is None:
+        if self._last is None or self._buckets is None:
             return 0.0
         second = int(now)
         gap = max(0, second - self._last)
@@ -65,7 +68,7 @@ class Average:
     def resize(self, seconds: int) -> None:
         """Changes the window; what is older than the new one is dropped."""
         self._size = max(1, seconds)
-        if self._last is not None:
+        if self._last is not None and self._buckets is not None:
             self._first = max(self._first, self._last - self._size + 1)
             while self._buckets and self._buckets[0][0] <= self._last - self._size:
                 self._buckets.popleft()

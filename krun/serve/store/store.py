@@ -13,6 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from sys import intern
 from typing import Any
 
 from krun.errors import KrunError, one_line
@@ -25,6 +26,7 @@ from krun.serve.store.watch import Event, Watch
 Object = dict[str, Any]
 Objects = list[Object]
 Key = tuple[Kind, str, str]
+Keys = list[tuple[str, str]]
 #: Events that a watch can replay; the table in the file holds up to twice as many.
 _RING = 2048
 _GENERATE_TRIES = 8
@@ -39,9 +41,11 @@ class _Row:
         data = obj["metadata"]
         self.rv = rv
         self.json = text
-        self.labels: dict[str, str] = data.get("labels") or {}
-        self.owners = tuple(owner.get("uid", "") for owner in data.get("ownerReferences") or ())
-        self.uid: str = data.get("uid", "")
+        # Interned: the same few texts are in thousands of objects, and a uid is in its owner's children, too.
+        labels = data.get("labels") or {}
+        self.labels: dict[str, str] = {intern(key): intern(value) for key, value in labels.items()}
+        self.owners = tuple(intern(owner.get("uid", "")) for owner in data.get("ownerReferences") or ())
+        self.uid: str = intern(data.get("uid", ""))
 
 
 class Store:
@@ -66,7 +70,7 @@ class Store:
         for record in self._db.objects():
             kind = by_resource(record.group, record.plural)
             row = _Row(json.loads(record.json), record.rv, record.json)
-            self._index((kind, record.namespace, record.name), row)
+            self._index((kind, intern(record.namespace), intern(record.name)), row)
 
     def close(self) -> None:
         """Ends all watches and closes the file."""
@@ -93,7 +97,20 @@ class Store:
 
         The order is by namespace and name, so that pages of a list (limit, continue) fit together.
         """
-        return [json.loads(text) for text in self.texts(kind, namespace, labels, fields)]
+        return list(self.each(kind, namespace, labels, fields))
+
+    def each(
+        self, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> Iterator[Object]:
+        """Yields copies of the same objects, one at a time: thousands of them, parsed together, would take 50 MB.
+
+        The objects are those of the first step; the store may be changed meanwhile.
+        """
+        return (json.loads(text) for text in self.texts(kind, namespace, labels, fields))
+
+    def keys(self, kind: Kind) -> Keys:
+        """Returns (namespace, name) of all objects of `kind`, in order."""
+        return sorted(self._rows.get(kind, {}))
 
     def texts(
         self, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = ""
@@ -336,7 +353,7 @@ class Store:
         data = obj["metadata"]
         data["resourceVersion"] = str(self.rv)
         text = json.dumps(obj, separators=(",", ":")).encode()
-        key = (kind, data.get("namespace", "") if kind.namespaced else "", data["name"])
+        key = (kind, intern(data.get("namespace", "") if kind.namespaced else ""), intern(data["name"]))
         record = Record(self.rv, type, kind.group, kind.plural, key[1], key[2], text)
         self._db.put(record)
         self._unindex(key)
