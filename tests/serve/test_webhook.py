@@ -304,3 +304,18 @@ def test_the_webhook_says_the_same(case):
 def test_the_record_is_of_this_corpus():
     assert list(SAID) == list(corpus())
     assert sum(bool(one["error"]) for one in SAID.values()) > 80
+
+
+@pytest.mark.parametrize("value", ["inf", "-Inf", "1e999", "nan", "Infinity"])
+@pytest.mark.parametrize(
+    "key", ["target", "target-burst-capacity", "panic-window-percentage", "target-utilization-percentage"]
+)
+def test_numbers_with_which_the_autoscaler_cannot_compute(key, value):
+    """Go's webhook takes infinite targets; here each decision would end with an OverflowError."""
+    from helpers.serveapi import SERVING, Client, ksvc
+
+    notes = {f"autoscaling.knative.dev/{key}": value}
+    code, found = Client().call(
+        "POST", f"{SERVING}/services", ksvc(template={"metadata": {"annotations": notes}})
+    )
+    assert code == 400 and "invalid value" in found["message"]
