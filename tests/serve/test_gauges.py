@@ -99,3 +99,16 @@ async def test_a_thaw_is_a_start_of_its_own_kind():
         found = metrics(world)
         assert found["krun_revision_start_duration_seconds_count", "resume", "ready"] == 1
         assert found["krun_revision_instances_frozen"] == 0
+
+
+@loop
+async def test_a_revision_that_was_never_asked_for_has_few_lines():
+    async with World() as world:
+        data = {"allow-zero-initial-scale": "true", "initial-scale": "0"}
+        config = {"metadata": {"name": "config-autoscaler"}, "data": data}
+        await world.call("POST", "/api/v1/namespaces/knative-serving/configmaps", config)
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+        found = metrics(world)
+        assert found["kn_revision_pods_desired"] == found["autoscaler_actual_pods"] == 0
+        assert "autoscaler_pending_pods" not in found and not world.runner.started

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from krun.serve.control.pool import Pool
     from krun.serve.control.scaling import Autoscaler
 
+_AT_ZERO = (
+    "kn_revision_pods_desired",
+    "kn_revision_pods_count",
+    "autoscaler_desired_pods",
+    "autoscaler_actual_pods",
+)
 STARTS = "krun_revision_start_duration_seconds"
 
 
@@ -78,7 +84,11 @@ def write(family: Family, pools: Iterable[tuple[Pool, Autoscaler | None]], capac
     """Adds the lines of all revisions, and of the machine's room."""
     for pool, scaler in pools:
         labels = labels_of(pool.queue)
-        values: dict[str, Any] = {**_pods(pool), **(_decision(scaler) if scaler is not None else {})}
+        if not pool.members and not pool.state.wanted and (scaler is None or scaler.decision is None):
+            # A thousand revisions that nobody has asked for yet: a scrape must not hold up the data path.
+            values: dict[str, Any] = dict.fromkeys(_AT_ZERO, 0)
+        else:
+            values = {**_pods(pool), **(_decision(scaler) if scaler is not None else {})}
         for name, value in values.items():
             family(name, "gauge").append(f"{name}{{{labels}}} {value:.10g}")
         for (kind, stage), histogram in sorted(pool.starts.items()):
