@@ -56,7 +56,7 @@ def _json(data: bytes) -> tuple[Any, list[str]]:
         raise bad_request("decode body: it is nested too deep") from None
     except ValueError as error:
         raise bad_request(f"decode body: {error}") from None
-    _check(value, "\\ud" in text.lower())
+    check(value, "\\ud" in text.lower())
     return value, duplicates
 
 
@@ -79,10 +79,19 @@ def _yaml(data: bytes) -> Any:
         return _json(data)[0]
     except ApiError:
         pass
-    if b"&" in data and b"*" in data:
-        raise bad_request("decode body: YAML aliases are not read")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        value = yaml.load(data.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text = data.decode("utf-8")
+        # The events first: the loader recurses in C, and a body that is nested deep enough would end the process.
+        depth = 0
+        for event in yaml.parse(text, loader):
+            if isinstance(event, yaml.events.AliasEvent):
+                raise bad_request("decode body: YAML aliases are not read")
+            depth += isinstance(event, yaml.events.CollectionStartEvent)
+            depth -= isinstance(event, yaml.events.CollectionEndEvent)
+            if depth > _DEPTH:
+                raise bad_request(f"decode body: it is nested deeper than {_DEPTH} levels")
+        value = yaml.load(text, loader)
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
         raise bad_request(f"decode body: {' '.join(str(error).split())}") from None
     try:
@@ -90,12 +99,12 @@ def _yaml(data: bytes) -> Any:
         value = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise bad_request(f"decode body: {error}") from None
-    _check(value, True)
+    check(value, True)
     return value
 
 
-def _check(value: Any, surrogates: bool) -> None:
-    """Bounds the depth, and refuses lone surrogates: no UTF-8 text can carry them on."""
+def check(value: Any, surrogates: bool) -> None:
+    """Bounds the depth, and refuses lone surrogates: no UTF-8 text can carry them on. Errors: ApiError 400."""
     level = [value]
     for _ in range(_DEPTH):
         level = [

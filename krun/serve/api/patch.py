@@ -5,11 +5,14 @@ strategic-merge-patch is taken for core/v1 only, whose writable kinds hold maps 
 """
 
 import copy
+import json
 from typing import Any
 
-from krun.serve.model.status import ApiError, bad_request
+from krun.serve.model.status import ApiError, bad_request, too_large
 
-_OPERATIONS = 1000
+#: The bounds of the API server (apiserver, pkg/endpoints/handlers/patch.go; evanphx/json-patch, AccumulatedCopySizeLimit).
+_OPERATIONS = 10000
+_COPIED = 3 << 20
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -50,15 +53,25 @@ def apply(live: dict[str, Any], last: dict[str, Any], wanted: dict[str, Any]) ->
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """Returns `target` with a JSON patch applied. Errors: ApiError 400, no patch; 422, an operation fails."""
+    """Returns `target` with a JSON patch applied. Errors: ApiError 400, no patch; 413, too large; 422, an operation fails."""
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
         raise bad_request("apply JSON patch: the body is no list of operations")
     if len(operations) > _OPERATIONS:
-        raise bad_request(f"apply JSON patch: more than {_OPERATIONS} operations")
+        raise too_large(
+            f"The allowed maximum operations in a JSON patch is {_OPERATIONS}, got {len(operations)}"
+        )
     out = copy.deepcopy(target)
+    copied = 0
     for index, operation in enumerate(operations):
         try:
+            if operation.get("op") == "copy":
+                # Copies of copies double: each is counted before it is made.
+                copied += len(json.dumps(_get(out, _pointer(operation["from"]))))
+                if copied > _COPIED:
+                    raise too_large(f"apply JSON patch: the copies have more than {_COPIED} bytes")
             out = _operate(out, operation)
+        except RecursionError:
+            raise bad_request("apply JSON patch: the object is nested too deep") from None
         except (KeyError, IndexError, TypeError, ValueError) as error:
             text = (
                 f"the server rejected our request due to an error in our request: operation {index}: {error}"
@@ -73,7 +86,7 @@ def _operate(doc: Any, operation: dict[str, Any]) -> Any:
     if name in ("add", "replace", "test"):
         value = copy.deepcopy(operation["value"])
         if name == "test":
-            if _get(doc, path) != value:
+            if not _same(_get(doc, path), value):
                 raise ValueError(f"test of {operation['path']} failed")
             return doc
         if name == "replace":
@@ -91,6 +104,17 @@ def _operate(doc: Any, operation: dict[str, Any]) -> Any:
             doc = _remove(doc, source)
         return _put(doc, path, value)
     raise ValueError(f"unknown operation {name!r}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same in JSON, where true is no number (RFC 6902, section 4.6)."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(item, other[key]) for key, item in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
 
 
 def _pointer(text: Any) -> list[str]:

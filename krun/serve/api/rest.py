@@ -12,15 +12,34 @@ from typing import Any
 from krun.serve.api import body, patch, protobuf, table, watching
 from krun.serve.api.admission import Admission, check_type, place
 from krun.serve.http.types import Request, Response
-from krun.serve.model import meta, status, v1alpha1
+from krun.serve.model import meta, schema, status, v1alpha1
 from krun.serve.model.kinds import NAMESPACE, Kind
+from krun.serve.model.names import label_1123
 from krun.serve.model.options import Options
 from krun.serve.store.store import Store
 
 Object = dict[str, Any]
 _APPLIED = meta.HIDDEN + "applied."
+#: Characters of all warnings of an answer (apiserver, pkg/endpoints/filters/warning.go): clients bound the head of an answer.
+_WARNINGS = 4096
 _PROPAGATION = ("Background", "Foreground", "Orphan")
 _READ_ONLY_NAMESPACES = ("default", "kube-system", "knative-serving")
+
+
+_TEXT = {"type": "string"}
+#: meta/v1 DeleteOptions.
+_DELETE_OPTIONS = {
+    "type": "object",
+    "properties": {
+        "kind": _TEXT,
+        "apiVersion": _TEXT,
+        "gracePeriodSeconds": {"type": "integer", "format": "int64"},
+        "preconditions": {"type": "object", "properties": {"uid": _TEXT, "resourceVersion": _TEXT}},
+        "orphanDependents": {"type": "boolean"},
+        "propagationPolicy": _TEXT,
+        "dryRun": {"type": "array", "items": _TEXT},
+    },
+}
 
 
 class Target:
@@ -44,9 +63,12 @@ def dump(value: Any) -> bytes:
 def reply(value: Any, code: int = 200, warnings: Iterable[str] = ()) -> Response:
     """Returns an answer with a JSON body and Warning fields (RFC 9111, 5.5)."""
     headers = [(b"content-type", b"application/json")]
+    left = _WARNINGS
     for text in warnings:
-        line = "".join(char if " " <= char <= "~" and char not in '"\\' else "'" for char in text)
-        headers.append((b"warning", f'299 - "{line[:500]}"'.encode()))
+        line = "".join(char if " " <= char <= "~" and char not in '"\\' else "'" for char in text)[:256]
+        if (left := left - len(line)) < 0:
+            break
+        headers.append((b"warning", f'299 - "{line}"'.encode()))
     return Response(code, headers, value if isinstance(value, bytes) else dump(value))
 
 
@@ -194,7 +216,7 @@ class _Call:
             start = json.loads(base64.urlsafe_b64decode(token))["start"]
             if not isinstance(start, int) or start < 0:
                 raise ValueError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise status.bad_request(
                 "continue key is not valid: it is not one that this server gave out"
             ) from None
@@ -234,10 +256,15 @@ class _Call:
         check_type(self.kind, self.target.version, obj)
         if self.kind.namespaced and self.target.namespace is None:
             raise status.bad_request("an object is created in a namespace")
+        if (obj.get("metadata") or {}).get("resourceVersion"):
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
         place(self.kind, obj, self.namespace)
         return self._create(obj)
 
     def _create(self, obj: Object, applied: tuple[str, str] | None = None) -> Response:
+        if self.kind.namespaced and label_1123(self.namespace):
+            # A namespace is made when it is written to, except one that cannot be.
+            raise status.not_found(NAMESPACE, self.namespace)
         fresh = self.admission.admit(self.kind, self.target.version, obj, None)
         if applied:
             meta.meta(fresh).setdefault("annotations", {})[applied[0]] = applied[1]
@@ -259,7 +286,7 @@ class _Call:
     def _update(self, obj: Object, old: Object) -> Response:
         """Stores `obj` in place of `old`, or shows what would be stored."""
         if self.target.sub == "status":
-            wanted = {**old, "status": obj.get("status")}
+            wanted = {**old, "status": self._status(obj.get("status"))}
             version = (obj.get("metadata") or {}).get("resourceVersion")
             wanted["metadata"] = {**old["metadata"], "resourceVersion": version or ""}
             return self.answer(wanted if self.dry else self.store.update_status(self.kind, wanted))
@@ -270,6 +297,15 @@ class _Call:
         if self.dry:
             return self.answer(self._would_be(fresh, old))
         return self.answer(self.store.update(self.kind, fresh))
+
+    def _status(self, value: Any) -> Any:
+        """Returns a client's status without unknown fields. Errors: ApiError 422: readers of all clients rely on its form."""
+        if value is None:
+            return None
+        kept, walk = schema.prune_node(schema.of(self.kind)["properties"].get("status", {}), value, "status")
+        if walk.causes:
+            raise status.invalid(self.kind, self.target.name, walk.causes)
+        return kept
 
     def _would_be(self, fresh: Object, old: Object) -> Object:
         out = {**fresh, "apiVersion": old["apiVersion"], "kind": old["kind"]}
@@ -300,6 +336,7 @@ class _Call:
             fresh = patch.merge(shown, change)
         else:
             raise status.bad_request("apply merge patch: the body is no object")
+        body.check(fresh, False)
         check_type(self.kind, self.target.version, fresh)
         place(self.kind, fresh, self.namespace, self.target.name)
         return self._update(fresh, old)
@@ -371,7 +408,13 @@ class _Call:
         value, _ = body.decode(data, media if media == protobuf.MEDIA else "application/json")
         if not isinstance(value, dict):
             raise status.bad_request("the body of a delete is no DeleteOptions")
-        return value
+        options, walk = schema.prune_node(_DELETE_OPTIONS, value, "")
+        if walk.causes:
+            raise status.bad_request(f"the body of a delete is no DeleteOptions: {walk.causes[0][1]}")
+        found: Object = options
+        if [one for one in found.get("dryRun") or () if one != "All"]:
+            raise status.unsupported_dry_run(found["dryRun"])
+        return found
 
     def _propagation(self, options: Object) -> str:
         how = options.get("propagationPolicy") or self.query("propagationPolicy")

@@ -38,6 +38,9 @@ class WatchQuery:
             raise bad_request("sendInitialEvents: resourceVersionMatch must be NotOlderThan")
         seconds = _number(query("timeoutSeconds"), "timeoutSeconds")
         self.seconds = float(seconds) if seconds else _LONGEST * (1 + random.random())
+        # Now, because the head of the answer is sent before the stream begins.
+        selectors.labels(self.labels)
+        selectors.fields(self.fields)
         if not self.version and not query("sendInitialEvents"):
             self.initial = True
 

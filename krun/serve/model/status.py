@@ -120,6 +120,17 @@ def unsupported(media: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {media}")
 
 
+def unsupported_dry_run(found: list[str]) -> ApiError:
+    """DeleteOptions with another dryRun than All (422)."""
+    text = f'DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: {found!r}: supported values: "All"'
+    return ApiError(422, "Invalid", text)
+
+
+def too_large(message: str) -> ApiError:
+    """The request, or what it would make, has no room (413)."""
+    return ApiError(413, "RequestEntityTooLarge", message)
+
+
 def success(kind: Kind, name: str, uid: str) -> dict[str, Any]:
     """Returns the Status of a finished delete."""
     details = _details(kind, name)
