@@ -21,77 +21,14 @@ if __name__ == "__main__":
 
 import h11
 import httptools
+from helpers.httpwire import Message, Transport
 
 from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.h1 import H1Connection
-from krun.serve.http.stream import Sink
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Limits
 
 LIMITS = Limits(head=4096, target=1024, fields=50, trailers=512)
-
-
-class Transport(asyncio.Transport):
-    """A socket that keeps what is written."""
-
-    def __init__(self):
-        super().__init__()
-        self.out = b""
-        self.closing = False
-
-    def write(self, data):
-        assert not self.closing
-        self.out += data
-
-    def close(self):
-        self.closing = True
-
-    def abort(self):
-        self.closing = True
-
-    def is_closing(self):
-        return self.closing
-
-    def get_write_buffer_size(self):
-        return 0
-
-    def can_write_eof(self):
-        return True
-
-    def write_eof(self):
-        self.closing = True
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-
-class Message(Sink):
-    """A request as the front delivers it."""
-
-    def __init__(self, incoming, log):
-        self.incoming, self.log, self.body = incoming, log, b""
-        incoming.consume(self)
-
-    def on_data(self, data):
-        assert data
-        self.body += data
-
-    def on_end(self, trailers):
-        head = self.incoming.head
-        self.log.append(
-            (
-                head.method,
-                head.target,
-                head.host,
-                [(n.lower(), v) for n, v in head.headers],
-                self.body,
-                trailers,
-            )
-        )
-        self.incoming.respond(200, [], 2, b"ok", end=True)
 
 
 async def front(data, cuts):

@@ -35,7 +35,9 @@ class Tenants(Client):
         self.neighbour = self.call("GET", f"{OTHER}/services/neighbour")
         self.mine = self.call("GET", f"{SERVING}/services/mine")
 
-    def wrong(self, method: str, path: str, *rest: Any, codes: tuple[int, ...] = (400, 422), **fields: Any) -> dict[str, Any]:
+    def wrong(
+        self, method: str, path: str, *rest: Any, codes: tuple[int, ...] = (400, 422), **fields: Any
+    ) -> dict[str, Any]:
         """Send a request that must be refused with one of `codes`; returns the Status. Nothing has changed."""
         code, status = self.call(method, path, *rest, **fields)
         assert code in codes, (code, status)
@@ -43,7 +45,11 @@ class Tenants(Client):
         assert status["code"] == code and status["reason"] in REASONS[code] and status["message"], status
         if code == 422 and "details" in status:
             causes = status["details"].get("causes")
-            assert causes is None or causes and all(one["field"] and one["message"] and one["reason"] for one in causes)
+            assert (
+                causes is None
+                or causes
+                and all(one["field"] and one["message"] and one["reason"] for one in causes)
+            )
         self.check()
         return status
 
@@ -110,7 +116,10 @@ def shown(path: tuple[Any, ...]) -> str:
 @pytest.mark.parametrize("kind", [SERVICE, CONFIGURATION, ROUTE], ids=lambda kind: kind.kind)
 def test_every_field_with_every_other_type(api, kind):
     asked = 0
-    top = {"metadata": schema.of(kind)["properties"]["metadata"], "spec": schema.of(kind)["properties"]["spec"]}
+    top = {
+        "metadata": schema.of(kind)["properties"]["metadata"],
+        "spec": schema.of(kind)["properties"]["spec"],
+    }
     for path, type in [leaf for name, node in top.items() for leaf in leaves(node, (name,))]:
         if path in (("metadata",), ("metadata", "namespace")):
             continue  # the body's own shape, test_bodies; the path's namespace holds
@@ -121,7 +130,11 @@ def test_every_field_with_every_other_type(api, kind):
             code, status = api.call("POST", f"{SERVING}/{kind.plural}", obj)
             assert code in (400, 422) and status["reason"] in REASONS[code], (path, value, code, status)
             if code == 422:
-                assert shown(path) in [cause["field"] for cause in status["details"]["causes"]], (path, value, status)
+                assert shown(path) in [cause["field"] for cause in status["details"]["causes"]], (
+                    path,
+                    value,
+                    status,
+                )
             asked += 1
     assert asked > 100
     api.check()
@@ -130,7 +143,12 @@ def test_every_field_with_every_other_type(api, kind):
 def test_every_field_as_null_is_absent(api):
     """A null is the same as no field (typed clients send them): never a failure of the server."""
     for path, _ in leaves(schema.of(SERVICE)["properties"]["spec"], ("spec",)):
-        obj = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "x"}, **at(path, None)}
+        obj = {
+            "apiVersion": "serving.knative.dev/v1",
+            "kind": "Service",
+            "metadata": {"name": "x"},
+            **at(path, None),
+        }
         assert api.call("POST", f"{SERVING}/services?dryRun=All", obj)[0] in (201, 400, 422), path
     api.check()
 
@@ -140,7 +158,9 @@ def test_every_field_as_null_is_absent(api):
 def test_a_status_of_another_shape_breaks_no_reader(api, method, path, status):
     """A status that is stored as it comes would break each list and table for everybody."""
     body = {**api.mine[1], "status": status} if method == "PUT" else {"status": status}
-    code, found = api.call(method, f"{SERVING}{path}", body, MERGE if method == "PATCH" else "application/json")
+    code, found = api.call(
+        method, f"{SERVING}{path}", body, MERGE if method == "PATCH" else "application/json"
+    )
     assert code == 422 if path.endswith("status") and status != [] else code in (200, 422), found
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
     for where in (f"{SERVING}/services", f"{ALPHA}/services", f"{ALPHA}/services/mine"):
@@ -184,7 +204,9 @@ NAMES = ["", "UPPER", "a b", "-a", "a-", "a.b", "a/b", "..", "a" * 64, "a" * 300
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-@pytest.mark.parametrize("plural, kind", [("services", "Service"), ("configurations", "Configuration"), ("routes", "Route")])
+@pytest.mark.parametrize(
+    "plural, kind", [("services", "Service"), ("configurations", "Configuration"), ("routes", "Route")]
+)
 def test_names(api, name, plural, kind):
     obj = {**ksvc(name), "kind": kind}
     if kind == "Route":
@@ -355,7 +377,12 @@ def test_paths(api, path):
 
 @pytest.mark.parametrize("namespace", ["UPPER", "a b", "a" * 64, "..", "\u00e4"])
 def test_namespaces_that_cannot_be(api, namespace):
-    api.wrong("POST", f"/apis/serving.knative.dev/v1/namespaces/{quote(namespace, safe='')}/services", ksvc("x"), codes=(400, 404, 422))
+    api.wrong(
+        "POST",
+        f"/apis/serving.knative.dev/v1/namespaces/{quote(namespace, safe='')}/services",
+        ksvc("x"),
+        codes=(400, 404, 422),
+    )
 
 
 @pytest.mark.parametrize("media", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/cbor", "application/json-patch+json; x", "x" * 5000])  # fmt: skip
@@ -370,7 +397,9 @@ def test_duplicate_and_unknown_fields(api):
         assert text in status["message"]
     many = ksvc("x", **{f"unknown{n}": n for n in range(5000)})
     status = api.wrong("POST", f"{SERVING}/services?fieldValidation=Strict", many)
-    assert status["message"].startswith('Service in version "v1" cannot be handled as a Service: strict decoding error')
+    assert status["message"].startswith(
+        'Service in version "v1" cannot be handled as a Service: strict decoding error'
+    )
     code, _ = api.call("POST", f"{SERVING}/services?dryRun=All", many)
     assert code == 201
     # A field of an answer's head has a bound: Kubernetes cuts its warnings, too.
