@@ -9,6 +9,7 @@ from typing import Any
 
 from krun.conformance import duties, report, rows
 from krun.conformance.platform import rows as platform
+from krun.serve.model import alphafields
 from krun.serve.proxy import headers
 from krun.serve.run import bundle
 from krun.serve.run.image.config import Config
@@ -123,6 +124,42 @@ def _texts() -> dict[str, str]:
     }
 
 
+ALPHA = """
+## v1alpha1: the API of 2019
+
+serving.knative.dev/v1alpha1 is stored as v1; a client of 2019 reads the shape that it posted, as long as no client of v1 changes the
+object. Each field that v1 does not have, or has with other rules (knative/serving release-0.5); the others are those of v1, with the same
+answers. `tests/serve/test_v1alpha1.py` posts an example of each row.
+
+| kind | field of spec | answer | v1, or the words of the refusal |
+| --- | --- | --- | --- |
+"""
+
+
+def _alpha() -> list[str]:
+    lines = []
+    for row in alphafields.FIELDS:
+        text = (
+            str(row.seen)
+            if row.how == alphafields.REFUSED
+            else f"`spec.{row.v1}`"
+            if row.v1
+            else "nothing is managed"
+        )
+        if row.how == alphafields.IGNORED:
+            text = "taken, and not stored in v1"
+        lines.append(f"| {row.kind.kind} | `{row.path}` | {row.how} | {cell(text)} |")
+    lines += [
+        "",
+        "Fields of the status that only v1alpha1 has:",
+        "",
+        "| kind | field | what it is |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {kind.kind} | `{name}` | {text} |" for kind, name, text in alphafields.STATUS]
+    return lines
+
+
 def _table(listed: tuple[rows.Row, ...], names: tuple[str, ...], folder: Path) -> list[str]:
     results: dict[str, dict[str, str]] = {}
     for name in names:
@@ -157,4 +194,5 @@ def contract_page(header: str) -> str:
             cell(texts[row.number]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += [ALPHA.rstrip("\n"), *_alpha()]
     return "\n".join(lines) + "\n"
