@@ -147,13 +147,18 @@ class NothingWorked(AssertionError):
     """What should have gone on beside the attack did not: that the attack lost proves nothing."""
 
 
-def exec_true(run: Run, end: threading.Event) -> None:
+def exec_true(run: Run, end: threading.Event, user: str = "0:0") -> None:
     """`krun exec` of something harmless, again and again; the attack may make some of them fail, but not all."""
     done = []
     while not end.is_set():
-        done.append(run.container.exec("/bin/true", options=("--user", "0:0")))
+        done.append(run.container.exec("/bin/true", options=("--user", user)))
     if len(done) > 2 and not any(result.status == 0 for result in done):
         raise NothingWorked(f"no exec has worked: {done[:1]}")
+
+
+def exec_as_user(run: Run, end: threading.Event) -> None:
+    """The same as the attacker's user: the kernel's rule lets the attacker look at it."""
+    exec_true(run, end, "1000:1000")
 
 
 def create_beside(run: Run, end: threading.Event) -> None:
@@ -264,6 +269,7 @@ ATTACKS = (
     Attack("ask_number_heard"),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
+    Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_limits", (ROOT_USER,), 8, beside=(exec_true, create_beside)),

@@ -83,10 +83,9 @@ static long other_text(struct kr_task *t, const struct kr_proc_name *w, u64 flag
         r = kr_ask_text(t, w);
     }
     /* The calling process itself has an unknown number where the payload looks from a pid namespace of its own, or into
-     * a procfs of another one. What the kernel shows of it in these entries is the payload's (kr_publish_mm); fdinfo
-     * shows the monitor's descriptors. */
-    int harmless = w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT || w->entry == KR_PE_AUXV ||
-                   w->entry == KR_PE_ENVIRON;
+     * a procfs of another one. What the kernel shows of it in these entries is the payload's (kr_publish_mm). fdinfo
+     * shows the monitor's descriptors; auxv tells where a monitor lies that has just been started. */
+    int harmless = w->entry == KR_PE_STATUS || w->entry == KR_PE_ENVIRON;
     return r == -ESRCH && !harmless ? -EACCES : hand_out(r, flags);
 }
 

@@ -128,8 +128,8 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
  * smaps_rollup, numa_maps, auxv, environ, fdinfo/N. -EACCES for other entries. */
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
 /* status or stat of another process of the container: the kernel's text rel with the payload's values in
- * place of the monitor's. Every process may read these two, so no question is needed: the board has the
- * values. -ESRCH: pid is not a monitor of this container. */
+ * place of the monitor's, and without addresses. Every process may read these two, so no question is needed: the
+ * board has the values. -ESRCH: pid is not a monitor of this container (status only). */
 long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel);
 /* A sealed memfd with the n bytes at data, open for reading only, or -errno. name: for its label. */
 long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name);

@@ -77,22 +77,34 @@ static void make_status(struct kr_text *o, const char *text, struct kr_proc *pro
     }
 }
 
-/* stat: only the number of threads (field 20) differs from the kernel's. The name in field 2 may contain any
- * character. */
-static void make_stat(struct kr_text *o, const char *text, u32 threads) {
-    const char *p = strrchr(text, ')'), *after;
-    for (int field = 2; p && field < 20; field++) {
-        p = strchr(p, ' ');
-        p = p ? p + 1 : NULL;
-    }
-    if (!p) {
-        kr_text_add(o, text, strlen(text));
+/* Fields of stat that have addresses (proc_pid_stat(5)). The kernel gives those of another process to a reader that may
+ * trace it. No monitor may trace another; but one that has just been executed by an ordinary user is dumpable until its first
+ * system call, and the addresses are the monitor's. */
+static int is_address(int field) { return (field >= 26 && field <= 30) || (field >= 45 && field <= 51); }
+
+/* stat, with another number of threads (field 20; ~0: the kernel's) and, for another process, with the addresses that a
+ * reader gets that may not trace it: 1 for the bounds of the text, else 0 (do_task_stat() in fs/proc/array.c). Of the
+ * calling process the instruction and stack pointer are left out, which the kernel shows of a thread that ends. The name in
+ * field 2 may contain any character. */
+static void make_stat(struct kr_text *o, const char *text, u32 threads, int other) {
+    const char *p = strrchr(text, ')'), *end;
+    if (!p || p[1] != ' ')
         return;
+    kr_text_add(o, text, (size_t)(p + 1 - text));
+    p++;
+    for (int field = 3; *p == ' '; field++, p = end) {
+        end = p + 1;
+        while (*end && *end != ' ' && *end != '\n')
+            end++;
+        int hidden = other ? is_address(field) : field == 29 || field == 30;
+        if (field == 20 && threads != ~0u)
+            kr_text_addf(o, " %u", threads);
+        else if (hidden)
+            kr_text_addf(o, " %d", (field == 26 || field == 27) && p[1] != '0');
+        else
+            kr_text_add(o, p, (size_t)(end - p));
     }
-    kr_strtou(p, &after);
-    kr_text_add(o, text, (size_t)(p - text));
-    kr_text_addf(o, "%u", threads);
-    kr_text_add(o, after, strlen(after));
+    kr_text_add(o, "\n", 1);
 }
 
 static long memory(struct kr_text *o, u64 start, u64 end) {
@@ -144,29 +156,31 @@ static void other_status(struct kr_text *o, const char *text, const struct kr_bo
     }
 }
 
+/* The number of threads in a text of stat. */
+static u32 threads_of(const char *stat) {
+    const char *p = strrchr(stat, ')');
+    for (int field = 2; p && field < 20; field++) {
+        p = strchr(p, ' ');
+        p = p ? p + 1 : NULL;
+    }
+    return p ? (u32)kr_strtou(p, NULL) : 0;
+}
+
 long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel) {
     struct kr_board_entry e;
     struct kr_text o = {0};
     size_t size, len;
-    if (kr_ask_board(t, pid, &e) < 0)
+    int monitor = kr_ask_board(t, pid, &e) >= 0;
+    if (!monitor && entry != KR_PE_STAT)
         return -ESRCH;
     char *kernel = kr_proc_slurp(t, rel, &size, &len);
     if (!kernel)
         return -ENOENT;
-    u32 workers = (u32)kr_has_kvm_thread(t);
-    if (entry == KR_PE_STATUS) {
+    u32 workers = (u32)kr_has_kvm_thread(t), n = threads_of(kernel);
+    if (entry == KR_PE_STATUS)
         other_status(&o, kernel, &e, workers);
-    } else {
-        u64 n = 0;
-        const char *p = strrchr(kernel, ')');
-        for (int field = 2; p && field < 20; field++) {
-            p = strchr(p, ' ');
-            p = p ? p + 1 : NULL;
-        }
-        if (p)
-            n = kr_strtou(p, NULL);
-        make_stat(&o, kernel, n > workers ? (u32)n - workers : (u32)n);
-    }
+    else
+        make_stat(&o, kernel, !monitor ? ~0u : n > workers ? n - workers : n, 1);
     const char *base = strrchr(rel, '/');
     long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, base + 1);
     kr_free(kernel, size);
@@ -221,7 +235,7 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
             break;
         }
         if (entry == KR_PE_STAT) {
-            make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED));
+            make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED), 0);
             break;
         }
         if (entry == KR_PE_FDINFO_N) {
