@@ -110,7 +110,8 @@ def _link(opts: Options, name: str) -> str:
             os.symlink(path, os.path.join(base, reference))
         else:
             raise KrunError(
-                f"deploy {path}: it has neither rootfs/ (with config.json beside it) nor oci-layout; see docs/serve.md"
+                f"deploy {path}: it has neither rootfs/ (with config.json beside it) nor oci-layout; "
+                "tools/runenv.py pack makes an image of a program's files (docs/getting-started.md)"
             )
     except OSError as error:
         raise KrunError(f"deploy {path}: {error.strerror}: {error.filename}") from error
