@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def options(port):
     return SimpleNamespace(api=f"127.0.0.1:{port}", name="hello", image="reg.example/hello", namespace=None, env=[], port=None,
-                           token_file=None)  # fmt: skip
+                           token_file=None, directory="/nonexistent")  # fmt: skip
 
 
 @pytest.fixture
