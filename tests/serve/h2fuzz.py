@@ -94,7 +94,8 @@ def by_h2(data):
                     found.append(begun[event.stream_id])
             connection.data_to_send()
     except (h2.exceptions.ProtocolError, KeyError, ValueError):
-        pass
+        # The front may have reset the stream of this frame itself, and ignores the frame then (RFC 9113, section 5.1): it reads on.
+        return found, None
     return found, streams
 
 
@@ -133,6 +134,8 @@ def compare(messages, data):
                 left.remove(other)
                 break
         else:
+            if streams is None:
+                continue
             raise AssertionError(f"no such request: {(method, target, fields, body, trailers)!r} of {left!r}")
     return streams
 
@@ -146,7 +149,9 @@ def sound(out, streams):
         assert at + 9 + length <= len(out), "half a frame"
         frame.parse_body(memoryview(out[at + 9 : at + 9 + length]))
         if isinstance(frame, HeadersFrame | DataFrame):
-            assert frame.stream_id in streams, f"stream {frame.stream_id} is answered, and was not begun"
+            assert streams is None or frame.stream_id in streams, (
+                f"stream {frame.stream_id} is answered, and was not begun"
+            )
         at += 9 + length
 
 
@@ -254,12 +259,12 @@ def mutant(rng, sequences):
     return b"".join(pieces)
 
 
-async def fuzz(seconds, seed, sequences):
-    """Fuzzes; returns counts.  Raises AssertionError with the bytes that broke a rule."""
+async def fuzz(seconds, seed, sequences, most=1 << 60):
+    """Fuzzes for a time, or for `most` mutants; returns counts.  Raises AssertionError with the bytes that broke a rule."""
     rng = random.Random(seed)
     counts = Counter()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and counts["sequences"] < most:
         data = mutant(rng, sequences)
         try:
             messages, out, ended = await front(data, [])
