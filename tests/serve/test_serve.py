@@ -193,7 +193,7 @@ def test_freeze_when_idle(server):
     server.ready()
 
     def frozen():
-        return "<td>frozen</td>" in server.ask("GET", "/status")[1]
+        return ">frozen<" in server.ask("GET", "/status")[1]
 
     server.until(frozen, "it is frozen")
     pods = [one["metadata"]["name"] for one in server.pods()]

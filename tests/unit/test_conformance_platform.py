@@ -399,10 +399,11 @@ def test_a_platform_that_lies_gets_verdicts(lie: bytes, code: bytes, monkeypatch
 
 
 def test_a_platform_that_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(KrunError, match="connect to"):
-        client.Client(access.Access("127.0.0.1", port, None, "")).ask("GET", "/")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # it does not listen, and no other process gets its port
+        port = taken.getsockname()[1]
+        with pytest.raises(KrunError, match="connect to"):
+            client.Client(access.Access("127.0.0.1", port, None, "")).ask("GET", "/")
 
 
 def test_the_ingress_is_asked_for() -> None:
