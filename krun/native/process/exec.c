@@ -237,8 +237,8 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     struct kr_args args;
     r = kr_args_in(&args, argv, envp, p.words, p.nwords, path, KR_BOOT_STRINGS);
     p.full_args = args.full;
-    kr_fd_unname(
-        t); /* nobody would take the names away from a process that leaves its relatives by the execve */
+    /* Nobody would take the names away from a process that leaves its relatives by the execve. */
+    kr_fd_unname(t);
     if (r == 0)
         r = exec_program(t, &p, &args);
     kr_args_free(&args);
