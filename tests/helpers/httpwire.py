@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.stream import Sink
+from krun.serve.http.timers import Wheel
 
 
 class Transport(asyncio.Transport):
@@ -68,3 +70,26 @@ class Message(Sink):
             )
         )
         self.incoming.respond(200, [], 2, b"ok", end=True)
+
+
+async def feed(protocol, limits, data, cuts, settle):
+    """(requests, what was sent, whether the connection was ended) of a front for `data`, cut at `cuts`.
+
+    protocol: makes the connection from an endpoint; settle: waits until a connection has read what it got.
+    """
+    log, errors = [], []
+    wheel = Wheel(asyncio.get_running_loop())
+    endpoint = Endpoint(lambda incoming: Message(incoming, log), wheel, limits, report=errors.append)
+    connection, transport = protocol(endpoint), Transport()
+    connection.connection_made(transport)
+    at = 0
+    for cut in [*cuts, len(data)]:
+        if cut > at and not transport.closing:
+            connection.data_received(data[at:cut])
+            at = cut
+            await settle(connection)
+    ended = transport.closing
+    connection.connection_lost(None)
+    wheel.close()
+    assert not errors, errors
+    return log, transport.out, ended

@@ -24,7 +24,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
-from helpers.httpwire import Message, Transport
+from helpers.httpwire import feed
 from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
@@ -38,9 +38,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.h2 import H2Connection
-from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Limits
 
 LIMITS = Limits(head=4096, target=1024, fields=50, trailers=512)
@@ -49,25 +47,14 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _OWN = (b"host", b"cookie")
 
 
+async def _settle(_):
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 async def front(data, cuts):
     """(requests, what was sent, whether the connection was ended) of the front for `data`, cut at `cuts`."""
-    log, errors = [], []
-    wheel = Wheel(asyncio.get_running_loop())
-    endpoint = Endpoint(lambda incoming: Message(incoming, log), wheel, LIMITS, report=errors.append)
-    connection, transport = H2Connection(endpoint), Transport()
-    connection.connection_made(transport)
-    at = 0
-    for cut in [*cuts, len(data)]:
-        if cut > at and not transport.closing:
-            connection.data_received(data[at:cut])
-            at = cut
-            for _ in range(3):
-                await asyncio.sleep(0)
-    ended = transport.closing
-    connection.connection_lost(None)
-    wheel.close()
-    assert not errors, errors
-    return log, transport.out, ended
+    return await feed(H2Connection, LIMITS, data, cuts, _settle)
 
 
 def by_h2(data):

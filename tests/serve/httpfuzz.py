@@ -21,35 +21,22 @@ if __name__ == "__main__":
 
 import h11
 import httptools
-from helpers.httpwire import Message, Transport
+from helpers.httpwire import feed
 
-from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.h1 import H1Connection
-from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Limits
 
 LIMITS = Limits(head=4096, target=1024, fields=50, trailers=512)
 
 
+async def _settle(connection):
+    while connection._busy:
+        await asyncio.sleep(0)
+
+
 async def front(data, cuts):
     """(messages, the answer, whether the connection was ended) of the front for `data`, cut at `cuts`."""
-    log, errors = [], []
-    wheel = Wheel(asyncio.get_running_loop())
-    endpoint = Endpoint(lambda incoming: Message(incoming, log), wheel, LIMITS, report=errors.append)
-    connection, transport = H1Connection(endpoint), Transport()
-    connection.connection_made(transport)
-    at = 0
-    for cut in [*cuts, len(data)]:
-        if cut > at and not transport.closing:
-            connection.data_received(data[at:cut])
-            at = cut
-            while connection._busy:
-                await asyncio.sleep(0)
-    ended = transport.closing
-    connection.connection_lost(None)
-    wheel.close()
-    assert not errors, errors
-    return log, transport.out, ended
+    return await feed(H1Connection, LIMITS, data, cuts, _settle)
 
 
 def statuses(out):

@@ -207,13 +207,17 @@ def test_freeze_when_idle(server):
     server.until(frozen, "it is frozen when the server ends")
 
 
+def kill_worker(server):
+    for name in workers(server.directory.parent):
+        if b"serve.run.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
+            os.kill(int(name), signal.SIGKILL)
+
+
 def test_the_worker_s_death_costs_the_instances_and_nothing_else(server):
     server.ask("POST", f"{SERVING}/services", service(min_scale="1"))
     server.ready()
     pods = [one["metadata"]["name"] for one in server.pods()]
-    for name in workers(server.directory.parent):
-        if b"serve.run.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
-            os.kill(int(name), signal.SIGKILL)
+    kill_worker(server)
     server.until(
         lambda: [one["metadata"]["name"] for one in server.pods()] not in ([], pods), "another instance"
     )
@@ -225,9 +229,7 @@ def test_the_worker_and_the_server_killed(server):
     server.ask("POST", f"{SERVING}/services", service(min_scale="1"))
     server.ready()
     pods = [one["metadata"]["name"] for one in server.pods()]
-    for name in workers(server.directory.parent):
-        if b"serve.run.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
-            os.kill(int(name), signal.SIGKILL)
+    kill_worker(server)
     server.end(signal.SIGKILL)
     server.start()
     server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
