@@ -45,6 +45,8 @@ STACK_SOFT = (
     32 << 20
 )  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/machine/layout.h
 MAX_FD = 0xFFFFFFFF
+# User ids of nobody, for setresuid_apart: those that a small user namespace has, too, come last.
+APART = (0xFFFFFFFD, 65533, 65534, 1000, 1, 0)
 
 # memfd_create(2)
 MFD_CLOEXEC = 1
@@ -362,6 +364,24 @@ def capget() -> "tuple[int, int, int]":
 def setresuid(uid: int) -> None:
     """setresuid(2), all three ids, by the raw call: one thread."""
     check(lib.kr_setresuid(uid, uid, uid), "setresuid", str(uid))
+
+
+def setresuid_apart(uid: int) -> int:
+    """setresuid(2), real and effective id `uid`, saved id another one, if the user namespace has one for us.
+
+    No process of the user can trace us then (ptrace(2), "Ptrace access mode checking"), and execve(2) makes all three ids equal
+    again. Returns the saved id; -1: it is `uid`, too. Raises SysError.
+    """
+    for other in APART:
+        if other != uid and lib.kr_setresuid(uid, uid, other) == 0:
+            return other
+    setresuid(uid)
+    return -1
+
+
+def setfsuid(uid: int) -> None:
+    """setfsuid(2). It tells no error: an id that is not ours to take changes nothing."""
+    lib.kr_setfsuid(uid)
 
 
 def setresgid(gid: int) -> None:

@@ -181,12 +181,17 @@ def mend_mode(fd: int) -> None:
             pass
 
 
+def pass_block(block: bytes) -> bytes:
+    """Puts a boot block into a sealed memfd that lives through the exec. Returns the entry of the environment that names it."""
+    boot = memfd("krun-boot", block)
+    keep_over_exec(boot)
+    return ENV + str(boot).encode()
+
+
 def start_monitor(exe: int, block: bytes, argv: "list[bytes]", env: "list[bytes]") -> None:
-    """Becomes the monitor: boot block into a memfd, its number as last entry of the environment, execveat(2).
+    """Becomes the monitor by execveat(2). Argument: block, what pass_block has returned, the last entry of its environment.
 
     Returns only by raising SysError.
     """
-    boot = memfd("krun-boot", block)
-    keep_over_exec(boot)
-    number = execveat(exe, argv, [*env, ENV + str(boot).encode()])
+    number = execveat(exe, argv, [*env, block])
     raise SysError("exec", "krun-monitor", number)

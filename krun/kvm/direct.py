@@ -49,7 +49,7 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
         block.number(boot.RLIMIT_STACK, soft & (1 << 64) - 1)
         resource.setrlimit(resource.RLIMIT_STACK, (STACK_SOFT if hard < 0 else min(STACK_SOFT, hard), hard))
     env = [k + b"=" + v for k, v in os.environb.items()]
-    boot.start_monitor(monitor, block.done(), [os.fsencode(a) for a in argv], env)
+    boot.start_monitor(monitor, boot.pass_block(block.done()), [os.fsencode(a) for a in argv], env)
 
 
 def main(argv: list[str]) -> int:

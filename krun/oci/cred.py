@@ -23,7 +23,7 @@ from krun.sysio import (
     set_undumpable,
     setgroups,
     setresgid,
-    setresuid,
+    setresuid_apart,
     setrlimit,
 )
 
@@ -104,7 +104,8 @@ class SetCapabilities(Step):
         if self.groups or not ctx.groups_denied:
             setgroups(self.groups)
         setresgid(self.gid)
-        setresuid(self.uid)
+        # Until the exec, which makes the saved id that of the others: a process of the container's user cannot trace us.
+        ctx.saved_uid = setresuid_apart(self.uid)
         prctl(PR_SET_KEEPCAPS, 0)
         _, own, _ = capget()
         permitted = sets["permitted"] & own

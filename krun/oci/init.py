@@ -30,6 +30,7 @@ from krun.sysio import (
     prctl,
     read_file,
     set_undumpable,
+    setfsuid,
     setgroups,
     setns,
     setrlimit,
@@ -305,13 +306,26 @@ def _monitor(child: Child) -> None:
         block.number(boot.RLIMIT_STACK, ctx.stack_limit)
     if ctx.t0:
         block.number(boot.T0, ctx.t0)
+    passed = boot.pass_block(block.done())
     # The reported pid must outlive `create`.
     prctl(PR_SET_PDEATHSIG, 0)
-    # A program that its caller cannot read is not dumpable from its first moment (fs/exec.c, would_dump()): the monitor's file
-    # has no right to read for root (build_native.py, MODE), and the sets after the exec do not depend on these.
+    _conceal(ctx)
+    boot.start_monitor(ctx.exe, passed, ctx.argv, ctx.env)
+
+
+def _conceal(ctx: "Context") -> None:
+    """Sees to it that the image of the coming exec is not dumpable from its first instant, by two rules of the kernel.
+
+    An exec that changes the file system id makes the new image undumpable (commit_creds() in kernel/cred.c); until the kernel does
+    that, the saved id keeps processes of the user away (step 19). The exec makes both ids the effective one again. So does an exec
+    of a program that its caller cannot read (would_dump() in fs/exec.c): the monitor's file has no right to read for root
+    (build_native.py, MODE), and the sets after the exec do not depend on the effective set.
+    """
+    if ctx.saved_uid >= 0:
+        setfsuid(ctx.saved_uid)
+        set_undumpable()  # fs.suid_dumpable has a say when ids change
     effective, permitted, inheritable = capget()
     capset(effective & ~_CAPS_TO_READ, permitted, inheritable)
-    boot.start_monitor(ctx.exe, block.done(), ctx.argv, ctx.env)
 
 
 class Row:

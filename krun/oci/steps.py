@@ -42,13 +42,14 @@ class Context:
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None.
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
-    cgroup_fd: cgroup v2 to be born in. t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
+    t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace",
-        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label",
+        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -71,6 +72,7 @@ class Context:
         self.seccomp = b""
         self.trace = 0
         self.groups_denied = False
+        self.saved_uid = -1
 
     def for_monitor(self) -> "list[int]":
         """Returns the descriptors that the monitor and its payload get: nothing else outlives step "descriptors"."""

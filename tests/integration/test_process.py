@@ -1,10 +1,12 @@
 """process.*: what the program finds of its user, capabilities, limits and descriptors."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from guest import build as guest
-from helpers.bundle import CAPABILITIES
+from helpers.bundle import CAPABILITIES, Bundle
+from helpers.runtime import Runtime
 
 
 def status(text):
@@ -52,6 +54,54 @@ def test_five_capability_sets(runtime, bundle):
     assert seen["CapBnd"] == mask("CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE")
     # After execve without root: only what is ambient.
     assert seen["CapPrm"] == seen["CapEff"] == seen["CapAmb"] == seen["CapInh"] == mask("CAP_KILL")
+
+
+SETS = ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE", "CAP_KILL"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "groups", "uids", "nnp", "ambient"),
+    [
+        (0, 0, [], 0, False, SETS),
+        (0, 7, [5], 0, True, []),
+        (1000, 1000, [], 0, False, []),
+        (1000, 5, [7], 0, True, SETS),
+        (1000, 5, [7], 65536, True, SETS),
+        (65533, 65534, [], 65536, False, SETS),
+        (0, 0, [], 65536, False, []),
+        (0, 0, [], 1, True, SETS),
+    ],
+)
+def test_credentials_are_those_of_runc(as_root, tmp_path, uid, gid, groups, uids, nnp, ambient):
+    """All ids and sets, whatever the saved and the file system id were on the way (krun/oci/init.py, _conceal).
+
+    uids: how many a user namespace has, 0: none is made.
+    """
+    seen = []
+    for name in ("runc", "krun"):
+        runtime = Runtime(name, tmp_path / name)
+        bundle = Bundle(tmp_path / name / "bundle").args("cat", "/proc/self/status")
+        if uids:
+            bundle.namespaces(add=("user",))
+            for kind, size in (("uidMappings", uids), ("gidMappings", 65536)):
+                bundle.linux[kind] = [{"containerID": 0, "hostID": 100000, "size": size}]
+            for folder in bundle.path.parents:
+                if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+                    folder.chmod(folder.stat().st_mode | 0o011)
+        bundle.process["user"] = {"uid": uid, "gid": gid, "additionalGids": groups}
+        bundle.process["noNewPrivileges"] = nnp
+        for kind in ("bounding", "effective", "permitted"):
+            bundle.process["capabilities"][kind] = SETS
+        for kind in ("inheritable", "ambient"):
+            bundle.process["capabilities"][kind] = ambient
+        try:
+            found = status(runtime.run(bundle).ok().out)
+        finally:
+            runtime.clean()
+        seen.append(
+            {k: v for k, v in found.items() if k in ("Uid", "Gid", "Groups", "NoNewPrivs") or k[:3] == "Cap"}
+        )
+    assert seen[0] == seen[1]
 
 
 def test_no_capabilities(runtime, bundle):

@@ -1,11 +1,13 @@
 """krun's processes are dumpable at no moment on their way to the payload: nobody without CAP_SYS_PTRACE looks into them.
 
-The eyes are a native process of uid 0 with docker's capabilities (proc_watch.c) in one pid namespace with krun, and nobody
-else's processes: the kernel answers it, no monitor. What the attack programs find depends on the monitor as well.
+The eyes are a native process (proc_watch.c) of the payload's user, uid 0 with docker's capabilities or another uid without any, in one
+pid namespace with krun, and nobody else's processes: the kernel answers it, no monitor. What the attack programs find depends on the
+monitor as well.
 """
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -37,8 +39,9 @@ def eyes(tmp_path_factory):
     return program
 
 
-def watch(eyes, krun: Runtime, *words, first=":", name=""):
-    argv = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", SCRIPT, "sh", f"{eyes} 4 {name}", first]
+def watch(eyes, krun: Runtime, *words, first=":", uid=0, name=""):
+    look = f"{eyes} 4 {uid} {name}"
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", SCRIPT, "sh", look, first]
     argv += [krun.path, "--root", krun.root, *words]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -58,13 +61,17 @@ def krun(as_root):
         remove(work)
 
 
-@pytest.mark.parametrize("spaces", ["own", "user"])
-def test_nobody_looks_into_a_process_on_its_way(krun, eyes, spaces):
-    bundle = Bundle(krun.work / "bundle").args("/bin/true")
+def in_spaces(bundle, spaces):
     if spaces == "user":
         bundle.namespaces(add=("user",))
         for kind in ("uidMappings", "gidMappings"):
             bundle.linux[kind] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    return bundle
+
+
+@pytest.mark.parametrize("spaces", ["own", "user"])
+def test_nobody_looks_into_a_process_on_its_way(krun, eyes, spaces):
+    bundle = in_spaces(Bundle(krun.work / "bundle").args("/bin/true"), spaces)
     # Root of the host owns the container's user namespace, and may look at what has become part of that, natively too.
     name = "krun" if spaces == "user" else ""
     watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, name=name)
@@ -83,6 +90,30 @@ def test_nobody_looks_into_an_exec(krun, eyes):
     container = krun.new(Bundle(krun.work / "bundle").args("sleep", "1000"))
     first = f"{krun.path} --root {krun.root} run --detach --bundle {container.bundle.write()} {container.id}"
     watch(eyes, krun, "exec", "--user", "0:0", container.id, "/bin/true", first=first)
+
+
+@pytest.mark.parametrize("nnp", [False, True])
+def test_a_user_does_not_look_into_its_start(krun, eyes, nnp):
+    """The monitor's file can be read by whom it is executed for; nevertheless the new image is not dumpable."""
+    bundle = Bundle(krun.work / "bundle").args("/bin/true")
+    bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    bundle.process["noNewPrivileges"] = nnp
+    watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, uid=1000)
+
+
+@pytest.mark.parametrize("spaces", ["own", "user"])
+def test_a_user_does_not_look_into_its_exec(krun, eyes, spaces):
+    """In a user namespace only a process of the same one, by the rule of capabilities (cap_ptrace_access_check())."""
+    container = krun.new(in_spaces(Bundle(krun.work / "bundle").args("sleep", "1000"), spaces))
+    pid_file = krun.work / "pid"
+    first = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {container.bundle.write()} {container.id}"
+    if spaces == "user":
+        inside = krun.work / "inside"
+        program = shutil.copy2(eyes, krun.work / "eyes")
+        inside.write_text(f'#!/bin/sh\nexec nsenter --user --target "$(cat {pid_file})" {program} "$@"\n')
+        inside.chmod(0o755)
+        eyes = inside
+    watch(eyes, krun, "exec", "--user", "1000:1000", container.id, "/bin/true", first=first, uid=1000)
 
 
 @contextlib.contextmanager

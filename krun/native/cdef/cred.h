@@ -3,6 +3,7 @@ int kr_capget(uint64_t *sets);
 int kr_prctl(int op, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 int kr_setresuid(unsigned int real, unsigned int effective, unsigned int saved);
 int kr_setresgid(unsigned int real, unsigned int effective, unsigned int saved);
+int kr_setfsuid(unsigned int uid);
 int kr_setgroups(size_t count, const unsigned int *groups);
 int kr_prlimit(int pid, int resource, const uint64_t *new_limit, uint64_t *old_limit);
 int kr_sched_setattr(int pid, unsigned int policy, uint64_t flags, int nice, unsigned int priority,

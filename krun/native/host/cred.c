@@ -58,6 +58,8 @@ int kr_setresgid(unsigned int real, unsigned int effective, unsigned int saved) 
     return (int)KR_CALL(SYS_setresgid, real, effective, saved);
 }
 
+int kr_setfsuid(unsigned int uid) { return (int)KR_CALL(SYS_setfsuid, uid); }
+
 int kr_setgroups(size_t count, const unsigned int *groups) {
     return (int)KR_CALL(SYS_setgroups, count, groups);
 }
