@@ -112,6 +112,8 @@ static long list_of(struct kr_task *t, long nr, int fd, int asked, const u64 a[6
     int kind = kr_dir_kind(t, fd, &pid);
     if (kind == KR_DIR_PLAIN)
         return kr_call_intr(nr, (u64)fd, a[1], a[2], 0, 0, 0);
+    if (kind == KR_DIR_REFUSED)
+        return -EACCES;
     if (kind == KR_DIR_FDS_OTHER) {
         long r = kr_ask_fds(t, pid, &other.fds, &other.n, &other.size);
         if (r < 0)

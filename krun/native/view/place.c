@@ -38,7 +38,7 @@ int kr_maybe_proc(const struct statx *sx) {
 
 int kr_on_proc(int fd, const struct statx *sx) {
     struct statfs sf;
-    return kr_maybe_proc(sx) && kr_sys2(__NR_fstatfs, fd, &sf) == 0 && sf.f_type == PROC_SUPER_MAGIC;
+    return kr_maybe_proc(sx) && (kr_sys2(__NR_fstatfs, fd, &sf) < 0 || sf.f_type == PROC_SUPER_MAGIC);
 }
 
 /* The type of the file system decides, not how it came here: a table of types that may be mounted (sys/fstype.c) does not see
@@ -102,11 +102,11 @@ static int find_mount(char *text, u64 id, char **root, char **point) {
     return -ENOENT;
 }
 
-/* Strips the " (deleted)" that d_path() in the kernel adds to the name of an unlinked entry. */
-static void strip_deleted(char *s, long n) {
-    static const char tail[] = " (deleted)";
-    long k = (long)sizeof tail - 1;
-    if (n > k && memcmp(s + n - k, tail, (size_t)k) == 0)
+/* Strips the mark of an unlinked entry. An entry can be unlinked and still have a text: fd/N and fdinfo/N of a number that is
+ * open again. */
+static void strip(char *s, const char *mark) {
+    size_t n = strlen(s), k = strlen(mark);
+    if (n > k && memcmp(s + n - k, mark, k) == 0)
         s[n - k] = 0;
 }
 
@@ -120,56 +120,92 @@ static int understood(const char *base, const struct kr_proc_name *w) {
                : 0;
 }
 
+/* The kernel's path of fd, in path[KR_PATH_ROOM]. 0, or -EACCES for a text that cannot be the path of an entry. */
+static int path_of(int fd, char *path) {
+    char link[64];
+    int dir = kr_proc_self_fd(link, sizeof link, fd);
+    long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1);
+    path[n > 0 ? n : 0] = 0;
+    if (n <= 0 || n >= (long)KR_PATH_ROOM - 1 || path[0] != '/')
+        return -EACCES;
+    strip(path, " (deleted)"); /* d_path() in the kernel */
+    return 0;
+}
+
+/* Whether fd is the root of its mount. A kernel that does not tell (before Linux 5.8) gives no mount either: then the name is
+ * looked for in the mount table, and not found. */
+static int is_mount_root(const struct statx *sx) {
+    return !(sx->stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) || sx->stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+static const char *base_of(const char *path) {
+    const char *base = strrchr(path, '/');
+    return base ? base + 1 : path;
+}
+
+/* The common case: a whole procfs is mounted on /proc, and path lies below. */
+static int below_proc(const struct statx *sx, const char *path) {
+    struct statx root;
+    return strncmp(path, "/proc/", 6) == 0 && !is_mount_root(sx) &&
+           kr_sys5(__NR_statx, AT_FDCWD, "/proc", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
+                   STATX_INO | STATX_MNT_ID, &root) == 0 &&
+           root.stx_mnt_id == sx->stx_mnt_id && (root.stx_mask & STATX_MNT_ID) &&
+           (root.stx_attributes & STATX_ATTR_MOUNT_ROOT) && root.stx_ino == 1;
+}
+
+/* Makes of path, the kernel's path of a descriptor, the name below the root of its procfs, by the mount table. 0; -EACCES if
+ * the mount is not in the table of the calling process (it has no place, or one in another mount namespace), or moves. */
+static int from_table(struct kr_task *t, const struct statx *sx, char *path) {
+    size_t size, len;
+    char *text = kr_proc_slurp(t, "thread-self/mountinfo", &size, &len), *root, *point;
+    int ret = -EACCES;
+    if (!text)
+        return ret;
+    if (find_mount(text, sx->stx_mnt_id, &root, &point) == 0) {
+        strip(root, "//deleted"); /* dentry_path() in the kernel */
+        size_t pl = strcmp(point, "/") == 0 ? 0 : strlen(point),
+               rl = strcmp(root, "/") == 0 ? 0 : strlen(root);
+        if (strncmp(path, point, pl) == 0 && (path[pl] == '/' || !path[pl]) &&
+            (path[pl] == 0) == is_mount_root(sx) && rl + strlen(path + pl) < KR_PATH_ROOM) {
+            memmove(path + rl, path + pl, strlen(path + pl) + 1);
+            memcpy(path, root, rl);
+            ret = 0;
+        }
+    }
+    kr_free(text, size);
+    return ret;
+}
+
 /* The descriptor pins its mount, so no other mount gets the mount's id meanwhile. If another thread moves a
  * mount between the steps, the directories of the name are wrong, but the last component is right: for the
  * root of a mount it comes from mountinfo, for all others from the kernel's path. So no text is mistaken for
  * a text of another kind. A link that is mistaken for a link of another process is asked of that process
  * (walk.c). A suspect name that does not have the form PID/entry is refused. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out) {
-    char link[64];
-    int dir = kr_proc_self_fd(link, sizeof link, fd);
-    long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1);
-    if (n <= 0 || n >= (long)KR_PATH_ROOM - 1)
-        return -EACCES;
-    path[n] = 0;
-    strip_deleted(path, n);
-    int is_root = (sx->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-    const char *base = strrchr(path, '/');
-    base = base ? base + 1 : path;
     memset(out, 0, sizeof *out);
-    if (!is_root && !kr_proc_suspect(base))
-        return 0; /* not the root of a mount: the path ends in the name of the dentry */
-    /* The common case: a whole procfs is mounted on /proc. */
-    if (strncmp(path, "/proc/", 6) == 0 && !is_root) {
-        struct statx root;
-        if (kr_sys5(__NR_statx, AT_FDCWD, "/proc", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
-                    STATX_INO | STATX_MNT_ID, &root) == 0 &&
-            root.stx_mnt_id == sx->stx_mnt_id && (root.stx_mask & STATX_MNT_ID) &&
-            (root.stx_attributes & STATX_ATTR_MOUNT_ROOT) && root.stx_ino == 1) {
-            kr_proc_parse(path + 6, out);
-            return understood(base, out);
-        }
-    }
-    size_t size, len;
-    char *text = kr_proc_slurp(t, "thread-self/mountinfo", &size, &len);
-    if (!text)
+    if (path_of(fd, path) < 0 || !(sx->stx_mask & STATX_MNT_ID))
         return -EACCES;
-    char *root, *point;
-    int ret = -EACCES;
-    if (find_mount(text, sx->stx_mnt_id, &root, &point) == 0) {
-        size_t pl = strcmp(point, "/") == 0 ? 0 : strlen(point),
-               rl = strcmp(root, "/") == 0 ? 0 : strlen(root);
-        if (strncmp(path, point, pl) == 0 && (path[pl] == '/' || !path[pl]) && (path[pl] == 0) == is_root &&
-            rl + strlen(path + pl) < KR_PATH_ROOM) {
-            memmove(path + rl, path + pl, strlen(path + pl) + 1);
-            memcpy(path, root, rl);
-            kr_proc_parse(path[0] == '/' ? path + 1 : path, out);
-            base = strrchr(path, '/');
-            ret = understood(base ? base + 1 : path, out);
-        }
-    }
-    kr_free(text, size);
-    return ret;
+    if (!is_mount_root(sx) && *base_of(path) && !kr_proc_suspect(base_of(path)))
+        return 0; /* not the root of a mount: the path ends in the name of the dentry */
+    if (below_proc(sx, path))
+        memmove(path, path + 5, strlen(path + 5) + 1);
+    else if (from_table(t, sx, path) < 0)
+        return -EACCES;
+    kr_proc_parse(path[0] == '/' ? path + 1 : path, out);
+    return understood(base_of(path), out);
+}
+
+int kr_place_plain_dir(int fd, const struct statx *sx, char *path) {
+    struct statx link;
+    if (path_of(fd, path) < 0)
+        return 0;
+    if (is_mount_root(sx)) /* the root of a procfs has this link, and no other directory has it */
+        return kr_sys5(__NR_statx, fd, "thread-self", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_TYPE,
+                       &link) == 0 &&
+               KR_IS_LINK(link.stx_mode) && sx->stx_ino == 1;
+    const char *base = base_of(path);
+    enum kr_proc_entry e = kr_proc_entry_of(base);
+    return *base && e != KR_PE_FD && e != KR_PE_FDINFO && e != KR_PE_MAP_FILES && strcmp(base, "task") != 0;
 }
 
 int kr_place_own(const struct kr_proc_name *w) {

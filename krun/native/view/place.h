@@ -41,7 +41,8 @@ long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve);
 long kr_stat_fd(int fd, struct statx *sx);
 /* Whether the file may lie on a procfs. No system call except the first time; the answer 0 is certain. */
 int kr_maybe_proc(const struct statx *sx);
-/* Whether fd lies on a procfs. sx: from kr_stat_fd(fd). */
+/* Whether fd lies on a procfs; also if the file system does not tell. The type of the file system decides, not the mount
+ * table: a mount without a place, or in another mount namespace, is in no table. sx: from kr_stat_fd(fd). */
 int kr_on_proc(int fd, const struct statx *sx);
 
 /* Whether writing to fd may change which program an execve starts: a file of binfmt_misc, which would put a program of the
@@ -51,6 +52,9 @@ int kr_chooses_programs(int fd, const struct statx *sx);
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);
+/* Whether the kernel's listing of the directory fd on a procfs, whose place cannot be determined, shows nothing of a monitor:
+ * each directory except fd, fdinfo, map_files and task. path[KR_PATH_ROOM]: scratch. */
+int kr_place_plain_dir(int fd, const struct statx *sx, char *path);
 /* Whether w->pid is the calling process or one of its threads. */
 int kr_place_own(const struct kr_proc_name *w);
 

@@ -66,6 +66,7 @@ enum kr_dir_kind {
     KR_DIR_EMPTY = 2,     /* map_files: everything */
     KR_DIR_TASKS = 3,     /* task of a process: threads that are not the payload's */
     KR_DIR_FDS_OTHER = 4, /* fd or fdinfo of another process: all numbers except those of kr_ask_fds */
+    KR_DIR_REFUSED = 5,   /* may be one of these, and cannot be judged: -EACCES */
 };
 /* *pid: the process of the directory; 0 for the calling process. Unchanged outside of a procfs. */
 int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);

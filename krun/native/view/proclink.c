@@ -70,17 +70,20 @@ static long link_in(struct kr_task *t, int dir, const char *name, char *buf, siz
     if (n == -EACCES && kr_walk_fds(t, dir, name, &pn) && !kr_place_own(&pn))
         return pn.entry == KR_PE_FD_N ? other_link(t, &pn, n, buf, size) : n;
     u64 how = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | (*name ? 0 : AT_EMPTY_PATH);
-    if (kr_sys5(__NR_statx, (s64)dir, name, how, STATX_TYPE | STATX_INO | STATX_MNT_ID, &sx) < 0 ||
-        !kr_maybe_proc(&sx))
+    long r = kr_sys5(__NR_statx, (s64)dir, name, how, STATX_TYPE, &sx);
+    if (r < 0)
+        return r; /* another thread has taken the name away: the text cannot be judged */
+    if (!kr_maybe_proc(&sx))
         return view_link(buf, n, size);
     /* Another thread may exchange the name between this call and readlinkat: then the text of a link leaks,
      * and nothing else. */
     int mine = *name != 0;
     long fd = mine ? kr_open_plain(dir, name, O_PATH | O_NOFOLLOW, 0) : dir;
     if (fd < 0)
-        return n;
-    if (kr_on_proc((int)fd, &sx))
-        n = judged_link(t, (int)fd, &sx, n, buf, size);
+        return fd;
+    r = kr_stat_fd((int)fd, &sx);
+    if (r < 0 || kr_on_proc((int)fd, &sx))
+        n = r < 0 ? -EACCES : judged_link(t, (int)fd, &sx, n, buf, size);
     if (mine)
         kr_fd_shut(fd);
     return view_link(buf, n, size);
@@ -106,27 +109,43 @@ long kr_readlink(struct kr_task *t, int dirfd, char *path, char *buf, size_t siz
     return r;
 }
 
-int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
+/* The kind of the directory pn. */
+static int kind_of(struct kr_task *t, const struct kr_proc_name *pn) {
     struct kr_board_entry e;
-    struct statx sx;
-    if (kr_stat_fd(fd, &sx) < 0 || !kr_maybe_proc(&sx) || !kr_on_proc(fd, &sx))
+    switch (pn->entry) {
+    case KR_PE_MAP_FILES:
+        return KR_DIR_EMPTY;
+    case KR_PE_TASK:
+        return KR_DIR_TASKS;
+    case KR_PE_FD:
+    case KR_PE_FDINFO:
+        /* Where the numbers differ it may be the calling process: the hidden numbers are left out of any. */
+        return kr_place_own(pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
+               : kr_ask_board(t, (u32)pn->pid, &e) == 0   ? KR_DIR_FDS_OTHER
+                                                          : KR_DIR_PLAIN;
+    default:
         return KR_DIR_PLAIN;
+    }
+}
+
+int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
     struct kr_proc_name pn;
-    char *path = kr_alloc(KR_PATH_ROOM);
-    if (!path)
+    struct statx sx;
+    long r = kr_stat_fd(fd, &sx);
+    if (r < 0)
+        return r == -EBADF ? KR_DIR_PLAIN
+                           : KR_DIR_REFUSED; /* the kernel's own answer to a number that is not open */
+    if (!kr_maybe_proc(&sx) || !kr_on_proc(fd, &sx))
         return KR_DIR_PLAIN;
-    int kind = KR_DIR_PLAIN;
+    char *path = kr_alloc_any(KR_PATH_ROOM);
+    if (!path)
+        return KR_DIR_REFUSED;
+    int kind;
     if (kr_place_name(t, fd, &sx, path, &pn) >= 0) {
-        if (pn.entry == KR_PE_MAP_FILES)
-            kind = KR_DIR_EMPTY;
-        else if (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO)
-            /* Where the numbers differ it may be the calling process: the hidden numbers are left out of any. */
-            kind = kr_place_own(&pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
-                   : kr_ask_board(t, (u32)pn.pid, &e) == 0     ? KR_DIR_FDS_OTHER
-                                                               : KR_DIR_PLAIN;
-        else if (pn.entry == KR_PE_TASK)
-            kind = KR_DIR_TASKS;
+        kind = kind_of(t, &pn);
         *pid = kr_place_own(&pn) ? 0 : (u32)pn.pid;
+    } else {
+        kind = kr_place_plain_dir(fd, &sx, path) ? KR_DIR_PLAIN : KR_DIR_REFUSED;
     }
     kr_free(path, KR_PATH_ROOM);
     return kind;

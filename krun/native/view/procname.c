@@ -87,15 +87,18 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out) {
         return;
     }
     n = kr_comp_len(rest);
-    if (*kr_comp_next(rest, n))
-        return; /* nothing lies so deep */
+    int listed = e == KR_PE_FD || e == KR_PE_FDINFO || e == KR_PE_MAP_FILES;
+    if (*kr_comp_next(rest, n)) { /* nothing lies so deep */
+        out->entry = listed || in_ns ? KR_PE_REFUSED : KR_PE_OTHER;
+        return;
+    }
     if (in_ns && ns_of(rest, n) >= 0) {
         out->entry = KR_PE_NS_N;
         out->n = (u64)ns_of(rest, n);
     } else if (e == KR_PE_MAP_FILES)
         out->entry = KR_PE_MAP_FILES_N;
-    else if ((e == KR_PE_FD || e == KR_PE_FDINFO) && number(rest, n, &out->n))
-        out->entry = e == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
+    else if (listed)
+        out->entry = !number(rest, n, &out->n) ? KR_PE_REFUSED : e == KR_PE_FD ? KR_PE_FD_N : KR_PE_FDINFO_N;
 }
 
 int kr_proc_suspect(const char *name) {
