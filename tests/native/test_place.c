@@ -88,6 +88,31 @@ static void unlinked(void) {
     kr_sys1(__NR_unlink, "kr-test-info");
 }
 
+/* What the monitor or the kernel opens for writing in place of the payload. */
+static void writes(void) {
+    static const struct {
+        const char *name;
+        long may;
+    } files[] = {{"kr-test-misc/register", -EROFS}, {"kr-test-misc/status", -EROFS},
+                 {"/proc/self/mem", -EACCES},       {"/proc/self/comm", -EACCES},
+                 {"/proc/self/cmdline", -EACCES},   {"/etc/passwd", 0}};
+    kr_sys2(__NR_mkdir, "kr-test-misc", 0700);
+    CHECK_EQ(kr_sys5(__NR_mount, "none", "kr-test-misc", "binfmt_misc", 0, 0), 0);
+    for (u32 i = 0; i < KR_COUNT(files); i++) {
+        struct statx sx;
+        int fd = path_fd(AT_FDCWD, files[i].name);
+        CHECK_EQ(kr_may_write(fd), files[i].may);
+        CHECK_EQ(kr_stat_fd(fd, &sx), 0);
+        CHECK_EQ(kr_write_refused(fd, &sx, O_RDONLY), 0);
+        CHECK_EQ(kr_write_refused(fd, &sx, O_WRONLY), files[i].may == -EROFS);
+        CHECK_EQ(kr_write_refused(fd, &sx, O_RDWR | O_TRUNC), files[i].may == -EROFS);
+        kr_sys1(__NR_close, fd);
+    }
+    CHECK_EQ(kr_may_write(-1), -EACCES);
+    CHECK_EQ(kr_sys2(__NR_umount2, "kr-test-misc", 2), 0);
+    kr_sys1(__NR_rmdir, "kr-test-misc");
+}
+
 /* The host call nr fails with EPERM from now on. */
 static void fails(u32 nr) {
     struct sock_filter code[] = {
@@ -149,5 +174,6 @@ void test_main(void) {
     t->proc->refs = 1;
     without_a_place();
     unlinked();
+    writes();
     a_call_fails();
 }

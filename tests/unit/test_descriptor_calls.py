@@ -155,3 +155,48 @@ def test_no_open_by_a_path_of_the_image() -> None:
                 or start == '".", O_PATH | O_DIRECTORY | O_CLOEXEC'
                 or (name, start) == ("sys/path.c", "(u64)(s64)dir, (u64)rel")
             ), f"{name}: {start}"
+
+
+#: file -> what is opened for writing by a flag in the source -> how often.
+WRITES = {
+    "process/corefile.c": ("a new file (O_EXCL), never one that was there", 1),
+    "sys/path.c": ("truncate: kr_may_write, in a slot", 1),
+}
+
+
+def body(name: str, function: str) -> str:
+    """The text of a function, on one line, without comments."""
+    text = " ".join(without_comments((NATIVE / name).read_text()).split())
+    return re.split(
+        r"} (?=static |long |int |#define )",
+        text[re.search(rf"\w+ {function}\(struct|\w+ {function}\(int", text).start() :],
+    )[0]  # type: ignore[union-attr]
+
+
+def test_one_rule_for_opens_to_write() -> None:
+    """What is opened for writing in place of the payload goes through kr_write_refused (kr_may_write), in a slot or while no other
+    thread shares the table: a file of binfmt_misc would replace the monitor at the next execve."""
+    opens = {name: without_comments(text) for name, text in sources().items() if name not in NAMED}
+    found = {
+        n: len(re.findall(r"(?:openat2?|\.flags =)[^;]*\bO_(?:WRONLY|RDWR)\b", t)) for n, t in opens.items()
+    }
+    assert {n: k for n, k in found.items() if k} == {n: k for n, (_, k) in WRITES.items()}
+    finish, alone = body("view/procfs.c", "finish"), body("view/procfs.c", "finish_open")
+    assert (
+        finish.index("kr_slot_put(")
+        < finish.index("kr_write_refused((int)slot")
+        < finish.index("open_passed((int)slot")
+    )
+    assert finish.count("open_passed(") == 1 and "KR_V_PASS && !kr_write_refused((int)fd" in alone
+    others = without_comments((NATIVE / "view/procfs.c").read_text())
+    assert (
+        len(re.findall(r"\breopen\(", others)) == 4
+    )  # itself; open_passed twice; a text of another process, read only
+    truncate, use = body("sys/path.c", "sys_truncate"), body("sys/path.c", "use")
+    assert truncate.index("kr_slot_put(") < truncate.index("truncate_fd(")
+    assert body("sys/path.c", "truncate_fd").index("kr_may_write(fd)") < body(
+        "sys/path.c", "truncate_fd"
+    ).index("O_WRONLY")
+    assert use.index("kr_slot_put(") < use.index("kr_may_write((int)fd)") < use.index("kr_call_from(")
+    callers = re.findall(r"\buse\(t, __NR_(\w+)", without_comments((NATIVE / "sys/path.c").read_text()))
+    assert sorted(callers) == ["acct", "swapoff", "swapon"]

@@ -231,8 +231,11 @@ static long truncate_fd(int fd, u64 length) {
         return n;
     if (type != S_IFREG)
         return type == S_IFDIR ? -EISDIR : -EINVAL;
-    if (kr_fd_on_proc(fd))
+    n = kr_may_write(fd);
+    if (n == -EACCES)
         return kr_sys4(__NR_faccessat2, fd, "", W_OK, AT_EMPTY_PATH | AT_EACCESS);
+    if (n < 0)
+        return n;
     int dir = kr_proc_self_fd(rel, sizeof rel, fd);
     n = kr_call_intr(__NR_openat, (u64)(s64)dir, (u64)rel, O_WRONLY | O_CLOEXEC, 0, 0, 0);
     if (n < 0)
@@ -304,10 +307,28 @@ long sys_name_to_handle_at(struct kr_task *t, const u64 a[6]) {
 
 /* ---- files for the kernel's use ---- */
 
-/* A privileged call whose only path is argument 0. */
+/* A privileged call whose only path is argument 0, and by which the kernel opens the object for writing. */
 static long use(struct kr_task *t, long nr, const u64 a[6]) {
+    char rel[64];
+    u64 b[6];
     long fd = kr_path_find(t, CWD, a[0], 0);
-    return fd < 0 ? kr_path_error(nr, a, 0, fd) : kr_path_from(t, fd, nr, a, 0);
+    if (fd < 0)
+        return kr_path_error(nr, a, 0, fd);
+    fd = kr_slot_put(
+        t, (int)fd); /* no other thread can exchange it between the judgement and the kernel's open */
+    if (fd < 0)
+        return fd;
+    long n = kr_may_write((int)fd);
+    if (n < 0) {
+        n = kr_path_error(nr, a, 0, n);
+    } else {
+        int dir = kr_proc_self_fd(rel, sizeof rel, (int)fd);
+        memcpy(b, a, sizeof b);
+        b[0] = (u64)rel;
+        n = kr_call_from(t, dir, nr, b);
+    }
+    kr_slot_free((int)fd);
+    return n;
 }
 
 long sys_acct(struct kr_task *t, const u64 a[6]) {

@@ -42,16 +42,15 @@ int kr_on_proc(int fd, const struct statx *sx) {
 }
 
 /* The type of the file system decides, not how it came here: a table of types that may be mounted (sys/fstype.c) does not see
- * what the host mounts in a directory that the container has. */
-int kr_chooses_programs(int fd, const struct statx *sx) {
+ * what the host mounts in a directory that the container has. A file system that does not tell its type counts as one. */
+int kr_write_refused(int fd, const struct statx *sx, u64 flags) {
     struct statfs sf;
-    return sx->stx_dev_major == 0 && (sx->stx_mode & S_IFMT) == S_IFREG &&
-           (kr_sys2(__NR_fstatfs, fd, &sf) < 0 || sf.f_type == BINFMTFS_MAGIC);
-}
-
-int kr_fd_on_proc(int fd) {
-    struct statx sx;
-    return kr_stat_fd(fd, &sx) == 0 && kr_on_proc(fd, &sx);
+    if ((flags & O_ACCMODE) == O_RDONLY || sx->stx_dev_major != 0 || (sx->stx_mode & S_IFMT) != S_IFREG ||
+        (kr_sys2(__NR_fstatfs, fd, &sf) == 0 && sf.f_type != BINFMTFS_MAGIC))
+        return 0;
+    kr_log(
+        "open: a file of binfmt_misc may be read only: its entries would run programs of the image natively");
+    return 1;
 }
 
 /* ---- The name of a descriptor on a procfs ---- */

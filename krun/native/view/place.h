@@ -45,9 +45,11 @@ int kr_maybe_proc(const struct statx *sx);
  * table: a mount without a place, or in another mount namespace, is in no table. sx: from kr_stat_fd(fd). */
 int kr_on_proc(int fd, const struct statx *sx);
 
-/* Whether writing to fd may change which program an execve starts: a file of binfmt_misc, which would put a program of the
- * image in the monitor's place. sx: from kr_stat_fd(fd). */
-int kr_chooses_programs(int fd, const struct statx *sx);
+/* THE rule of what the monitor, or the kernel for it, opens for writing in place of the payload, with the flags of
+ * open(2): whether fd must not be opened so. It must not if it is a file of binfmt_misc, where an entry would put a program
+ * of the image in the monitor's place. fd: the file or an O_PATH descriptor of it, where no other thread can exchange it.
+ * sx: from kr_stat_fd(fd). Logs what it refuses; the errno is EROFS. */
+int kr_write_refused(int fd, const struct statx *sx, u64 flags);
 
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */

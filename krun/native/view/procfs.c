@@ -97,14 +97,11 @@ static long other_text_only(struct kr_task *t, const struct kr_proc_name *w, u64
 
 /* ---- Opening the object that was found ---- */
 
-/* Whether an open with these flags must not succeed, for a file with the verdict KR_V_PASS. fd: the file, or an O_PATH
- * descriptor of it, where no other thread can exchange it. */
-static int starts_programs(int fd, const struct statx *sx, u64 flags) {
-    if ((flags & O_ACCMODE) == O_RDONLY || !kr_chooses_programs(fd, sx))
-        return 0;
-    kr_log(
-        "open: a file of binfmt_misc may be read only: its entries would run programs of the image natively");
-    return 1;
+long kr_may_write(int fd) {
+    struct statx sx;
+    if (kr_stat_fd(fd, &sx) < 0 || (!KR_IS_DIR(sx.stx_mode) && kr_on_proc(fd, &sx)))
+        return -EACCES;
+    return kr_write_refused(fd, &sx, O_WRONLY) ? -EROFS : 0;
 }
 
 /* Opens the object of descriptor fd again. fd: O_PATH, at a number where no other thread can exchange it. May
@@ -147,7 +144,7 @@ static long finish(struct kr_task *t, long at, u64 flags) {
         return slot;
     switch (kr_inspect(t, (int)slot, &sx, &what)) {
     case KR_V_PASS:
-        fd = starts_programs((int)slot, &sx, flags) ? -EROFS : open_passed((int)slot, sx.stx_mode, flags);
+        fd = kr_write_refused((int)slot, &sx, flags) ? -EROFS : open_passed((int)slot, sx.stx_mode, flags);
         break;
     case KR_V_ABSENT:
         fd = -ENOENT;
@@ -173,7 +170,7 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
     struct statx sx;
     struct kr_proc_name what;
     enum kr_verdict v = kr_inspect(t, (int)fd, &sx, &what);
-    if (v == KR_V_PASS && !starts_programs((int)fd, &sx, flags))
+    if (v == KR_V_PASS && !kr_write_refused((int)fd, &sx, flags))
         return fd;
     if (v == KR_V_TEXT) { /* fd is closed after this: lowest() moves the text down */
         long r = other_text(t, &what, flags);
