@@ -80,11 +80,21 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "
         return
     if not sent and not everybody:
         raise KrunError(NOT_RUNNING)
-    if sent and number == SIGKILL and st.frozen(state.cgroup_paths):
-        # A frozen process of cgroup v1 dies only once it is thawed.
-        from krun.oci.cgroup.group import Cgroup
+    if sent and number == SIGKILL:
+        thaw(state, log)
 
-        Cgroup.load(state.cgroup_paths, log, state.manager).thaw()
+
+def thaw(state: st.ContainerState, log: "Log") -> None:
+    """Thaw a container whose init was killed: a frozen process of cgroup v1 dies only then. Errors: KrunError, SysError."""
+    frozen = st.frozen(state.cgroup_paths)
+    if not frozen and not st.has_groups_below(state.cgroup_paths):
+        return
+    from krun.oci.cgroup.group import Cgroup
+
+    cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
+    if frozen:
+        cgroup.thaw()
+    cgroup.release()
 
 
 def open_init(state: st.ContainerState) -> int:

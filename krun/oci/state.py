@@ -13,6 +13,7 @@ import time
 
 from krun.errors import KrunError, NotFoundError, SysError
 from krun.jsonio import dumps, loads
+from krun.treeio import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,20 +332,12 @@ class StateDir:
                 except FileNotFoundError:
                     pass
                 except (IsADirectoryError, PermissionError):
-                    self._remove_tree(path)
+                    remove_tree(path)
             os.rmdir(self.path)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise SysError.of("remove state directory", error, self.path) from None
-
-    def _remove_tree(self, path: str) -> None:
-        if os.path.islink(path) or not os.path.isdir(path):
-            os.unlink(path)
-            return
-        for name in os.listdir(path):
-            self._remove_tree(f"{path}/{name}")
-        os.rmdir(path)
 
 
 def ids(root: str) -> "list[str]":
@@ -415,6 +408,15 @@ def frozen(cgroup_paths: "dict[str, str]") -> bool:
         return _read(f"{path}/cgroup.freeze").startswith("1")
     path = cgroup_paths.get("freezer")
     return bool(path) and _read(f"{path}/freezer.state").startswith("FR")
+
+
+def has_groups_below(cgroup_paths: "dict[str, str]") -> bool:
+    """Return whether the container has groups of the v1 freezer below its own, which its payload may have frozen."""
+    path = cgroup_paths.get("freezer")
+    try:
+        return bool(path) and os.stat(path or "").st_nlink > 2
+    except OSError:
+        return False
 
 
 def _read(path: str) -> str:

@@ -10,7 +10,7 @@ import select
 from krun.errors import KrunError, NotFoundError
 from krun.kvm import board
 from krun.oci import state as st
-from krun.oci.kill import SIGKILL, open_init, signal_init
+from krun.oci.kill import SIGKILL, open_init, signal_init, thaw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,10 +116,7 @@ def _end_init(state: st.ContainerState, config: "dict[str, Any]", log: "Log") ->
         return
     try:
         signal_init(state, SIGKILL)
-        if st.frozen(state.cgroup_paths):
-            from krun.oci.cgroup.group import Cgroup
-
-            Cgroup.load(state.cgroup_paths, log, state.manager).thaw()
+        thaw(state, log)
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if not poll.poll(_EXIT_WAIT_MS):

@@ -1,6 +1,8 @@
 """linux.cgroupsPath and linux.resources, on cgroup v1 and v2: limits are in the control files and hold."""
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,57 @@ def test_events_stats(running):
     data = json.loads(done.out)
     assert data["type"] == "stats" and data["id"] == running.id
     assert data["data"]["pids"]["current"] >= 1 and data["data"]["memory"]["usage"]["usage"] > 0
+
+
+@pytest.fixture(scope="session")
+def nest(tmp_path_factory):
+    program = tmp_path_factory.mktemp("nest") / "nest"
+    source = Path(__file__).with_name("cgroup_nest.c")
+    subprocess.run(["gcc", "-static", "-O1", "-w", "-o", program, source], check=True)
+    return program
+
+
+def nested(runtime, bundle, nest, *arguments):
+    """A container that may write its cgroup, and has nested groups in it."""
+    bundle.namespaces(add=("cgroup",))
+    bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["destination"] != "/sys/fs/cgroup"]
+    bundle.mount("/sys/fs/cgroup", "cgroup", "rw", type="cgroup")
+    bundle.mount("/nest", nest, "bind", "ro")
+    top = "/sys/fs/cgroup" + ("" if cgroup_v2() else "/freezer")
+    container = runtime.start(bundle.args("/nest", top, *arguments))
+    wait_for(container.out, "no output")
+    assert container.out() == "ready\n"
+    return container
+
+
+@pytest.mark.parametrize(("depth", "length"), [(1500, 1), (400, 200)], ids=["calls", "PATH_MAX"])
+def test_nested_groups_of_the_payload(runtime, bundle, nest, depth, length):
+    """Deeper than a recursion of Python's, with paths longer than PATH_MAX: every verb works."""
+    if runtime.name == "runc" and length > 1:
+        return  # its paths are strings: "file name too long", and the groups stay
+    container = nested(runtime, bundle, nest, str(depth), str(length))
+    assert len(json.loads(container.call("ps", options=("--format", "json")).ok().out)) == 2
+    stats = json.loads(container.call("events", options=("--stats",)).ok().out)
+    assert stats["data"]["pids"]["current"] >= 2
+    container.call("pause").ok()
+    assert container.state()["status"] == "paused"
+    container.call("resume").ok()
+    container.exec("true").ok()
+    container.call("kill", "KILL", options=("--all",)).ok()
+    assert container.wait() == 137
+    container.call("delete").ok()
+    assert container.left() == []
+
+
+@pytest.mark.skipif(cgroup_v2(), reason="a frozen process of cgroup v2 dies of SIGKILL")
+@pytest.mark.parametrize("way", ["delete", "kill", "all"])
+def test_a_group_that_the_payload_has_frozen(runtime, bundle, nest, way):
+    """cgroup v1: the thaw of a parent leaves such a group frozen, and nothing in it dies."""
+    if runtime.name == "runc":
+        return  # it thaws the container's own group only: the process stays
+    container = nested(runtime, bundle, nest, "3", "1", "freeze")
+    if way != "delete":
+        container.call("kill", "KILL", options=("--all",) if way == "all" else ()).ok()
+        assert container.wait() == 137
+    container.call("delete", "--force").ok()
+    assert container.left() == []

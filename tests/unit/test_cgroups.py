@@ -12,7 +12,7 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci.cgroup import bpf, convert, devices, files, v1, v2
+from krun.oci.cgroup import bpf, convert, devices, files, tree, v1, v2
 from krun.oci.cgroup import group as cgroups
 from krun.oci.cgroup.stats import blkio_rows
 from krun.oci.cgroup.tree import signal_all
@@ -20,7 +20,7 @@ from krun.oci.cgroup.tree import signal_all
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def test_a_number_that_is_no_longer_of_the_group_gets_no_signal(tmp_path):
+def test_a_number_that_is_no_longer_of_the_group_gets_no_signal(tmp_path, monkeypatch):
     """The host may have given it to another process since the group was listed."""
     pipe = subprocess.PIPE
     with (
@@ -28,8 +28,11 @@ def test_a_number_that_is_no_longer_of_the_group_gets_no_signal(tmp_path):
         subprocess.Popen(["cat"], stdin=pipe, stdout=pipe) as outside,
     ):
         try:
-            (tmp_path / "cgroup.procs").write_text(f"{inside.pid}\n")
-            signal_all(str(tmp_path), [inside.pid, outside.pid], 15)
+            procs = tmp_path / "cgroup.procs"
+            procs.write_text(f"{inside.pid}\n{outside.pid}\n")
+            listed = iter([procs.read_text(), f"{inside.pid}\n"])
+            monkeypatch.setattr(tree, "read", lambda name, fd: next(listed))
+            assert signal_all(str(tmp_path), 15) == 2
             assert inside.wait() == -15
             # A signal would come before anything else that it does.
             assert (outside.communicate(b"x"), outside.returncode) == ((b"x", None), 0)
@@ -314,6 +317,79 @@ def test_what_the_payload_made_below_goes_too(name, sleeper):
         os.makedirs(path + "/deep/deeper")
     cgroup.kill()
     cgroup.destroy()
+
+
+def nest(path: str, depth: int, name: str) -> int:
+    """Make groups in one another, of any depth. Return a descriptor of the innermost."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    return fd
+
+
+def freezer_or_v2(cgroup: cgroups.Cgroup) -> str:
+    return cgroup.paths.get("freezer") or cgroup.paths[""]
+
+
+@root
+@pytest.mark.parametrize(("depth", "name_below"), [(1500, "d"), (400, "n" * 200)], ids=["calls", "PATH_MAX"])
+def test_groups_nested_deeper_than_calls_and_paths(name, sleeper, depth, name_below):
+    """Every verb works, whatever the payload has made: a walk holds one descriptor and makes no call of its own."""
+    cgroup = cgroups.create(name, None, "box", Log())
+    try:
+        innermost = nest(freezer_or_v2(cgroup), depth, name_below)
+        files.put("cgroup.procs", sleeper.pid, innermost)
+        os.close(innermost)
+        assert cgroup.procs() == [sleeper.pid]
+        cgroup.freeze()
+        assert cgroup.frozen()
+        cgroup.thaw()
+        cgroup.stats()
+        cgroup.kill(0)
+        cgroup.kill()
+        assert sleeper.wait() == -9
+    finally:
+        cgroup.kill()
+        cgroup.destroy()
+    assert not os.path.exists(freezer_or_v2(cgroup))
+
+
+@root
+def test_many_groups_beside_one_another(name, sleeper):
+    cgroup = cgroups.create(name, None, "box", Log())
+    try:
+        top = freezer_or_v2(cgroup)
+        for number in range(3000):
+            os.mkdir(f"{top}/g{number}")
+            os.mkdir(f"{top}/g{number}/below")
+        files.put(f"{top}/g1234/below/cgroup.procs", sleeper.pid)
+        assert cgroup.procs() == [sleeper.pid]
+    finally:
+        cgroup.kill()
+        # What may be slept is used up by groups that are busy, not by groups that are many.
+        cgroup.destroy(0.1)
+    assert not os.path.exists(top)
+
+
+@root
+@pytest.mark.skipif(files.host_layout() == "v2", reason="a frozen process of v2 dies of SIGKILL")
+def test_a_group_that_the_payload_has_frozen_itself(name, sleeper):
+    """cgroup-v1/freezer-subsystem: the thaw of a parent leaves a child frozen that was frozen by itself."""
+    cgroup = cgroups.create(name, None, "box", Log())
+    try:
+        below = cgroup.paths["freezer"] + "/a/b"
+        os.makedirs(below)
+        files.put(below + "/cgroup.procs", sleeper.pid)
+        files.put(below + "/freezer.state", "FROZEN")
+        files.put(cgroup.paths["freezer"] + "/a/freezer.state", "FROZEN")
+        cgroup.kill()
+        assert sleeper.wait() == -9
+    finally:
+        cgroup.kill()
+        cgroup.destroy()
 
 
 @root

@@ -31,7 +31,11 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.run.image",
         }
     ],
-    [{"krun.errors"}, {"krun.jsonio", "krun.sysio"}, {"krun.log", "krun.mountio", "krun.settings"}],
+    [
+        {"krun.errors"},
+        {"krun.jsonio", "krun.sysio", "krun.treeio"},
+        {"krun.log", "krun.mountio", "krun.settings"},
+    ],
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
     [
         {"krun.oci.steps"},

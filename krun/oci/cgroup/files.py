@@ -36,9 +36,10 @@ def clean(path: str) -> str:
     return inner if path.startswith("/") else inner[1:]
 
 
-def read(path: str) -> str:
-    """Return a cgroup file's text without the final line end. Errors: OSError (callers know which are harmless)."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def read(path: str, dir_fd: "int | None" = None) -> str:
+    """Return a cgroup file's text without the final line end. Argument: dir_fd, where a relative path starts. Errors: OSError
+    (callers know which are harmless)."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         parts = []
         while part := os.read(fd, 1 << 16):
@@ -65,9 +66,9 @@ def refused(path: str, value: "str | int", error: OSError) -> SysError:
     return SysError("write cgroup file", path, error.errno or 0, f"value {str(value)!r}{hint}")
 
 
-def put(path: str, value: "str | int") -> None:
-    """Write one value into a file that exists. Errors: OSError."""
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def put(path: str, value: "str | int", dir_fd: "int | None" = None) -> None:
+    """Write one value into a file that exists. Argument: dir_fd, where a relative path starts. Errors: OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         os.write(fd, str(value).encode())
     finally:

@@ -11,7 +11,7 @@ import time
 from krun.errors import KrunError, SysError
 from krun.oci.cgroup.devices import device_rules
 from krun.oci.cgroup.files import clean, host_layout, put, read, unmake
-from krun.oci.cgroup.tree import SIGKILL, enter, processes, remove, signal_all
+from krun.oci.cgroup.tree import SIGKILL, Patience, enter, processes, remove, signal_all
 from krun.sysio import read_file
 
 TYPE_CHECKING = False
@@ -104,6 +104,9 @@ def create(
 def _limits(resources: "dict[str, Any] | None") -> bool:
     """Return whether anything but device rules is asked for."""
     return any(value for name, value in (resources or {}).items() if name != "devices")
+
+
+_KILL_ROUNDS = 20
 
 
 class Cgroup:
@@ -199,9 +202,9 @@ class Cgroup:
             from krun.oci.cgroup import systemd
 
             systemd.stop_unit(self.manager[8:], os.geteuid() != 0, self.log)
-        deadline = time.monotonic() + wait
+        patience = Patience(wait)
         for path in self.directories():
-            remove(path, deadline)
+            remove(path, patience)
 
     def kill(self, signal: int = SIGKILL) -> None:
         """Send a signal to every process inside; SIGKILL is repeated until no fork escapes it.
@@ -218,26 +221,30 @@ class Cgroup:
                         put(path + "/cgroup.kill", "1")  # Linux 5.14: one write, race-free, frozen ones too
                     except OSError:
                         pass
-        pids = self.procs()
-        if signal != SIGKILL:
-            signal_all(self._main(), pids, signal)
-            return
-        if not pids:
+        main = self._main()
+        if not signal_all(main, signal) or signal != SIGKILL:
             return
         if self.frozen():
-            signal_all(self._main(), pids)
             self.thaw()
         deadline = time.monotonic() + 5.0
+        rounds = 0
         pause = 0.001
-        while pids:
-            signal_all(self._main(), pids)
-            if time.monotonic() > deadline:
-                raise KrunError(
-                    f"kill all in cgroup {self._main()}: {len(pids)} process(es) still there after 5 s"
-                )
+        while True:
+            self.release()
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
-            pids = self.procs()
+            rounds += 1
+            left = signal_all(main)
+            if not left:
+                return
+            # One round takes as long as the payload's tree is large.
+            if time.monotonic() > deadline and rounds >= _KILL_ROUNDS:
+                raise KrunError(f"kill all in cgroup {main}: {left} process(es) still there after 5 s")
+
+    def release(self) -> None:
+        """Let processes die that were killed while frozen: on cgroup v1 a frozen process does not die, and the payload can freeze
+        groups below its own. Errors: SysError."""
+        _driver(self.paths).release(self.paths)
 
     def freeze(self) -> None:
         """Stop every process inside and wait until all stand. Errors: KrunError, SysError."""

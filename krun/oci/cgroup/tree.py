@@ -8,6 +8,11 @@ from _signal import pidfd_send_signal
 from krun.errors import SysError
 from krun.oci.cgroup.files import put, read
 from krun.oci.state import process_fields
+from krun.treeio import Cursor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIGKILL = 9  # not from signal, whose enums cost 3 ms
 _AT_ONCE = 200  # descriptors: far below the usual RLIMIT_NOFILE of 1024
@@ -30,37 +35,58 @@ def enter(path: str, pid: int) -> None:
             time.sleep(0.002)
 
 
+def groups(path: str) -> "Iterator[Cursor]":
+    """Yield a position at a directory's group, then at each one below it; nothing when it is gone. A payload may have nested its
+    groups to any depth. Errors: SysError.
+    """
+    try:
+        cursor = Cursor(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SysError.of("open cgroup", error, path) from None
+    try:
+        yield cursor
+        todo = [_below(cursor)]
+        while todo:
+            if not todo[-1]:
+                del todo[-1]
+                if todo:
+                    cursor.up()
+            elif cursor.down(todo[-1].pop()):
+                yield cursor
+                todo.append(_below(cursor))
+    except OSError as error:
+        raise SysError.of("read cgroups", error, cursor.path()) from None
+    finally:
+        cursor.close()
+
+
+def _below(cursor: Cursor) -> "list[str]":
+    # st_nlink is 2 + sub-directories: one fstat instead of a directory of 40 files for the usual leaf.
+    return cursor.directories() if os.fstat(cursor.fd).st_nlink > 2 else []
+
+
 def processes(path: str) -> "list[int]":
     """Return the pids of a directory's group and of those below it; [] when it is gone. Errors: SysError.
 
     Zombies do not count: cgroup v1 lists them until they are reaped, and no signal removes them.
     """
-    pids: list[int] = []
-    _collect(path, pids)
-    return [pid for pid in pids if pid > 0 and not _not_counted(pid)]
+    return [pid for cursor in groups(path) for pid in _members(cursor)]
 
 
-def _collect(path: str, pids: "list[int]") -> None:
+def _members(cursor: Cursor) -> "list[int]":
+    return [pid for pid in _listed(cursor) if pid > 0 and not _not_counted(pid)]
+
+
+def _listed(cursor: Cursor) -> "list[int]":
     try:
-        pids.extend(map(int, read(path + "/cgroup.procs").split()))
+        return list(map(int, read("cgroup.procs", cursor.fd).split()))
     except OSError as error:
-        if error.errno == errno.ENOENT:
-            return
         # EOPNOTSUPP: a threaded sub-group; its processes stand in the domain above it.
-        if error.errno not in (errno.ENODEV, errno.EOPNOTSUPP):
-            raise SysError.of("read cgroup processes", error, path) from None
-    for name in _children(path):
-        _collect(f"{path}/{name}", pids)
-
-
-def _children(path: str) -> "list[str]":
-    try:
-        # st_nlink is 2 + sub-directories: one stat instead of a directory of 40 files for the usual leaf.
-        if os.stat(path).st_nlink <= 2:
+        if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
             return []
-        return [entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
+        raise SysError.of("read cgroup processes", error, cursor.path()) from None
 
 
 def is_kernel_thread(fields: "list[bytes]") -> bool:
@@ -74,56 +100,122 @@ def _not_counted(pid: int) -> bool:
     return not fields or fields[0] in (b"Z", b"X") or is_kernel_thread(fields)
 
 
-def remove(path: str, deadline: float) -> None:
+class Patience:
+    """Seconds that may be slept in all. Work does not count: the payload decides how many groups there are."""
+
+    __slots__ = ("_left", "_pause")
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._pause = 0.001
+
+    def wait(self) -> bool:
+        """Sleep for a moment. Return False when there is nothing left."""
+        if self._left <= 0:
+            return False
+        time.sleep(self._pause)
+        self._left -= self._pause
+        self._pause = min(self._pause * 2, 0.05)
+        return True
+
+
+def remove(path: str, patience: Patience) -> None:
     """Remove a directory and those below it; gone already is no error.
 
-    Argument: deadline, time.monotonic() until when a busy one is tried again (a killed process leaves its cgroup a moment
-    after it is waitable). Errors: SysError with the directory that stays busy.
+    Argument: patience, for those that are busy (a killed process leaves its cgroup a moment after it is waitable). Errors:
+    SysError with the directory that stays busy.
     """
-    pause = 0.001
-    while True:
-        try:
-            os.rmdir(path)
-            return
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
-                raise SysError.of("remove cgroup", error, path) from None
-            for name in _children(path):
-                remove(f"{path}/{name}", deadline)
-            if time.monotonic() > deadline:
-                try:
-                    left = len(read(path + "/cgroup.procs").split())
-                except OSError:
-                    left = 0
-                raise SysError("remove cgroup", path, error.errno, f"{left} process(es) inside") from None
-            time.sleep(pause)
-            pause = min(pause * 2, 0.05)
+    if _rmdir(path):
+        return
+    _remove_below(path, patience)
+    while not _rmdir(path):
+        if not patience.wait():
+            raise _busy(path, path)
+        _remove_below(path, patience)
 
 
-def signal_all(path: str, pids: "list[int]", signal: int = SIGKILL) -> None:
-    """Send a signal to those processes that are in a directory's group or below it; one that is gone is no error.
+def _remove_below(path: str, patience: Patience) -> None:
+    try:
+        cursor = Cursor(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SysError.of("open cgroup", error, path) from None
+    try:
+        todo = [_below(cursor)]
+        while todo:
+            if todo[-1]:
+                name = todo[-1].pop()
+                if not _rmdir(name, cursor) and cursor.down(name):
+                    todo.append(_below(cursor))
+                continue
+            del todo[-1]
+            if todo:
+                name = cursor.up()
+                while not _rmdir(name, cursor):
+                    if not patience.wait():
+                        raise _busy(cursor.path(name), name, cursor.fd)
+    except OSError as error:
+        raise SysError.of("remove cgroup", error, cursor.path()) from None
+    finally:
+        cursor.close()
 
-    Arguments: path, the directory; pids, what processes() has said. A payload whose processes come and go decides which
-    number is free, and the host gives it away again: so the group is asked once more after the pidfds are open. Errors:
-    SysError.
+
+def _rmdir(name: str, cursor: "Cursor | None" = None) -> bool:
+    """Remove one directory. Return False when it is busy. Errors: SysError."""
+    try:
+        os.rmdir(name, dir_fd=cursor.fd if cursor else None)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        raise SysError.of("remove cgroup", error, cursor.path(name) if cursor else name) from None
+    return True
+
+
+def _busy(path: str, name: str, dir_fd: "int | None" = None) -> SysError:
+    try:
+        left = len(read(name + "/cgroup.procs", dir_fd).split())
+    except OSError:
+        left = 0
+    return SysError("remove cgroup", path, errno.EBUSY, f"{left} process(es) inside")
+
+
+def signal_all(path: str, signal: int = SIGKILL) -> int:
+    """Send a signal to all processes of a directory's group and of those below it; one that is gone is no error.
+
+    Returns how many processes there were. Errors: SysError.
     """
-    for first in range(0, len(pids), _AT_ONCE):
-        opened: dict[int, int] = {}
-        try:
-            for pid in pids[first : first + _AT_ONCE]:
-                try:
-                    opened[pid] = os.pidfd_open(pid)
-                except ProcessLookupError:
-                    pass
-            for pid in opened.keys() & processes(path):
-                try:
-                    pidfd_send_signal(opened[pid], signal)
-                except ProcessLookupError:
-                    pass
-        except OSError as error:
-            raise SysError.of("kill processes of cgroup", error, path) from None
-        finally:
-            for fd in opened.values():
-                os.close(fd)
+    found = 0
+    for cursor in groups(path):
+        pids = _members(cursor)
+        found += len(pids)
+        for first in range(0, len(pids), _AT_ONCE):
+            _signal_some(cursor, pids[first : first + _AT_ONCE], signal)
+    return found
+
+
+def _signal_some(cursor: Cursor, pids: "list[int]", signal: int) -> None:
+    """Send a signal to those processes that are in the cursor's group.
+
+    A payload whose processes come and go decides which number is free, and the host gives it away again: so the group is asked
+    once more after the pidfds are open.
+    """
+    opened: dict[int, int] = {}
+    try:
+        for pid in pids:
+            try:
+                opened[pid] = os.pidfd_open(pid)
+            except ProcessLookupError:
+                pass
+        for pid in opened.keys() & _listed(cursor):
+            try:
+                pidfd_send_signal(opened[pid], signal)
+            except ProcessLookupError:
+                pass
+    except OSError as error:
+        raise SysError.of("kill processes of cgroup", error, cursor.path()) from None
+    finally:
+        for fd in opened.values():
+            os.close(fd)

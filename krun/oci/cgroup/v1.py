@@ -18,6 +18,7 @@ from krun.oci.cgroup.files import (
     refused,
     write,
 )
+from krun.oci.cgroup.tree import groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -246,6 +247,21 @@ def freeze(paths: "Paths", stop: bool) -> None:
             # on.
             write(path, "freezer.state", "THAWED")
         time.sleep(0.001 if rounds < 50 else 0.01)
+
+
+def release(paths: "Paths") -> None:
+    """Thaw every group, those that the payload has frozen below its own included: a frozen process does not die of SIGKILL
+    (cgroup-v1/freezer-subsystem: a child that is frozen by itself stays so when its parent is thawed). Errors: SysError."""
+    path = paths.get("freezer")
+    if path is None:
+        return
+    for cursor in groups(path):
+        try:
+            if read("freezer.self_freezing", cursor.fd) == "1":
+                put("freezer.state", "THAWED", cursor.fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise SysError.of("thaw cgroup", error, cursor.path()) from None
 
 
 def frozen(paths: "Paths") -> bool:

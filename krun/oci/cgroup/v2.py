@@ -18,7 +18,7 @@ from krun.oci.cgroup.files import (
     refused,
     write,
 )
-from krun.oci.cgroup.tree import is_kernel_thread
+from krun.oci.cgroup.tree import groups, is_kernel_thread
 from krun.oci.state import process_fields
 
 TYPE_CHECKING = False
@@ -210,10 +210,12 @@ def _all_stand(path: str) -> bool:
     kvm-nx-lpage-recovery is one, in the cgroup of whoever made the VM.
     """
     kernel_threads = 0
-    for directory, _, files in os.walk(path):
-        if "cgroup.threads" not in files:
+    for cursor in groups(path):
+        try:
+            threads = read("cgroup.threads", cursor.fd).split()
+        except OSError:  # removed meanwhile
             continue
-        for tid in read(directory + "/cgroup.threads").split():
+        for tid in threads:
             fields = process_fields(int(tid))
             if not fields:  # gone meanwhile
                 continue
@@ -254,6 +256,10 @@ def _freeze(path: str, stop: bool) -> None:
             raise KrunError(f"{'freeze' if stop else 'thaw'} {path}: not done within 5 s")
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
+
+
+def release(paths: "Paths") -> None:
+    """Do nothing: a frozen process of cgroup v2 dies of SIGKILL (cgroup-v2, "cgroup.freeze")."""
 
 
 def frozen(paths: "Paths") -> bool:

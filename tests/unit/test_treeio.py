@@ -1,0 +1,84 @@
+"""Directory trees that a payload has made: of any depth, with links, moved while they are read."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from krun.treeio import Cursor, remove_tree
+
+DEEP = 3000  # deeper than Python calls
+NAME = "n" * 20  # DEEP of them exceed PATH_MAX (4096) by far
+
+
+def nest(path, depth: int, name: str = NAME) -> None:
+    """Make directories in one another; no path is that long."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
+def test_a_tree_deeper_than_calls_descriptors_and_paths(tmp_path):
+    top = tmp_path / "top"
+    top.mkdir()
+    nest(top, DEEP)
+    (top / NAME / "file").write_text("")
+    (top / NAME / "link").symlink_to(tmp_path)
+    before = sorted(os.listdir("/proc/self/fd"))
+    remove_tree(str(top))
+    assert not top.exists() and tmp_path.exists()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_links_are_removed_and_not_followed(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("")
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "link").symlink_to(kept)
+    (tmp_path / "link").symlink_to(kept)
+    for name in ("top", "link", "gone"):
+        remove_tree(str(tmp_path / name))
+    assert [str(p) for p in tmp_path.rglob("*")] == [str(kept), str(kept / "file")]
+
+
+def test_a_directory_that_is_moved_while_it_is_read_leads_nowhere(tmp_path):
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    cursor = Cursor(str(tmp_path / "top"))
+    assert cursor.down("a") and cursor.down("b")
+    os.rename(tmp_path / "top" / "a" / "b", tmp_path / "b")
+    with pytest.raises(OSError, match="was moved"):
+        cursor.up()
+    assert os.fstat(cursor.fd).st_ino == os.stat(tmp_path / "b").st_ino
+    cursor.close()
+
+
+def test_a_directory_that_is_removed_while_it_is_read_is_left(tmp_path):
+    (tmp_path / "a").mkdir()
+    cursor = Cursor(str(tmp_path))
+    assert cursor.down("a") and not cursor.down("gone")
+    os.rmdir(tmp_path / "a")
+    assert cursor.directories() == [] and cursor.up() == "a"
+    assert cursor.path() == str(tmp_path)
+    cursor.close()
+
+
+def test_another_file_system_is_not_entered():
+    cursor = Cursor("/")
+    assert not cursor.down("proc")
+    cursor.close()
+
+
+def test_a_path_in_a_message_is_short(tmp_path):
+    nest(tmp_path, 20)
+    cursor = Cursor(str(tmp_path))
+    for _ in range(20):
+        cursor.down(NAME)
+    assert len(cursor.path(NAME)) < 250 and cursor.path(NAME).endswith("(21 directories deep)")
+    cursor.close()
+    remove_tree(str(tmp_path / NAME))
