@@ -39,7 +39,8 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
         raise KrunError(
             "config.json has hooks, and the administrator allows none (hooks.allowed in /etc/krun/krun.yaml)"
         )
-    namespaces.inherit_own_mounts(config.namespaces)
+    if namespaces.inherit_own(config.namespaces):
+        spec.check_namespaces(config)
     if config.intel_rdt is not None:
         # Cost: hardly any container has a class of service.
         from krun.oci import resctrl

@@ -66,26 +66,39 @@ def open_paths(namespaces: "dict[str, str]") -> "dict[str, int]":
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as e:
             raise SysError(f"lstat {kind} namespace", path, e.errno or 0) from None
-        have = lib.kr_nstype(fd)
-        if have != FLAGS[kind]:
-            os.close(fd)
-            raise KrunError(f"join {kind} namespace {path}: it is not of that type")
         found[kind] = fd
+        text = ""
+        if lib.kr_nstype(fd) != FLAGS[kind]:
+            text = "it is not of that type"
+        elif kind != "user" and _is_own(kind, fd):
+            text = "it has become the host's since config.json was checked"
+        if text:
+            for opened in found.values():
+                os.close(opened)
+            raise KrunError(f"join {kind} namespace {path}: {text}")
     return found
 
 
-def inherit_own_mounts(namespaces: "dict[str, str]") -> None:
-    """Takes a mount namespace's path away that is our own's: to join it is to inherit it, and pivot_root(2) in it would
-    take the host's root from all who live there. A path that cannot be read is left for open_paths to refuse."""
-    path = namespaces.get("mount")
-    if not path:
-        return
+def inherit_own(namespaces: "dict[str, str]") -> bool:
+    """Takes away each path that leads to a namespace of our own, whatever its name ("/proc/self/ns/net", a bind mount): to join it is
+    to inherit it. What config.json may ask for then follows from the container's own namespaces: sysctls and names of the host's
+    are not the container's, and pivot_root(2) in our mount namespace would take the host's root from all who live there.
+
+    Our own user namespace stays: setns(2) refuses it. A path that cannot be read stays, too, for open_paths to refuse. Returns
+    whether there was one.
+    """
+    own = [kind for kind, path in namespaces.items() if path and kind != "user" and _is_own(kind, path)]
+    for kind in own:
+        del namespaces[kind]
+    return bool(own)
+
+
+def _is_own(kind: str, namespace: "str | int") -> bool:
     try:
-        theirs, ours = os.stat(path), os.stat("/proc/self/ns/mnt")
+        theirs, ours = os.stat(namespace), os.stat(f"/proc/self/ns/{FILES[kind]}")
     except OSError:
-        return
-    if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino):
-        del namespaces["mount"]
+        return False
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 class SetHostname(Step):

@@ -427,6 +427,12 @@ CHECKS: "tuple[Callable[[Spec], None], ...]" = (
 )
 
 
+def check_namespaces(spec: Spec) -> None:
+    """Checks once more what depends on the container's own namespaces, after some have turned out to be inherited. Raises ConfigError."""
+    for check in (_check_namespaces, _check_maps, _check_sysctl):
+        check(spec)
+
+
 def parse(raw: bytes, bundle: str) -> Spec:
     """Makes a Spec of the bytes of a config.json.
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from helpers.runtime import wait_for
+from helpers.runtime import cgroup_v2, wait_for
 
 KINDS = {"pid": "pid", "network": "net", "ipc": "ipc", "uts": "uts", "mount": "mnt"}
 
@@ -59,6 +59,95 @@ def test_by_path(runtime, bundle, type):
     finally:
         subprocess.run(["kill", "-KILL", str(child)], check=False)
         holder.wait()
+
+
+@pytest.fixture
+def bound_namespace(tmp_path):
+    """A namespace of the host by another name: a bind mount."""
+    made = []
+
+    def bind(kind):
+        path = tmp_path / kind
+        path.write_text("")
+        subprocess.run(["mount", "--bind", f"/proc/self/ns/{kind}", path], check=True)
+        made.append(path)
+        return str(path)
+
+    yield bind
+    for path in made:
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.parametrize("name", ["/proc/self/ns/net", "/proc/thread-self/ns/net", "bound"])
+def test_sysctl_of_the_hosts_network_by_a_path(runtime, bundle, bound_namespace, name):
+    """A path that leads to the host's namespace is no namespace of the container's own."""
+    key = "/proc/sys/net/ipv4/ip_default_ttl"
+    before = open(key).read()
+    bundle.namespace_path("network", bound_namespace("net") if name == "bound" else name)
+    bundle.linux["sysctl"] = {"net.ipv4.ip_default_ttl": "77"}
+    done = runtime.run(bundle)
+    after = open(key).read()
+    open(key, "w").write(before)
+    assert done.status == 1 and "net.ipv4.ip_default_ttl" in done.err and after == before, done
+
+
+@pytest.mark.parametrize(
+    ("type", "field", "value", "words"),
+    [
+        ("ipc", "sysctl", {"kernel.msgmax": "4321"}, "not allowed in the hosts ipc namespace"),
+        ("ipc", "sysctl", {"fs.mqueue.msg_max": "77"}, "not allowed in the hosts ipc namespace"),
+        ("uts", "sysctl", {"kernel.domainname": "x"}, "not allowed without a UTS namespace"),
+        ("uts", "hostname", "x", "unable to set hostname without a private UTS namespace"),
+        ("uts", "domainname", "x", "unable to set domainname without a private UTS namespace"),
+        ("mount", "maskedPaths", ["/proc/kcore"], "unable to restrict sys entries without a private MNT"),
+    ],
+    ids=["msgmax", "mqueue", "sysctl domainname", "hostname", "domainname", "masked"],
+)
+def test_what_a_path_to_the_hosts_namespace_does_not_allow(
+    runtime, bundle, bound_namespace, type, field, value, words
+):
+    """runc compares network namespaces only: it sets the host's values and names."""
+    if runtime.name == "runc":
+        return
+    files = ("msgmax", "domainname", "hostname")
+    before = [open(f"/proc/sys/kernel/{name}").read() for name in files]
+    kind = KINDS[type]
+    bundle.config.pop("hostname")
+    bundle.linux["maskedPaths"] = bundle.linux["readonlyPaths"] = []
+    bundle.namespace_path(type, f"/proc/self/ns/{kind}" if type == "mount" else bound_namespace(kind))
+    (bundle.config if field.endswith("name") else bundle.linux)[field] = value
+    done = runtime.run(bundle)
+    assert done.status == 1 and words in done.err, done
+    assert before == [open(f"/proc/sys/kernel/{name}").read() for name in files]
+
+
+@pytest.mark.parametrize("type", ["network", "ipc", "uts", "pid"])
+def test_the_hosts_by_a_path_is_inherited(runtime, bundle, bound_namespace, type):
+    bundle.config.pop("hostname")
+    bundle.config["mounts"] = [
+        m for m in bundle.config["mounts"] if m["type"] not in ("sysfs", "cgroup", "mqueue")
+    ]
+    kind = KINDS[type]
+    container = runtime.start(bundle.namespace_path(type, bound_namespace(kind)).args("sleep", "1000"))
+    assert os.readlink(f"/proc/{container.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+    assert (
+        container.exec("readlink", f"/proc/self/ns/{kind}").ok().out
+        == os.readlink(f"/proc/self/ns/{kind}") + "\n"
+    )
+
+
+def test_the_hosts_cgroup_namespace_by_a_path(runtime, bundle):
+    """A mount of type cgroup shows the container's cgroup then, not the whole hierarchy of the host."""
+    if runtime.name == "runc":
+        return  # it shows the host's
+    bundle.namespace_path("cgroup", "/proc/self/ns/cgroup")
+    tree = "/sys/fs/cgroup" + ("" if cgroup_v2() else "/pids")
+    mount = {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"]}
+    mounts = [m for m in bundle.config["mounts"] if m["destination"] != "/sys/fs/cgroup"]
+    bundle.config["mounts"] = [*mounts, mount]
+    container = runtime.start(bundle.shell(f"read -r first <{tree}/cgroup.procs; echo $first; sleep 1000"))
+    wait_for(container.out, "no output")
+    assert container.out() == "1\n"
 
 
 def test_path_that_is_not_a_namespace(runtime, bundle):
