@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -57,6 +58,15 @@ def build_sender(path: Path) -> Path:
     """Compile it, static: it runs in any root."""
     subprocess.run(["gcc", "-static", "-x", "c", "-w", "-o", path, "-"], input=SENDER, text=True, check=True)
     return path
+
+
+_numbers = itertools.count()
+
+
+def unused_name() -> str:
+    """A name for a socket that nothing else has: abstract names are those of the network namespace, so that the pid, which is of the
+    pid namespace, is not enough; and the kernel frees one only when the last copy of its descriptor is closed."""
+    return f"/tmp/krun-notify-{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
 
 
 class Manager:

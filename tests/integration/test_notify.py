@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from helpers.notify import Manager, build_sender
+from helpers.notify import Manager, build_sender, unused_name
 from helpers.runtime import wait_for
 
 
@@ -17,7 +17,7 @@ def sender(tmp_path_factory):
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path_factory, runtime):
-    name = f"/tmp/krun-notify-{os.getpid()}"
+    name = unused_name()
     made = Manager(name if request.param == "path" else "\0" + name)
     runtime.environment["NOTIFY_SOCKET"] = name if request.param == "path" else "@" + name
     yield made

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.notify import unused_name
 from helpers.runtime import ROOT
 
 from krun.errors import KrunError
@@ -52,7 +53,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("abstract", [False, True])
 def test_the_word_to_the_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstract: bool) -> None:
-    path = f"@krun-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    path = "@" + unused_name() if abstract else str(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind("\0" + path[1:] if abstract else path)
