@@ -73,7 +73,7 @@ def loads(data: "bytes | str", name: str = "") -> "Any":
     Arguments: data, UTF-8 without a byte order mark (RFC 8259 section 8.1); name, what the document is called
     in errors.
     Returns dict, list, str, int, float, bool or None. Errors: ConfigError with line and column for bad
-    syntax, bad UTF-8, a name that stands twice in one object, NaN or Infinity, and for nesting deeper than
+    syntax, bad UTF-8, half of a surrogate pair, a name that stands twice in one object, NaN or Infinity, and for nesting deeper than
     the interpreter's stack.
     """
     try:
@@ -85,11 +85,31 @@ def loads(data: "bytes | str", name: str = "") -> "Any":
         value, end = (_scan or _find())(text, start)
         if end != size and text[end:].strip(_WHITE):
             raise ValueError("extra data")
+        if "\\u" in text:
+            _refuse_half_characters(value, name)
         return value
     except RecursionError:
         raise ConfigError("", _called(name, "nested too deeply")) from None
     except (ValueError, StopIteration):
         return _loads_again(data, name)
+
+
+def _refuse_half_characters(value: "Any", name: str) -> None:
+    """Refuse strings that no byte string stands for, such as "\\ud800" (RFC 8259 section 8.2); those of dumps have some. Errors:
+    ConfigError."""
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if type(part) is str:
+            try:
+                part.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                raise ConfigError("", _called(name, f"{part!r} has half of a surrogate pair")) from None
+        elif type(part) is dict:
+            todo += part
+            todo += part.values()
+        elif type(part) is list:
+            todo += part
 
 
 def _called(name: str, text: str) -> str:
@@ -102,7 +122,9 @@ def _loads_again(data: "bytes | str", name: str) -> "Any":
 
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
-        return json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+        _refuse_half_characters(value, name)
+        return value
     except UnicodeDecodeError as error:
         raise ConfigError("", _called(name, f"not UTF-8 at byte {error.start}")) from None
     except json.JSONDecodeError as error:

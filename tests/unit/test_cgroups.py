@@ -128,6 +128,13 @@ def test_v2_writes_every_limit(folder):
     assert files["rdma.max"] == "mlx5_1 hca_handle=3 hca_object=4"
 
 
+def test_page_sizes_are_no_paths(folder):
+    (folder / "hugetlb.").mkdir()
+    with pytest.raises(KrunError, match="must not have a slash"):
+        limit(folder, {"hugepageLimits": [{"pageSize": "/../pids", "limit": 1}]})
+    assert (folder / "pids.max").read_text() == ""
+
+
 def test_v2_period_alone_keeps_the_quota(folder):
     assert limit(folder, {"cpu": {"period": 20000}})["cpu.max"].startswith("max 20000")
 

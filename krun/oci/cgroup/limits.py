@@ -75,6 +75,8 @@ def retry(directory: str, values: "Iterable[tuple[str, Any]]") -> None:
 def huge_pages(directory: str, pages: "Any", word: str) -> None:
     """Write linux.resources.hugepageLimits; argument: word, last part of the file's name."""
     for page in pages:
+        if "/" in page["pageSize"]:
+            raise KrunError(f"hugepageLimits: pageSize {page['pageSize']!r} must not have a slash")
         # Reservations first (config-linux.md 1.1): a limit on faults alone kills by SIGBUS.
         reserved = f"hugetlb.{page['pageSize']}.rsvd.{word}"
         if os.path.exists(f"{directory}/{reserved}"):
