@@ -89,7 +89,8 @@ async def stream(
             if left <= 0:
                 return
             try:
-                event = await asyncio.wait_for(anext(watch), min(left, _BOOKMARK))
+                async with asyncio.timeout(min(left, _BOOKMARK)):
+                    event = await anext(watch)
             except TimeoutError:
                 if query.bookmarks:
                     yield _line("BOOKMARK", show(_bookmark(kind, store.rv)))

@@ -334,7 +334,8 @@ class Member:
             if self.backend is not None:
                 drained = self.queue.remove(self.backend)
                 try:
-                    await asyncio.wait_for(asyncio.shield(drained), grace)
+                    async with asyncio.timeout(grace):
+                        await asyncio.shield(drained)
                 except TimeoutError:
                     pass
             if self.instance is not None:

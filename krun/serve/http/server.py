@@ -75,7 +75,8 @@ class _Call(Sink):
     async def _wait(self) -> None:
         self._news.clear()
         try:
-            await asyncio.wait_for(self._news.wait(), _STALL)
+            async with asyncio.timeout(_STALL):
+                await self._news.wait()
         except TimeoutError:
             raise HttpError(408, "the client neither sent nor read anything for a minute") from None
 

@@ -119,7 +119,8 @@ class Prober:
 
     async def _try(self, timeout: float) -> bool:
         try:
-            await asyncio.wait_for(self.once(timeout), timeout)
+            async with asyncio.timeout(timeout):
+                await self.once(timeout)
         except TimeoutError:  # a subclass of OSError, so it comes first
             self.message = f"{self.kind} probe: no answer within {timeout:g} s"
             return False
