@@ -24,7 +24,9 @@ from krun.serve.control.config import Config
 from krun.serve.control.configs import LiveConfig
 from krun.serve.control.engine import Engine
 from krun.serve.control.hosts import HostTables
+from krun.serve.control.pools import END as POOLS_END
 from krun.serve.control.pools import Pools
+from krun.serve.ending import Ending
 from krun.serve.http.server import Server, serve
 from krun.serve.model.idle import Idle
 from krun.serve.model.kinds import REVISION
@@ -37,7 +39,9 @@ from krun.serve.store.store import Store
 
 Object = dict[str, Any]
 _TRIM = 60.0
-_DRAIN = 10.0
+#: Seconds that requests have: when the instances end, and when the next server takes them over.
+_DRAIN, _DRAIN_SHORT = 10.0, 0.5
+_UNDO = 10.0
 
 
 class Options:
@@ -111,6 +115,7 @@ class App:
         try:
             hello = await self.runner.open()
         except BaseException:
+            self.runner.leave()
             self.store.close()
             raise
         try:
@@ -256,19 +261,31 @@ class App:
         # The C library keeps what a burst of writes has freed.
         ctypes.CDLL(None).malloc_trim(0)
 
-    async def stop(self) -> None:
-        """Ends everything; instances stay for the next server unless options.keep_instances is false."""
+    async def stop(self, ending: Ending) -> None:
+        """Ends everything, each step in its time; instances stay for the next server unless options.keep_instances is false."""
         self.stopping = True
+        ends = not self.options.keep_instances
         for server in (self.api_server, self.unix_server):
             if server is not None:
-                await server.close()
-        await self.ingress.close(_DRAIN if not self.options.keep_instances else 0.5)
+                await ending.step("close the API", 2.0, server.close())
+        grace = _DRAIN if ends else _DRAIN_SHORT
+        await ending.step("drain requests", grace + 2.0, self._drain(grace))
         self.engine.close()
         if hasattr(self, "_trimmer"):
             self._trimmer.cancel()
-        await self.pools.close(not self.options.keep_instances)
-        await self.runner.close(not self.options.keep_instances)
+        words = "end the instances" if ends else "let the instances go"
+        await ending.step(words, POOLS_END if ends else 8.0, self.pools.close(ends), self.pools.left)
+        await ending.step(
+            "let the worker go", 5.0, self.runner.close(ends), lambda: "the worker does not answer"
+        )
+        self.runner.leave()
+        await ending.sweep()
         self.store.close()
+
+    async def _drain(self, grace: float) -> None:
+        cut = await self.ingress.close(grace)
+        if cut:
+            self.report(f"end: drain requests: {cut} connections were cut after {grace:g} s")
 
 
 class _Tokens:
@@ -353,23 +370,27 @@ def _tls(options: Options) -> ssl.SSLContext | None:
     return context
 
 
-async def run(options: Options, ready: Callable[[App], None]) -> int:
-    """Runs the server until a signal comes: SIGTERM leaves instances to the next server, SIGINT (Ctrl-C) ends them."""
-    loop = asyncio.get_running_loop()
+async def run(options: Options, ready: Callable[[App], None], ending: Ending) -> int:
+    """Runs the server until a signal comes: SIGTERM leaves instances to the next server, SIGINT (Ctrl-C) ends them.
+
+    A signal before the server is ready undoes its start. Errors: KrunError, it cannot start.
+    """
     app = App(options)
-    await app.start()
-    done: asyncio.Future[int] = loop.create_future()
-
-    def on(number: int) -> None:
-        if number == signal.SIGINT:
-            options.keep_instances = False
-        if not done.done():
-            done.set_result(0)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on, number)
-    ready(app)
+    starting = asyncio.ensure_future(app.start())
+    asked = asyncio.ensure_future(ending.asked())
+    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        ending.step_now = "undo the start"
+        starting.cancel()
+        await asyncio.wait({starting}, timeout=_UNDO)
+        await ending.sweep()
+        return 0
+    await starting
     try:
-        return await done
+        ready(app)
+        options.keep_instances = await asked != signal.SIGINT
+        if not options.keep_instances:
+            ending.hurry = app.runner.abandon
     finally:
-        await app.stop()
+        await app.stop(ending)
+    return 0

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def serve(opts: CommandLine) -> int:
     """krun serve: runs the server until a signal ends it; `export`, `unit` and `--print-kubeconfig` only print."""
     try:
-        from krun.serve.app import Options, run
+        from krun.serve.app import Options, report, run
+        from krun.serve.ending import Ending
     except ImportError as error:
         if error.name not in ("h2", "hpack", "hyperframe"):
             raise
@@ -49,7 +50,8 @@ def serve(opts: CommandLine) -> int:
         _say(app)
         service.notify(manager, "READY=1")
 
-    return asyncio.run(run(options, ready))
+    with Ending(report) as ending:
+        return asyncio.run(run(options, ready, ending))
 
 
 def _fill(options: Options, opts: CommandLine) -> None:

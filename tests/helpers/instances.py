@@ -36,6 +36,7 @@ async def runner(
                 if ended(pid):
                     break
                 await asyncio.sleep(0.01)
+            remove_cgroup(made.config["cgroup"])
         else:
             await made.close(False)
 
@@ -87,6 +88,14 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = 20) ->
     while not condition():
         assert time.monotonic() < end, what
         await asyncio.sleep(0.01)
+
+
+def remove_cgroup(path: str) -> None:
+    """Remove the parent of the containers' cgroups, which the runtimes have made, in every hierarchy."""
+    for mount in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()):
+        own = mount / path.lstrip("/")
+        if own.is_dir():
+            own.rmdir()
 
 
 def ended(pid: int) -> bool:

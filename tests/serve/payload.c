@@ -98,6 +98,23 @@ static void answer(char *path, char *out, size_t size) {
     }
 }
 
+/* A response without an end: a chunk every 100 ms, until the peer is gone. */
+static void stream(int fd) {
+    signal(SIGPIPE, SIG_IGN);
+    dprintf(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    while (dprintf(fd, "4\r\nmore\r\n") > 0)
+        usleep(100000);
+}
+
+/* An upgrade: what comes goes back. */
+static void tunnel(int fd) {
+    char data[256];
+    ssize_t got;
+    dprintf(fd, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    while ((got = read(fd, data, sizeof data)) > 0 && write(fd, data, got) == got)
+        ;
+}
+
 static int serve(void) {
     const char *port = getenv("PORT");
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
@@ -111,6 +128,12 @@ static int serve(void) {
         ssize_t got = read(fd, request, sizeof request - 1);
         request[got > 0 ? got : 0] = 0;
         if (sscanf(request, "GET %2047s", path) == 1) {
+            if (!strcmp(path, "/hang") && write(1, "it sleeps\n", 10) == 10)
+                sleep(1000);
+            if (!strcmp(path, "/stream"))
+                stream(fd);
+            if (!strcmp(path, "/tunnel"))
+                tunnel(fd);
             answer(path, body, sizeof body);
             dprintf(fd, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body),
                     body);

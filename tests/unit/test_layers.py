@@ -178,7 +178,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.control.scaling"},
         {"krun.serve.control.engine", "krun.serve.control.pools"},
         {"krun.serve.control.page"},
-        {"krun.serve.seed", "krun.serve.request", "krun.serve.service"},
+        {"krun.serve.seed", "krun.serve.request", "krun.serve.service", "krun.serve.ending"},
         {"krun.serve.app"},
         {"krun.serve.export"},
         {"krun.serve.cli"},

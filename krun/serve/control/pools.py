@@ -27,8 +27,10 @@ from krun.serve.store.watch import Event
 
 Object = dict[str, Any]
 _SAMPLE = 1.0
-#: Seconds between SIGTERM and SIGKILL when the server ends with its instances.
-_END = 8.0
+#: Seconds between SIGTERM and SIGKILL when the server ends with its instances, and from there until they have gone.
+_GRACE, _KILLED = 8.0, 14.0
+#: Seconds that `close` takes at most, as long as the worker answers.
+END = _GRACE + _KILLED + 2.0
 _RESOLVE_AGAIN = (2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -70,6 +72,8 @@ class Pools:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._found: dict[tuple[str, str], list[Object]] = {}
+        self._ending: list[Pool] = []
+        self._fetches: set[asyncio.Task[None]] = set()
         store.subscribe(self._event)
 
     # ---------------------------------------------------------------------------------- what reconcilers ask for
@@ -107,7 +111,7 @@ class Pools:
             pool.queue.on_arrival = lambda queue: self._arrival(key)
         else:
             pool.queue.on_arrival = lambda queue: self._arrival(key)
-            self._spawn(self._resolve(key, pool, 0))
+            self._fetches.add(self._spawn(self._resolve(key, pool, 0)))
         return pool
 
     def forget(self, namespace: str, name: str) -> None:
@@ -287,20 +291,22 @@ class Pools:
                 scaler.update(revision, self.config())
                 self._wake(key)
 
-    def _spawn(self, work: Any) -> None:
-        task = self.loop.create_task(work)
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._fetches.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self.report(f"pools: internal error: {task.exception()!r}")
 
     async def close(self, stop_instances: bool) -> None:
         """Ends ticking; with `stop_instances` all instances are ended, else they stay for the next server.
 
-        Whoever ignores SIGTERM gets SIGKILL after _END seconds: a revision's own grace may be ten minutes.
+        Whoever ignores SIGTERM gets SIGKILL after _GRACE seconds: a revision's own grace may be ten minutes.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -309,13 +315,22 @@ class Pools:
             for task in self._tasks:
                 task.cancel()
             return
-        pools, self.pools = list(self.pools.values()), {}
-        for pool in pools:
+        for task in self._fetches:
+            task.cancel()
+        self._ending, self.pools = list(self.pools.values()), {}
+        for pool in self._ending:
             self._spawn(pool.close())
-        await self._wait(_END)
+        await self._wait(_GRACE)
         if self._tasks:
+            self.report(f"end: not ended {_GRACE:g} s after SIGTERM, and killed: {self.left()}")
             await self.runner.kill_all()
-            await self._wait(2 * _END)
+            await self._wait(_KILLED)
+        if self._tasks:
+            self.report(f"end: not ended {_KILLED:g} s after SIGKILL, and left to the worker: {self.left()}")
+
+    def left(self) -> str:
+        """Returns the names of the instances that the end has not reached, "" for none."""
+        return ", ".join(name for pool in self._ending for name in pool.members)
 
     async def _wait(self, seconds: float) -> None:
         if self._tasks:

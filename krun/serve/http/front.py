@@ -180,8 +180,11 @@ class Front:
                 pass
         self._paths.clear()
 
-    async def close(self, grace: float = 0.0) -> None:
-        """Stops listening, lets running requests end for at most `grace` seconds, then closes every connection."""
+    async def close(self, grace: float = 0.0) -> int:
+        """Stops listening, lets running requests end for at most `grace` seconds, then closes every connection.
+
+        Returns the number of connections that still had a request.
+        """
         self.stop_listening()
         endpoint = self.endpoint
         endpoint.draining = True
@@ -190,11 +193,13 @@ class Front:
         end = endpoint.wheel.now() + grace
         while endpoint.connections and endpoint.wheel.now() < end:
             await asyncio.sleep(min(0.02, grace))
-        for connection in list(endpoint.connections):
+        cut = list(endpoint.connections)
+        for connection in cut:
             connection.transport.abort()
         await asyncio.sleep(0)
         if self._own_wheel:
             endpoint.wheel.close()
+        return len(cut)
 
 
 def _remove_stale(path: str) -> None:

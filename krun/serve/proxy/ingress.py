@@ -78,11 +78,12 @@ class Ingress:
         self._fronts.append(front)
         return port
 
-    async def close(self, grace: float = 0.0) -> None:
-        """Stops listening; running requests have `grace` seconds."""
+    async def close(self, grace: float = 0.0) -> int:
+        """Stops listening; running requests have `grace` seconds. Returns the number of connections that were cut."""
         self.draining = True
-        await asyncio.gather(*(front.close(grace) for front in self._fronts))
+        cut = await asyncio.gather(*(front.close(grace) for front in self._fronts))
         self.wheel.close()
+        return sum(cut)
 
     def handle(self, incoming: Incoming, local: bool) -> None:
         """Takes a request."""

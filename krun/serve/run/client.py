@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from krun.errors import KrunError
 from krun.serve.run import wire
 from krun.serve.run.errors import StartError
 
-_READY_SECONDS = 30
+#: Seconds for a worker to wait for the directory's lock, and to take down what the one before it left.
+_READY_SECONDS = 60
 #: Argument 1: the worker's configuration; 2: where modules are found.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop());"
@@ -41,6 +43,12 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
         )  # fmt: skip
     assert process.stdout is not None
     with process.stdout as out:
+        # The worker writes its one line at once: a part of it does not come alone.
+        if not select.select([out], [], [], _READY_SECONDS)[0]:
+            process.kill()
+            raise KrunError(
+                f"start the worker: not ready after {_READY_SECONDS} s; see {config['directory']}/worker.log"
+            )
         ready = out.readline()
     if ready.startswith(b"error "):
         raise KrunError(ready[6:].decode("utf-8", "replace").strip())
@@ -106,6 +114,13 @@ class Worker:
             raise StartError(*answer["error"])
         return answer, fds
 
+    def tell(self, do: str) -> None:
+        """Send a command whose answer nobody waits for; a no-op where the worker does not take it at once."""
+        try:
+            wire.send(self._sock, {"seq": -1, "do": do})
+        except OSError:
+            pass
+
     async def _send(self, message: dict[str, Any]) -> None:
         """Send; where the socket's buffer is full, wait for the worker."""
         while True:
@@ -139,14 +154,15 @@ class Worker:
                 self._on_event(message)
 
     def _lost(self) -> None:
-        self.close()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(KrunError("the worker of krun serve has died"))
+        self.close("the worker of krun serve has died")
         self._on_lost()
 
-    def close(self) -> None:
-        """Close the connection; the worker goes on."""
-        if self._sock.fileno() >= 0:
-            self._loop.remove_reader(self._sock)
-            self._sock.close()
+    def close(self, why: str = "the worker of krun serve has been let go") -> None:
+        """Close the connection; the worker goes on. Calls that wait for an answer raise KrunError. Idempotent."""
+        if self._sock.fileno() < 0:
+            return
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(KrunError(why))

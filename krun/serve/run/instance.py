@@ -18,6 +18,7 @@ from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
 from krun.serve.run.network import connect_inside
 
+_HELLO = 20.0  # seconds for a worker to say which instances it has
 _STOP_MARGIN = 10.0  # seconds after SIGKILL in which a container must have ended
 _BACKOFF = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before restart n; Kubernetes waits 10 s and doubles
 _HEALTHY = 600.0  # a container that has run so long (s) starts the back-off anew (kubelet: 10 minutes)
@@ -169,7 +170,8 @@ class Instance:
     async def _wait(self, seconds: float | None) -> None:
         self._changed.clear()
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         except TimeoutError:
             pass
 
@@ -178,18 +180,9 @@ class Instance:
         await self._thaw()
         await self.runner.worker.call("kill", id=self.id, container=container, signal=int(signal.SIGKILL))
 
-    def logs(self, container: str, *, tail: int | None = None, follow: bool = False, since: str = "", previous: bool = False,
-             timestamps: bool = False) -> AsyncIterator[bytes]:  # fmt: skip
-        """Return the output of a container as lines; see logs.read."""
-        return self.runner.logs(
-            self.id,
-            container,
-            tail=tail,
-            follow=follow,
-            since=since,
-            previous=previous,
-            timestamps=timestamps,
-        )
+    def logs(self, container: str, **options: Any) -> AsyncIterator[bytes]:
+        """Return the output of a container as lines; options: see logs.read."""
+        return self.runner.logs(self.id, container, **options)
 
     def exited(self, exit: ContainerExit, starts: int) -> None:
         """Note that a container's start number `starts` has ended; called by the runner. Restarts it unless the instance is to stop."""
@@ -288,7 +281,7 @@ class Runner:
         self.token = token
         self.on_lost: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.worker: Worker
+        self.worker: Worker = None  # type: ignore[assignment]  # until `open`
 
     async def open(self) -> dict[str, Any]:
         """Connect to the worker, which is started where there is none. Returns its `hello`: the instances of an earlier server.
@@ -309,7 +302,14 @@ class Runner:
             sock = await loop.run_in_executor(None, start_worker, self.config)
             self.worker = worker = Worker(sock, self._event, self._lost)
             try:
-                return (await worker.call("hello"))[0]
+                async with asyncio.timeout(_HELLO):
+                    return (await worker.call("hello"))[0]
+            except TimeoutError:
+                worker.close()
+                path = os.path.join(self.config["directory"], "worker.sock")
+                raise KrunError(
+                    f"ask the worker at {path}: no answer after {_HELLO:g} s; is it stopped?"
+                ) from None
             except KrunError:
                 if last:
                     raise
@@ -318,10 +318,20 @@ class Runner:
         raise AssertionError
 
     async def close(self, stop_worker: bool) -> None:
-        """Let the worker go; with `stop_worker` it ends when its last instance has."""
+        """Let the worker go; with `stop_worker` it takes down the instances that are left, and ends."""
         if stop_worker:
             await self.worker.call("stop")
         self.worker.close()
+
+    def leave(self) -> None:
+        """Let the worker go without a word. Idempotent."""
+        if self.worker is not None:
+            self.worker.close()
+
+    def abandon(self) -> None:
+        """Have the worker take down everything, without waiting for it: the server ends at once. Callable in a signal's handler."""
+        if self.worker is not None:
+            self.worker.tell("stop")
 
     async def resolve_image(self, reference: str) -> Image:
         """Return an image, fetched and unpacked. Raises StartError."""

@@ -120,6 +120,14 @@ class Runtime:
             if process is not None:
                 process.close()
 
+    def interrupt(self) -> None:
+        """Kill the commands that run, with their helpers: the worker ends. Their callers get KrunError. From any thread."""
+        for pid in list(self._running):
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has just ended
+
     def _popen(self, words: "list[str]", stdout: int, stderr: int, cwd: str) -> "subprocess.Popen[bytes]":
         self.spawning.add(threading.get_ident())
         try:

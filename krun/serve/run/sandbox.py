@@ -5,6 +5,7 @@ with it. Order of a container's creation: 1 directories, 2 overlay, 3 directorie
 5 config.json, 6 create, 7 start. Each step is undone by `delete` in the reverse order, whatever has been reached.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -15,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-from krun.errors import KrunError
+from krun.errors import KrunError, SysError
 from krun.mountio import MNT_DETACH, mount, umount2
 from krun.serve.run import bundle, etcfiles, user, volumes
 from krun.serve.run.bridge import Attachment, Bridge
@@ -278,10 +279,10 @@ class Sandbox:
             c.process.close()
             c.process = None
         while c.bound:
-            umount2(c.bound[-1], MNT_DETACH)
+            _unmount(c.bound[-1])
             c.bound.pop()
         if c.mounted:
-            umount2(os.path.join(c.directory, "rootfs"), MNT_DETACH)
+            _unmount(os.path.join(c.directory, "rootfs"))
             c.mounted = False
         shutil.rmtree(c.directory, ignore_errors=True)
 
@@ -297,7 +298,7 @@ class Sandbox:
         if errors:
             raise KrunError(f"remove instance {self.id}: {errors[0]}")
         while self.memory_volumes:
-            umount2(self.memory_volumes[-1], MNT_DETACH)
+            _unmount(self.memory_volumes[-1])
             self.memory_volumes.pop()
         if self.network is not None and self.attachment is not None:
             self.network.detach(self.attachment.number)
@@ -306,6 +307,15 @@ class Sandbox:
             os.close(self.netns)
             self.netns = -1
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _unmount(path: str) -> None:
+    """Take a mount away. One whose directory somebody has removed went with it (umount2(2): ENOENT, EINVAL). Raises SysError."""
+    try:
+        umount2(path, MNT_DETACH)
+    except SysError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):
+            raise
 
 
 def _overlay(directory: str, layers: list[str]) -> None:

@@ -3,6 +3,8 @@
 It does what blocks or needs a namespace of its own: images, mounts, the runtime's commands. It is the parent of the containers
 (PR_SET_CHILD_SUBREAPER), reads their output into log files, and outlives the server: a server that starts again connects to
 the same socket and finds all instances as they are. Where the worker itself dies, its successor takes down what it left.
+Without a server the worker ends at SIGTERM, after it has ended its instances, and _ALONE seconds after the last instance.
+It ends in any case when its data directory has been removed.
 
 The main thread waits: for the server's messages, exits of containers (pidfds), output of containers, and answers of the
 threads. Commands (commands.py) run in threads; Sandbox.lock lets one at a time change an instance. Only the main thread
@@ -14,6 +16,7 @@ import os
 import queue
 import selectors
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -39,6 +42,9 @@ _THREADS = 16
 _PIPE_READ = 64 << 10
 _TICK = 5.0  # s: how often adopted processes that nobody knows are reaped, and failed removals tried again
 _TAIL_LINES, _TAIL_BYTES = 80, 2048  # Kubernetes: FallbackToLogsOnError
+_SOON = 0.5  # s: the same while the worker ends
+_ALONE = 60.0  # s without a server and without an instance, after which the worker ends
+_GRACE = 8.0  # s between SIGTERM and SIGKILL of the instances of a worker that ends by itself
 _LONGEST_OUTBOX = 10_000  # messages for a server that does not read: it asks anew when it is back
 KEPT_LOGS = 64  # instances that have gone and whose logs stay: each start is at most 20 MB
 _LOGS_KEPT = 2  # starts of a container whose logs stay: the present one, and the one before (`previous`)
@@ -75,6 +81,11 @@ class Worker:
         self.busy = 0  # commands that have been taken and not been answered
         self.stopping = False
         self.strays: set[int] = set()
+        self.lock = -1  # of the data directory
+        self.alone = time.monotonic()  # since when there is neither a server nor an instance
+        self.gone = False  # the data directory has been removed
+        self.asked = 0.0  # when a SIGTERM is looked at (monotonic), 0: there is none
+        self.killed = 0.0  # when instances are removed that have not ended by themselves (monotonic)
 
     # ------------------------------------------------------------------------------------------------ main thread
 
@@ -84,12 +95,15 @@ class Worker:
         self.selector.register(self.wake, selectors.EVENT_READ, self._run_done)
         tick = time.monotonic() + _TICK
         while not (self.stopping and not self.sandboxes and not self.busy):
-            for key, mask in self.selector.select(_TICK):
+            for key, mask in self.selector.select(_SOON if self.asked or self.stopping else _TICK):
                 self._call(key, mask)
-            if time.monotonic() >= tick:
+            if time.monotonic() >= tick or self.asked or self.stopping:
                 tick = time.monotonic() + _TICK
                 self._reap_strays()
+                if self._left_alone():
+                    break
                 self._remove_again()
+                self._interrupt()
         self.threads.shutdown()
         self.store.close()
         if self.network is not None:
@@ -120,6 +134,10 @@ class Worker:
             self.selector.unregister(self.client)
             self.client.close()
             self.client = None
+            self.alone = time.monotonic()
+            if self.stopping and not self.gone:
+                self.killed = time.monotonic() + _GRACE
+                self._remove_again()
         while self.outbox:
             _close(self.outbox.popleft()[1])
 
@@ -128,8 +146,8 @@ class Worker:
         assert self.client is not None
         try:
             received = wire.receive(self.client)
-        except BlockingIOError:
-            return
+        except (BlockingIOError, ConnectionResetError):
+            return  # a reset is told once, before what the server had sent (unix(7)); the end follows
         except OSError:
             received = None
         if received is None:
@@ -196,8 +214,9 @@ class Worker:
                 self._drop_client()
                 return
         except OSError:
-            self._drop_client()
-            return
+            # The server has gone. What it sent before is still to be read: the end comes after it.
+            while self.outbox:
+                _close(self.outbox.popleft()[1])
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
         if self.selector.get_key(client).events != events:
             self.selector.modify(client, events, self._receive)
@@ -289,14 +308,68 @@ class Worker:
                 pass
         self.strays = ended
 
-    def _remove_again(self) -> None:
-        """Try again to take down the instances whose removal has failed; they are no longer the server's."""
+    def _left_alone(self) -> bool:
+        """Look whether the worker is to end by itself; returns whether it ends at once, whatever is left."""
+        now = time.monotonic()
+        if self.client is not None or self.sandboxes or self.busy:
+            self.alone = now
+        elif now - self.alone > _ALONE:
+            self.stopping = True
+        if 0 < self.asked < now:
+            self.asked = 0.0
+            self._end_instances()
+        if not self.gone and not self._holds():
+            self.gone = self.stopping = True
+            self.killed = now + _ALONE
+        return self.gone and now > self.killed
+
+    def _holds(self) -> bool:
+        """Whether the data directory is still the one whose lock this worker has."""
+        if self.lock < 0:
+            return True
+        try:
+            status = os.stat(os.path.join(self.directory, "worker.lock"))
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # nothing is known of it
+        own = os.fstat(self.lock)
+        return (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino)
+
+    def terminate(self) -> None:
+        """SIGTERM: looked at soon, when the worker has read what a server that has gone had still sent. On the main thread."""
+        self.asked = time.monotonic() + _SOON
+
+    def _end_instances(self) -> None:
+        """Without a server: SIGTERM for the instances, and the end. With one only the server ends the worker."""
+        if self.client is not None or self.stopping:
+            return
+        self.stopping = True
+        self.killed = time.monotonic() + _GRACE
         for sandbox in self.sandboxes.values():
-            if sandbox.removed and not sandbox.lock.locked():
+            self.busy += 1
+            message = {"seq": -1, "do": "kill", "id": sandbox.id, "signal": signal.SIGTERM, "ending": True}
+            self.threads.submit(self._perform, self.commands["kill"], message, None)
+
+    def _remove_again(self) -> None:
+        """Take down the instances that are no longer a server's: those whose removal has failed, and all of a worker that
+        ends without a server, as soon as their containers have ended or their grace is over.
+        """
+        late = self.gone or time.monotonic() >= self.killed
+        for sandbox in self.sandboxes.values():
+            ended = late or not any(c.process for c in list(sandbox.containers.values()))
+            own = self.stopping and (self.gone or self.client is None) and ended
+            if (sandbox.removed or own) and not sandbox.lock.locked():
                 self.busy += 1
-                self.threads.submit(
-                    self._perform, self.commands["remove"], {"seq": -1, "id": sandbox.id}, None
-                )
+                message = {"seq": -1, "do": "remove", "id": sandbox.id}
+                self.threads.submit(self._perform, self.commands["remove"], message, None)
+
+    def _interrupt(self) -> None:
+        """Kill, once, the commands for which the end of a worker without a server waits: a runtime or podman that hangs."""
+        if self.stopping and self.client is None and self.busy and time.monotonic() >= self.killed > 0:
+            self.killed = 0.0
+            self.runtime.interrupt()
+            self.store.interrupt()
 
     # ---------------------------------------------------------------------------------------------- other threads
 

@@ -105,14 +105,15 @@ def main() -> int:
     """Start the worker; argument 1 is its configuration."""
     config = json.loads(sys.argv[1])
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signo, signal.SIG_IGN)  # the server says when to stop
+        signal.signal(signo, signal.SIG_IGN)  # the server says when to stop; SIGTERM: Worker.terminate
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     unshare(CLONE_NEWNS, "mount namespace of the worker")
     mount(None, "/", None, MS_SLAVE | MS_REC)
     os.umask(0o022)
     os.makedirs(config["directory"], 0o711, exist_ok=True)
-    lock(config["directory"])
+    held = lock(config["directory"])
     worker = Worker(config, COMMANDS)
+    worker.lock = held
     clean(worker.directory, worker.runtime)
     _network(worker)
     path = os.path.join(worker.directory, "worker.sock")
@@ -127,8 +128,10 @@ def main() -> int:
         print("ready", flush=True)
         null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(null, 1)
+        signal.signal(signal.SIGTERM, lambda number, frame: worker.post(worker.terminate))
         worker.serve(listener)
-        os.unlink(path)
+        if not worker.gone:
+            os.unlink(path)
     return 0
 
 

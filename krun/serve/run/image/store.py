@@ -9,6 +9,7 @@ Runs in the worker's threads, because unpacking takes seconds.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -48,6 +49,7 @@ class Store:
         self.pull = pull
         self._given = podman
         self._mounted: set[str] = set()  # ids of podman's images
+        self._asked: set[int] = set()  # pids of podman's commands that run
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for name in ("layers", "layouts", "links"):
@@ -188,18 +190,38 @@ class Store:
 
     def _podman(self, *words: str, seconds: float = _ASK_SECONDS) -> tuple[int, str, str]:
         """Run podman; returns its status, output and last line of error."""
+        process = subprocess.Popen(
+            [*self.podman, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._asked.add(process.pid)
         try:
-            done = subprocess.run(
-                [*self.podman, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-            )
+            out, errors = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
+            _kill(process.pid)
+            process.communicate()
             return 125, "", f"podman {words[0]} took more than {seconds:.0f} s"
-        lines = done.stderr.strip().splitlines()
-        return done.returncode, done.stdout, lines[-1] if lines else ""
+        finally:
+            self._asked.discard(process.pid)
+        lines = errors.strip().splitlines()
+        return process.returncode, out, lines[-1] if lines else ""
+
+    def interrupt(self) -> None:
+        """Kill the commands of podman that run: the worker ends. From any thread."""
+        for pid in list(self._asked):
+            _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    """Kill a command with its helpers: it leads a session of its own."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has just ended
 
 
 def _is_root(path: str) -> bool:
