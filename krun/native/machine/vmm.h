@@ -136,6 +136,8 @@ struct kr_task {
     kr_sigset held; /* SIGSEGV/SIGBUS sent from outside while the payload blocks them */
     siginfo_t held_info[2];
     struct kr_altstack altstack;
+    u64 fault_rip; /* where the monitor itself has faulted, or seems to have (hostsig.c) */
+    u32 faults;    /* how often since the run loop */
 
     struct kr_robust robust;   /* list of robust futexes: process/robust.h */
     u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */

@@ -335,6 +335,7 @@ void kr_run(struct kr_task *t) {
             kr_signal_deliver(t);
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
         t->run->exit_reason = 0;
+        t->faults = 0;
         t->run->request_interrupt_window =
             kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
         long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);

@@ -23,11 +23,14 @@ static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && r
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-/* Whether SIGSEGV or SIGBUS is a fault of the interrupted instruction. A positive si_code is no proof: a
+/* Whether SIGSEGV or SIGBUS may be a fault of the interrupted instruction. A positive si_code is no proof: a
  * process may queue any code to itself, and a child's exit signal has CLD_EXITED. Therefore the processor's
  * record of the last fault must agree. The instruction after a SYSCALL does not count: sent signals are
- * delivered there, and no fault happens between the two. */
-static int is_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
+ * delivered there, and no fault happens between the two.
+ *
+ * This is no proof, either: the record stays from one fault to the next, and a child's exit signal has the child's pid
+ * where a fault has its address. */
+static int looks_like_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
     const u8 *next = (const u8 *)mc->rip;
     if (si->si_code <= 0)
         return 0;
@@ -35,6 +38,23 @@ static int is_fault(const siginfo_t *si, const struct kr_sigcontext *mc) {
         return 0;
     return !(mc->rip >= (u64)__ehdr_start + 2 && mc->rip < (u64)etext && next[-2] == 0x0f &&
              next[-1] == 0x05);
+}
+
+/* A fault of the monitor's own instruction comes again as soon as the handler returns. A signal that was sent does not:
+ * one that pends at that moment may interrupt the same instruction once more, but not every time. */
+#define FAULTS_TO_DIE 100
+
+static void count_fault(struct kr_task *t, int sig, u64 rip, u64 addr) {
+    u64 base = kr_monitor_base();
+    int guest = addr < KR_WINDOW_END;
+    if (t->fault_rip != rip)
+        t->faults = 0;
+    t->fault_rip = rip;
+    if (++t->faults < FAULTS_TO_DIE)
+        return;
+    /* The payload may read the line: distances instead of addresses of the monitor's. */
+    kr_die("signal %d in the monitor at +0x%lx (address %s0x%lx)", sig, (unsigned long)(rip - base),
+           guest ? "" : "+", (unsigned long)(guest ? addr : addr - base));
 }
 
 static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
@@ -50,7 +70,7 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))
         return;
     if (sig == SIGSEGV || sig == SIGBUS) {
-        if (is_fault(si, &uc->mc)) {
+        if (looks_like_fault(si, &uc->mc)) {
             if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||
                 in(rip, kr_cas_begin, kr_cas_end)) {
                 uc->mc.rip = (u64)kr_copy_fault;
@@ -61,8 +81,7 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
                 uc->mc.rax = (u64)sig;
                 return;
             }
-            kr_die("signal %d in the monitor at %p (address %p, base %p)", sig, (void *)rip, si->si_addr,
-                   (void *)kr_monitor_base());
+            count_fault(t, sig, rip, (u64)si->si_addr);
         }
         /* Another process or thread has sent the signal. The host's disposition is always the monitor's, so
          * the monitor applies the payload's disposition: a default action at the run loop
