@@ -251,6 +251,7 @@ ATTACKS = (
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),
     Attack("signal_child_fault", engines=True),
+    Attack("signal_last_words"),
     Attack("path_host_links", prepare=(host_pid_namespace,), beside=(bystander,)),
     Attack(
         "path_host_socket", prepare=(host_pid_namespace, host_socket_name), beside=(bystander, host_socket)

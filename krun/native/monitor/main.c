@@ -38,8 +38,6 @@
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
-u64 kr_monitor_base(void) { return (u64)__ehdr_start; }
-
 static void relocate(void) {
     u64 base = (u64)__ehdr_start, rela = 0, size = 0;
     for (const Elf64_Dyn *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {

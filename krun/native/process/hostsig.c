@@ -40,21 +40,28 @@ static int looks_like_fault(const siginfo_t *si, const struct kr_sigcontext *mc)
              next[-1] == 0x05);
 }
 
+/* Ends the monitor after a fault of its own. Without a log the payload can read
+ * the last words, and a process that fork made has its parent's addresses. So the words name no address of the monitor's:
+ * only the offset in its file, and for memory of its own the offset in the page. */
+__noreturn static void die_of(int sig, u64 rip, u64 addr) {
+    int own = addr >= KR_WINDOW_END;
+    kr_die("signal %d in the monitor at +0x%lx (%s 0x%lx)", sig,
+           in(rip, __ehdr_start, etext) ? (unsigned long)(rip - (u64)__ehdr_start) : 0UL,
+           own ? "memory of its own, in its page at" : "address",
+           (unsigned long)(own ? addr & (KR_PAGE - 1) : addr));
+}
+
 /* A fault of the monitor's own instruction comes again as soon as the handler returns. A signal that was sent does not:
  * one that pends at that moment may interrupt the same instruction once more, but not every time. */
 #define FAULTS_TO_DIE 100
 
 static void count_fault(struct kr_task *t, int sig, u64 rip, u64 addr) {
-    u64 base = kr_monitor_base();
-    int guest = addr < KR_WINDOW_END;
     if (t->fault_rip != rip)
         t->faults = 0;
     t->fault_rip = rip;
     if (++t->faults < FAULTS_TO_DIE)
         return;
-    /* The payload may read the line: distances instead of addresses of the monitor's. */
-    kr_die("signal %d in the monitor at +0x%lx (address %s0x%lx)", sig, (unsigned long)(rip - base),
-           guest ? "" : "+", (unsigned long)(guest ? addr : addr - base));
+    die_of(sig, rip, addr);
 }
 
 static void hold(struct kr_task *t, int sig, const siginfo_t *si) {

@@ -17,7 +17,4 @@ void kr_host_restorer(void);
 /* Sets the calling thread's host mask, except that SIGSEGV and SIGBUS stay unblocked. Returns the old mask. */
 kr_sigset kr_host_mask(kr_sigset mask);
 
-/* The load address of the monitor, for messages. */
-u64 kr_monitor_base(void);
-
 #endif
