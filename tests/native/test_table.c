@@ -268,6 +268,9 @@ static void good_nested(long nr, const u64 a[6]) {
         case 0x890c:
             good_span(((const u64 *)a[2])[11], 1);
             return;
+        case 0x6610: /* PAGEMAP_SCAN: vec */
+            good_span(((const u64 *)a[2])[5], 1);
+            return;
         case 0x940d:
             good_fd(*(const s64 *)a[2]);
             return;
@@ -436,6 +439,9 @@ static void refusals(void) {
     CHECK_EQ(call(__NR_ioctl, 1, 0xae01, 0, 0, 0, 0), -ENOTTY);     /* KVM_CREATE_VM */
     CHECK_EQ(call(__NR_ioctl, 1, 0x4020ae46, 0, 0, 0, 0), -ENOTTY); /* KVM_SET_USER_MEMORY_REGION */
     CHECK_EQ(call(__NR_ioctl, 1, 0x2285, 0, 0, 0, 0), -ENOTTY);     /* SG_IO */
+    CHECK_EQ(call(__NR_ioctl, 1, 0xc0606610, (u64)guest, 0, 0, 0),
+             5); /* PAGEMAP_SCAN looks like EXT4_IOC_RESIZE_FS */
+    CHECK(host.a[2] != (u64)guest);
     CHECK_EQ(call(__NR_prctl, 59, 1, 0, 0, 0, 0), -EINVAL);
     CHECK_EQ(call(__NR_prctl, 4, 0, 0, 0, 0, 0), 0);
     CHECK_EQ(call(__NR_prctl, 3, 0, 0, 0, 0, 0), 0);
@@ -607,8 +613,9 @@ static u64 random_word(void) {
 }
 
 static u64 random_request(void) {
-    static const u32 some[] = {0x5401,     0x5413,     0x8912,     0x8946, 0x890b, 0x89b0, 0x8994,    0x4c0a,
-                               0x4020940d, 0xc0189436, 0x401054d5, 0x4c00, 0x5421, 0x541b, 0x40049409};
+    static const u32 some[] = {0x5401, 0x5413, 0x8912,     0x8946,     0x890b,     0x89b0,
+                               0x8994, 0x4c0a, 0x4020940d, 0xc0189436, 0x401054d5, 0x4c00,
+                               0x5421, 0x541b, 0x40049409, 0xc0606610};
     return kr_test_below(8) ? some[kr_test_below(KR_COUNT(some))] : kr_test_random();
 }
 

@@ -78,7 +78,7 @@ static const struct request requests[] = {
     {0x5877, 0x5879, PTR, ENC},   /* FIFREEZE, FITHAW, FITRIM */
     {0x6601, 0x6604, PTR, ENC},   /* FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, ext4's version */
     {0x660b, 0x660b, PTR, ENC},   /* FS_IOC_FIEMAP */
-    {0x6610, 0x6610, PTR, ENC},   /* EXT4_IOC_RESIZE_FS */
+    {0x6610, 0x6610, OWN, ENC},   /* EXT4_IOC_RESIZE_FS */
     {0x6613, 0x661b, PTR, ENC},   /* fscrypt */
     {0x6686, 0x6686, PTR, ENC},   /* FS_IOC_MEASURE_VERITY; its neighbours hold pointers */
     {0x7210, 0x7213, PTR, ENC},   /* FAT attributes and volume id */
@@ -240,6 +240,15 @@ static long dedupe_range(const u64 a[6]) {
     return r;
 }
 
+/* EXT4_IOC_RESIZE_FS takes a number of blocks. PAGEMAP_SCAN of a procfs has the same type and number, and a pointer in its
+ * structure of 96 bytes: there the copy has a null pointer. */
+static long resize(const u64 a[6]) {
+    u64 arg[16] = {0};
+    if (kr_copy_in(arg, a[2], sizeof *arg) < 0)
+        return kr_call_intr(__NR_ioctl, a[0], a[1], KR_BAD_PTR, 0, 0, 0);
+    return kr_call_intr(__NR_ioctl, a[0], a[1], (u64)arg, 0, 0, 0);
+}
+
 static long loop_configure(const u64 a[6]) {
     struct {
         u32 fd, block_size;
@@ -257,6 +266,7 @@ static long refuse(const u64 a[6]) {
 }
 
 #define LOW(request) ((request)&0xffff) /* type and number */
+#define EXT4_RESIZE_FS 0x6610           /* LOW(EXT4_IOC_RESIZE_FS), fs/ext4/ext4.h */
 
 static long own(const u64 a[6]) {
     struct kr_fprog f;
@@ -279,6 +289,8 @@ static long own(const u64 a[6]) {
         return clone_range(a);
     case LOW(FIDEDUPERANGE):
         return dedupe_range(a);
+    case EXT4_RESIZE_FS:
+        return resize(a);
     case LOOP_CONFIGURE:
         return loop_configure(a);
     }
