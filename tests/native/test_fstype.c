@@ -26,6 +26,13 @@ static void options(void) {
     CHECK(!kr_fs_option_served("wfdno", NULL));
     CHECK(!kr_fs_option_served("trans", "fd"));
     CHECK(!kr_fs_option_served("trans", "unix"));
+    /* a key that contains its value (legacy_parse_param()) */
+    static const char *const joined[] = {"rfdno=4", "wfdno=", "trans=fd", "trans=unix", "fd=961"};
+    for (u32 i = 0; i < KR_COUNT(joined); i++)
+        CHECK(!kr_fs_option_served(joined[i], NULL));
+    CHECK(!kr_fs_option_served("rfdno=4", "x"));
+    CHECK(kr_fs_option_served("trans=tcp", NULL));
+    CHECK(kr_fs_option_served("fd=9", NULL));
     /* kstrtouint() with base 0 */
     static const char *const numbers[] = {"961",   "0961", "01701", "0x3c1",
                                           "0X3C1", "+961", "961\n", "961garbage"};

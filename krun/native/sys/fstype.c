@@ -197,8 +197,14 @@ static int served(const char *key, size_t n, const char *value, size_t v) {
     return 1;
 }
 
+/* A file system with the old interface gets the words of fsconfig(2) joined to one text (legacy_parse_param() in
+ * fs/fs_context.c): a key may contain its value. */
 int kr_fs_option_served(const char *key, const char *value) {
-    return served(key, strlen(key), value, value ? strlen(value) : 0);
+    const char *joined = strchr(key, '=');
+    size_t n = joined ? (size_t)(joined - key) : strlen(key);
+    if (joined && !served(key, n, joined + 1, strlen(joined + 1)))
+        return 0;
+    return served(key, n, value, value ? strlen(value) : 0);
 }
 
 /* A comma in quotes or behind a backslash belongs to a value. Here it ends the option, too: no option is
