@@ -22,6 +22,12 @@ static void *work(void *a) {
         close(fd);
     return a;
 }
+static void *by_thread(void *a) { // a thread's number names its process
+    struct rlimit r = {39, 40}, old;
+    TRY(prlimit(gettid(), RLIMIT_NOFILE, &r, &old)), say("old %ld", (long)old.rlim_cur), limit();
+    r.rlim_cur = 40, MUST(prlimit(gettid(), RLIMIT_NOFILE, &r, NULL)), work(a);
+    return a;
+}
 int main(int argc, char **argv) {
     if (argc == 1) {
         struct rlimit r = {40, 40}, old;
@@ -35,7 +41,7 @@ int main(int argc, char **argv) {
         TRY(setrlimit(RLIMIT_NOFILE, &r));
     int c = CHILD(limit(); join(thread(work, NULL)));
     reap("child", c);
-    join(thread(work, NULL));
+    join(thread(work, NULL)), join(thread(by_thread, NULL));
     SHOW(dup2(0, 39)), TRY(dup2(0, 40)), TRY(fcntl(0, F_DUPFD, 40));
     close(39);
     if (argc == 1)

@@ -43,7 +43,8 @@ long sys_setrlimit(struct kr_task *t, const u64 a[6]) {
 
 long sys_prlimit64(struct kr_task *t, const u64 a[6]) {
     s32 pid = (s32)a[0];
-    if ((u32)a[1] != RLIMIT_NOFILE || (pid && pid != (s32)kr_sys0(__NR_getpid)))
+    if ((u32)a[1] != RLIMIT_NOFILE ||
+        (pid && kr_own_thread((u32)pid) < 0)) /* a thread's limit is its process's */
         return forward(t, __NR_prlimit64, a, (u32)a[1]);
     return nofile(t, a[2], a[3]);
 }
