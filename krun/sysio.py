@@ -45,8 +45,9 @@ STACK_SOFT = (
     32 << 20
 )  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/machine/layout.h
 MAX_FD = 0xFFFFFFFF
-# User ids of nobody, for setresuid_apart: those that a small user namespace has, too, come last.
-APART = (0xFFFFFFFD, 65533, 65534, 1000, 1, 0)
+# User ids for setresuid_apart. A process with the saved id may signal the caller (kill(2)): so nobody's; in a user namespace its
+# root, which could do so before; the last ones are for that root.
+APART = (0xFFFFFFFD, 0, 65533, 65534, 1000, 1)
 
 # memfd_create(2)
 MFD_CLOEXEC = 1
