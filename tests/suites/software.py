@@ -148,20 +148,22 @@ pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mou
 #: What the processes of a container see of each other in /proc: each monitor answers for its payload (view/ask.h).
 #: States are compared as classes: a live process is S, R or D from one moment to the next (and awake where its monitor was asked).
 #: Statuses are printed after `wait`: the shell says that a job has ended when it notices, before an `echo` or after it.
+#: The last line waits for the `cat` that all output goes through: the end of the shell, which is the init, kills it.
 case(
     "foreign-proc",
     "procps lsof psmisc iproute2 dpkg perl util-linux",
     r"""
-exec </dev/null > >(cat) 2>&1; cd /tmp; sleep 100 & p=$!; sleep 0.5
-ps -eo stat,nlwp,comm --sort pid | grep sleep; lsof -p $p 2>/dev/null | awk '{print $1,$4,$5}' | sort | uniq -c; readlink /proc/$p/exe /proc/$p/cwd /proc/$p/root; ls /proc/$p/fd /proc/$p/fdinfo /proc/$p/task | wc -l; pwdx $p | sed 's/^[0-9]*/N/'
+exec </dev/null > >(cat) 2>&1; c=$!; cd /tmp; sleep 100 & p=$!; until_ok pgrep -xf 'sleep 100'
+ps -eo stat,nlwp,comm --sort pid | grep sleep | sed 's/^[SRD]/live/'; lsof -p $p 2>/dev/null | awk '{print $1,$4,$5}' | sort | uniq -c; readlink /proc/$p/exe /proc/$p/cwd /proc/$p/root; ls /proc/$p/fd /proc/$p/fdinfo /proc/$p/task | wc -l; pwdx $p | sed 's/^[0-9]*/N/'
 fuser -v /usr/bin/sleep 2>&1 | awk '{print $NF}'; fuser /tmp 2>&1 | grep -c $p; pmap $p | awk '{print $3,$4}' | grep -v '^[^ ]* \[$'; pmap -x $p | awk '/sleep|libc|ld-/{print $NF}'; pstree -a $p; grep -E '^(Threads|NoNewPrivs|Seccomp|SigIgn|SigCgt)' /proc/$p/status; tr '\0' '\n' </proc/$p/environ | sort; cat /proc/$p/fdinfo/0 | head -2; stat -L -c '%n %F %s' /proc/$p/exe | cut -d' ' -f2-; lsns -n -p $p | awk '{print $2}'; ls -l /proc/$p/fd | cut -c1-10
-perl -e 'use IO::Socket; $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:7777"); unlink "/tmp/gone"; open F, "+>/tmp/gone"; print F "still here"; F->flush; unlink "/tmp/gone"; sleep 100' & q=$!; sleep 1
+perl -e 'use IO::Socket; $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:7777"); unlink "/tmp/gone"; open F, "+>/tmp/gone"; print F "still here"; F->flush; unlink "/tmp/gone"; sleep 100' & q=$!; until_ok eval 'readlink /proc/$q/fd/4 | grep deleted'
 ss -ltnp | sed 's/pid=[0-9]*/pid=N/'; lsof -ni :7777 | awk '{print $1,$4,$5,$8,$9,$10}'; fuser 7777/tcp 2>/dev/null | wc -w; cat /proc/$q/fd/4; readlink /proc/$q/fd/4; cat /proc/$q/root/etc/hostname | wc -l; echo through pid 1 >>/proc/1/fd/1
-ps -eLf | awk '/sleep 100/{print $1,$6,$NF}' | sort; ps aux | awk '/sleep 100/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$NF}' | sort; top -b -n1 | awk '/sleep|perl/{print $2,$NF}' | sort
+ps -eLf | awk '/sleep 100/ && !/awk/{print $1,$6,$NF}' | sort; ps aux | awk '/sleep 100/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$NF}' | sort; top -b -n1 | awk '/sleep|perl/{print $2,$NF}' | sort
 sleep 98 & z=$!; perl -e '$0 = "parent"; fork or exit; sleep 97' & y=$!; until_ok pgrep -xf 'sleep 98'; kill -STOP $z; until_ok eval "ps -o stat= -p $z | grep T && ps -o stat= --ppid $y | grep Z"
-ps aux | awk '/sleep 98|parent|defunct/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$11,$12}' | sort; kill -CONT $z; until_not eval "ps -o stat= -p $z | grep T"; ps -o stat= -p $z | sed 's/^[SRD]/live/'; kill $z $y; wait $z; echo $?; wait $y; echo $?
-su -s /bin/sh nobody -c 'sleep 60 & sleep 0.3; readlink /proc/$!/exe /proc/1/exe; ls -l /proc/$!/fd | cut -c1-10; find /proc/$!/fd | wc -l; lsof -p $! 2>/dev/null | awk "{print \$4,\$5}" | grep -v mem; ls /proc/1/fd 2>&1 | sed "s/.*: //"; kill $!'
-killall -s USR1 /usr/bin/sleep; r=$?; wait $p; echo $r; start-stop-daemon --stop --exec /usr/bin/perl; r=$?; wait $q; echo $r; sleep 77 & sleep 0.5; start-stop-daemon --status --exec /bin/sleep; echo $?; pidof sleep | wc -w; kill $!
+ps aux | awk '/sleep 98|parent/ && !/awk/{sub(/^[SRD]/, "live", $8); print $1,$8,$11,$12}' | sort; kill -CONT $z; until_not eval "ps -o stat= -p $z | grep T"; ps -o stat= -p $z | sed 's/^[SRD]/live/'; kill $z $y; wait $z; echo $?; wait $y; echo $?
+su -s /bin/sh nobody -c 'sleep 60 & until [ "$(cat /proc/$!/comm)" = sleep ]; do sleep 0.1; done; readlink /proc/$!/exe /proc/1/exe; ls -l /proc/$!/fd | cut -c1-10; find /proc/$!/fd | wc -l; lsof -p $! 2>/dev/null | awk "{print \$4,\$5}" | grep -v mem; ls /proc/1/fd 2>&1 | sed "s/.*: //"; kill $!; wait $! 2>/dev/null'
+killall -s USR1 /usr/bin/sleep; r=$?; wait $p; echo $r; start-stop-daemon --stop --exec /usr/bin/perl; r=$?; wait $q; echo $r; sleep 77 & until_ok pidof sleep; start-stop-daemon --status --exec /bin/sleep; echo $?; pidof sleep | wc -w; kill $!
+wait $!; exec >&- 2>&-; wait $c
 """,
     scrub=((r"line \d+: +\d+ (User|Terminated)", r"\1"),),
     quick=True,
