@@ -8,7 +8,7 @@ import os
 import time
 from errno import EPERM
 
-from krun.errors import KrunError, SysError
+from krun.errors import KrunError, NotFoundError, SysError
 from krun.kvm import board, boot
 from krun.log import Log, rfc3339
 from krun.mountio import (
@@ -89,20 +89,28 @@ class Container:
         self.begin = -1
 
     def start(self) -> "dict[str, int]":
-        """Starts the program. Precondition: this process has made the container and is its parent (else: wake.start).
+        """Starts the program, then runs the poststart hooks. Precondition: this process has made the container and is its parent
+        (else: wake.start).
 
-        Returns the stage times. Raises KrunError after it has taken the container down. The caller runs the poststart hooks.
+        Returns the stage times. Raises KrunError; the container is gone then. NotFoundError: a `delete` was first.
         """
         assert self.launched is not None
         try:
-            stages = wake.wake(self.begin, self.result, self.launched.pidfd)
-            wake.finish(self.statedir)
-        except KrunError:
-            self.undo()
-            raise
-        for fd in (self.begin, self.result):
-            os.close(fd)
-        self.begin = self.result = -1
+            with self.statedir.lock():
+                if not self._is_there():
+                    raise NotFoundError("container does not exist")
+                try:
+                    stages = wake.wake(self.begin, self.result, self.launched.pidfd)
+                    wake.finish(self.statedir)
+                except KrunError:
+                    self.undo()
+                    raise
+                wake.run_poststart(self.statedir, self.state, {"hooks": self.spec.hooks}, self.log)
+        finally:
+            for fd in (self.begin, self.result):
+                if fd >= 0:
+                    os.close(fd)
+            self.begin = self.result = -1
         return stages
 
     def close(self) -> None:
@@ -114,22 +122,39 @@ class Container:
         if self.launched is not None:
             self.launched.close()
 
-    def destroy(self, hooks: bool = True) -> None:
-        """Takes the container down, running or not. Argument: hooks, whether poststop hooks are due. Raises KrunError."""
+    def destroy(self) -> None:
+        """Takes the container down, running or not, unless a `delete` has done so. Raises KrunError."""
+        try:
+            with self.statedir.lock():
+                if self._is_there():
+                    self._take_down()
+        except NotFoundError:
+            pass
+
+    def _is_there(self) -> bool:
+        """Tells whether the state directory is still this container's: after a `delete`, another may have its id."""
+        try:
+            found = self.statedir.load()
+        except NotFoundError:
+            return False
+        return (found.created, found.pid) == (self.state.created, self.state.pid)
+
+    def _take_down(self, hooks: bool = True) -> None:
         # Imported here, because create and run --detach end without it.
         from krun.oci import teardown
 
         teardown.take_down(self.statedir, self.state, {"hooks": self.spec.hooks}, self.log, hooks)
 
     def undo(self) -> None:
-        """Undoes a create that failed. A failure here is a warning, because the caller has an error already."""
+        """Undoes a create or start that failed. Precondition: the lock is held. A failure here is a warning, because the caller has an error
+        already."""
         reap(self.launched)
         if self.cgroup is not None and self.cgroup.pending is not None:
             self.state.cgroup_paths = {}  # systemd has not made it: a unit of that name is another container's
         try:
-            self.destroy(hooks=self.launched is not None)
+            self._take_down(hooks=self.launched is not None)
         except KrunError as e:
-            self.log.warning(f"undo create: {e}")
+            self.log.warning(f"undo create or start: {e}")
         self.close()
 
 
@@ -190,14 +215,17 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
     state.new_keyring = options.new_keyring
     container = Container(spec, statedir, state, options.log)
     statedir.create()
-    try:
-        with statedir.lock():
+    with statedir.lock():
+        # Between the two, a `delete --force` may have removed the directory, and another create have made its own.
+        statedir.check_empty()
+        try:
             _make(container, child, options)
-    except BaseException as e:
-        container.undo()
-        if isinstance(e, KrunError):
-            raise sync.explain(e) from None
-        raise
+        except BaseException as e:
+            # Under the lock: the id is nobody else's before all is gone.
+            container.undo()
+            if isinstance(e, KrunError):
+                raise sync.explain(e) from None
+            raise
     return container
 
 

@@ -40,7 +40,6 @@ def _run(opts: "Options") -> int:
     assert launched is not None
     relay = wake.open_relay(container.statedir, caller.notify_socket(), opts.logger)
     log_stages(container.start(), opts.logger)
-    wake.run_poststart(container.statedir, container.state, {"hooks": container.spec.hooks}, opts.logger)
     if front is None:
         if relay is not None:
             relay.wait(launched.pidfd, launched.pid)

@@ -215,6 +215,15 @@ class StateDir:
         finally:
             os.close(parent)
 
+    def check_empty(self) -> None:
+        """Refuse a directory that another create fills. Precondition: the lock is held. Errors: KrunError "container with given ID
+        already exists"; SysError."""
+        try:
+            if os.listdir(self.path):
+                raise KrunError(f"container with given ID already exists: {self.id}")
+        except OSError as error:
+            raise SysError.of("read state directory", error, self.path) from None
+
     def _open_root(self) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

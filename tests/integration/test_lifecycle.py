@@ -386,3 +386,55 @@ def test_the_bundles_of_these_tests_are_what_runc_spec_writes(tmp_path):
     linux = config["linux"]
     linux["namespaces"] = [n for n in linux["namespaces"] if n["type"] != "cgroup"]
     assert config == CONFIG
+
+
+def test_run_ends_after_another_container_has_its_id(runtime, bundle, make_bundle):
+    """`run` in the foreground is held up; meanwhile its container is deleted, and another one gets the id."""
+    if runtime.name == "runc":
+        return  # it removes the other container's state, whose processes go on
+    container = runtime.new(bundle.args("sleep", "1000"))
+    argv = [
+        str(runtime.path),
+        "--root",
+        str(runtime.root),
+        "run",
+        "--bundle",
+        str(bundle.write()),
+        container.id,
+    ]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as run:
+        wait_for(lambda: container.call("state").out.find('"running"') > 0, "it does not run")
+        run.send_signal(signal.SIGSTOP)
+        container.call("delete", "--force").ok()
+        other = make_bundle().args("sleep", "1000")
+        container.bundle = other
+        container.create().ok()
+        container.call("start").ok()
+        run.send_signal(signal.SIGCONT)
+        assert run.wait(20) == 137
+    assert container.state()["status"] == "running"
+    container.exec("true").ok()
+
+
+def test_start_of_run_after_its_container_is_gone(runtime, bundle):
+    """poststop hooks run once, by whoever takes the container down."""
+    if runtime.name == "runc":
+        return
+    said = bundle.path / "said"
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", f"cat >/dev/null; echo poststop >>{said}"]}
+    bundle.config["hooks"] = {"poststop": [hook]}
+    container = runtime.new(bundle.args("sleep", "1000"))
+    argv = [
+        str(runtime.path),
+        "--root",
+        str(runtime.root),
+        "run",
+        "--bundle",
+        str(bundle.write()),
+        container.id,
+    ]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as run:
+        wait_for(lambda: container.call("state").out.find('"running"') > 0, "it does not run")
+        container.call("delete", "--force").ok()
+        assert run.wait(20) == 137
+    assert said.read_text() == "poststop\n"

@@ -114,3 +114,27 @@ def test_exec_reads_nothing_by_a_number_that_may_be_anothers(monkeypatch: pytest
     config: Any = SimpleNamespace(seccomp=None)
     with pytest.raises(KrunError, match="cannot exec in a stopped container"):
         enter.exec_process(config, theirs, process, enter.ExecOptions("/nowhere", "box", Log()))
+
+
+def test_a_directory_that_another_create_fills_is_left(statedir: state.StateDir) -> None:
+    """Between mkdir and lock, a `delete` may have removed ours, and another create have made its own."""
+    with statedir.lock():
+        statedir.check_empty()
+        statedir.write(state.STATE_FILE, b"{}")
+        with pytest.raises(KrunError, match="already exists"):
+            statedir.check_empty()
+    assert statedir.exists()
+
+
+def test_another_container_with_the_id_is_left(statedir: state.StateDir) -> None:
+    from krun.oci.container import Container
+
+    ours = state.ContainerState(id="box", created="2026-01-01T00:00:00.000000001Z", pid=5)
+    statedir.save(state.ContainerState(id="box", created="2026-01-01T00:00:00.000000002Z", pid=5))
+    container = Container(SimpleNamespace(hooks={}), statedir, ours, Log())  # type: ignore[arg-type]
+    container.destroy()
+    assert statedir.load().created.endswith("2Z")
+    statedir.save(ours)
+    container.destroy()
+    container.destroy()
+    assert not statedir.exists()
