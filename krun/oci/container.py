@@ -146,8 +146,7 @@ class Container:
         teardown.take_down(self.statedir, self.state, {"hooks": self.spec.hooks}, self.log, hooks)
 
     def undo(self) -> None:
-        """Undoes a create or start that failed. Precondition: the lock is held. A failure here is a warning, because the caller has an error
-        already."""
+        """Undoes a create or start that failed. Precondition: the lock is held. A failure here is a warning: the caller has an error."""
         reap(self.launched)
         if self.cgroup is not None and self.cgroup.pending is not None:
             self.state.cgroup_paths = {}  # systemd has not made it: a unit of that name is another container's

@@ -66,7 +66,7 @@ class OpenNull(Step):
 
 
 class ReadonlyPaths(Step):
-    """linux.readonlyPaths: each is bound on itself, read-only with all below it."""
+    """linux.readonlyPaths: each is bound on itself, read-only; what is mounted below it stays as it is, as with runc."""
 
     __slots__ = ("paths",)
 

@@ -313,6 +313,9 @@ class BindMount(MountStep):
             refuse_symlink(ctx.root, name, "a bind mount")
         self.set_attrs(fd)
         place = make_dir(ctx.root, name) if is_dir(fd) else make_file(ctx.root, name)
+        if not below_proc and fs_magic(place, name) == PROC_SUPER_MAGIC:
+            # A link of the image may lead there.
+            check_over_proc(real_name(ctx, place), fd)
         if from_parent and not self.options.propagation:
             # Cloned in the host's mount namespace: not to hear of us, as one cloned here would not.
             mount_setattr(fd, 0, 0, MS_SLAVE, recursive=True, name=name)
@@ -336,6 +339,12 @@ _OVER_PROC = frozenset(
         "sys/crypto/fips_enabled",
     )  # fmt: skip
 )
+
+
+def real_name(ctx: Context, place: int) -> str:
+    """Returns the path below the container's root of what a descriptor is open on. Raises OSError."""
+    root, there = (os.readlink(f"self/fd/{fd}", dir_fd=ctx.proc) for fd in (ctx.root, place))
+    return there.removeprefix(root.rstrip("/"))
 
 
 def check_over_proc(name: str, fd: int) -> None:

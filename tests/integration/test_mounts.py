@@ -335,3 +335,18 @@ def test_binfmt_misc_of_the_containers_own(runtime, bundle, binfmt, how):
         assert done.ok().out == "1\n"
     else:
         assert done.status == 1 and "binfmt_misc is not served" in done.err
+
+
+@pytest.mark.parametrize(
+    ("destination", "allowed"), [("/p/sys", False), ("/p/self/attr", False), ("/p/cpuinfo", True)]
+)
+def test_a_link_of_the_image_leads_below_proc(runtime, bundle, tmp_path, destination, allowed):
+    """CVE-2019-16884: the place counts, not the name of the destination."""
+    (bundle.rootfs / "p").symlink_to("proc")
+    source = tmp_path / "source"
+    source.write_text("bound\n") if allowed else source.mkdir()
+    done = runtime.run(bundle.mount(destination, source, "bind").args("cat", "/proc/cpuinfo"))
+    if allowed:
+        assert done.ok().out == "bound\n"
+    else:
+        assert done.status == 1 and "cannot be mounted because it is inside /proc" in done.err, done
