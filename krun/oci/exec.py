@@ -6,7 +6,7 @@ from krun.errors import KrunError
 from krun.oci import caller, spec
 from krun.oci.enter import ExecOptions, exec_process
 from krun.oci.foreground import Foreground
-from krun.oci.state import PAUSED, STOPPED, StateDir, status
+from krun.oci.state import CREATING, PAUSED, STOPPED, StateDir, status
 from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, read_file, socketpair, unix_connect
 
 TYPE_CHECKING = False
@@ -36,6 +36,8 @@ def _exec(opts: "Options") -> int:
     found = status(state, statedir)
     if found == STOPPED:
         raise KrunError("cannot exec in a stopped container")
+    if found == CREATING:
+        raise KrunError("cannot exec in a container that is being created")
     if found == PAUSED and not opts.ignore_paused:
         raise KrunError("cannot exec in a paused container (use --ignore-paused to override)")
     config = spec.parse(statedir.read(state.config), state.bundle)

@@ -1,6 +1,8 @@
 """The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
-from krun.errors import KrunError
+from errno import EPIPE
+
+from krun.errors import KrunError, SysError
 from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state, process_start_time
@@ -42,7 +44,12 @@ class Conversation:
             kind, fields = sync.receive(self.sock)
             if kind in actions:
                 actions[kind]()
-                sync.send(self.sock, sync.GO)
+                try:
+                    sync.send(self.sock, sync.GO)
+                except SysError as e:
+                    if e.errno != EPIPE:
+                        raise
+                    # It has died: what it has said before, or how it went, is read next.
             elif kind == sync.READY:
                 self.launched.stages = sync.stages(fields)
                 return

@@ -1,7 +1,7 @@
 """Starts a created container: writes a byte into start.fifo, reads the monitor's answer from result.fifo, runs the poststart hooks."""
 
 import os
-from errno import ESRCH
+from errno import ENXIO, ESRCH
 
 from krun.errors import HookError, KrunError, SysError
 from krun.oci import sync
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from krun.oci.state import ContainerState
 
 
+_STOPPED = "cannot start a container that has stopped"
+
+
 def start(statedir: StateDir, notify_socket: str, log: "Log") -> None:
     """Starts the program of a created container.
 
@@ -32,7 +35,7 @@ def start(statedir: StateDir, notify_socket: str, log: "Log") -> None:
         state = statedir.load()
         found = status(state, statedir)
         if found == STOPPED:
-            raise KrunError("cannot start a container that has stopped")
+            raise KrunError(_STOPPED)
         if found == PAUSED:
             raise KrunError("cannot start a paused container")
         if found != CREATED:
@@ -63,7 +66,7 @@ def _pidfd(pid: int) -> int:
         return pidfd_open(pid)
     except SysError as e:
         if e.errno == ESRCH:
-            raise KrunError("cannot start a container that has stopped") from None
+            raise KrunError(_STOPPED) from None
         raise
 
 
@@ -73,6 +76,8 @@ def _open(statedir: StateDir, name: str, flags: int) -> int:
     try:
         return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as e:
+        if e.errno == ENXIO:
+            raise KrunError(_STOPPED) from None  # it has closed its files and is just dying
         raise SysError("open", path, e.errno or 0) from None
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from krun import sysio
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci import enter, spawn, state, teardown
+from krun.oci import enter, spawn, state, sync, talk, teardown, wake
+from krun.oci import exec as exec_verb
 from krun.oci.cgroup import group
 
 
@@ -138,3 +140,40 @@ def test_another_container_with_the_id_is_left(statedir: state.StateDir) -> None
     container.destroy()
     container.destroy()
     assert not statedir.exists()
+
+
+def test_start_of_a_container_that_is_just_dying(statedir: state.StateDir) -> None:
+    """Its process has closed its files, and is no zombie yet: a pid namespace waits for its last processes."""
+    os.mkfifo(f"{statedir.path}/{state.START_FIFO}")
+    recorded = state.ContainerState(
+        id="box", pid=os.getpid(), start_time=state.process_start_time(os.getpid())
+    )
+    statedir.save(recorded)
+    with pytest.raises(KrunError, match="cannot start a container that has stopped"):
+        wake.start(statedir, "", Log())
+
+
+def test_exec_while_create_is_at_work(statedir: state.StateDir) -> None:
+    """No pid is known yet."""
+    opts = SimpleNamespace(preserve_fds=None, logger=Log(), root=statedir.root, id="box", ignore_paused=False)
+    statedir.save(state.ContainerState(id="box"))
+    with statedir.lock(), pytest.raises(KrunError, match="cannot exec in a container that is being created"):
+        exec_verb._exec(opts)  # type: ignore[arg-type]
+
+
+def test_a_child_that_dies_while_its_request_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`delete --force`, or the end of the pid namespace: the answer finds nobody, and the reason is how the child went."""
+    ours, theirs = sysio.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours)
+        sync.send(theirs, sync.CGROUP)
+        os._exit(7)
+    os.close(theirs)
+    conversation = talk.Conversation(spawn.Launched(pid, -1), ours)
+    monkeypatch.setattr(
+        talk.Conversation, "on_cgroup", lambda self: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    )
+    with pytest.raises(KrunError, match="ended with code 7 before it was ready"):
+        conversation.run()
+    os.close(ours)
