@@ -73,6 +73,7 @@ struct kr_proc {
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
+    u64 procfs; /* the mount of the last procfs whose numbers are this process's (view/instance.c); 0: none; atomic */
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 

@@ -134,6 +134,7 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
         kr_lock(&p->sig_lock);
         *c = *p;
         kr_unlock(&p->sig_lock);
+        c->procfs = 0; /* the child may have a pid namespace of its own */
     }
     return c;
 }

@@ -5,6 +5,7 @@
  * State: the asker's two sockets, under ask_lock.
  */
 #include "ask_wire.h"
+#include "place.h"
 #include "../process/board.h"
 #include "../process/holder.h"
 #include "../machine/mm.h"
@@ -123,7 +124,7 @@ static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
     char state;
     u64 start;
-    if (!kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+    if (!pid || !kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
         kr_board_find(pid, start, out) < 0)
         return -ESRCH;
     return 0;
@@ -194,7 +195,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     char state;
     u64 start;
     *fd = -1;
-    if (!kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+    if (!pid || !kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
         kr_board_find(pid, start, &e) < 0)
         return -ESRCH;
     if (state == 'Z' || state == 'X')
@@ -261,7 +262,7 @@ out:
 long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {
     struct answer a;
     int fd;
-    long r = ask(t, (u32)w->pid, KR_ASK_LINK, w->entry, (u32)w->n, &a, &fd);
+    long r = ask(t, kr_place_asked(w), KR_ASK_LINK, w->entry, (u32)w->n, &a, &fd);
     if (r < 0)
         return r;
     /* Only O_PATH: a descriptor without O_PATH would be an open file of another process. */
@@ -288,7 +289,7 @@ static long sealed(int fd, u64 max) {
 long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w) {
     struct answer a;
     int fd;
-    long r = ask(t, (u32)w->pid, KR_ASK_TEXT, w->entry, (u32)w->n, &a, &fd);
+    long r = ask(t, kr_place_asked(w), KR_ASK_TEXT, w->entry, (u32)w->n, &a, &fd);
     if (r == 0)
         r = sealed(fd, TEXT_MAX);
     if (r < 0)

@@ -11,6 +11,8 @@
 #include <linux/openat2.h>
 #include <asm/statfs.h>
 
+#define HAS_MOUNT (STATX_MNT_ID | KR_STATX_MNT_ID_UNIQUE)
+
 long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve) {
     struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
     return kr_sys4(__NR_openat2, (s64)dirfd, path, &how, sizeof how);
@@ -18,7 +20,7 @@ long kr_open_plain(int dirfd, const char *path, u64 flags, u64 resolve) {
 
 long kr_stat_fd(int fd, struct statx *sx) {
     return kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
-                   STATX_TYPE | STATX_MODE | STATX_INO | STATX_MNT_ID, sx);
+                   STATX_TYPE | STATX_MODE | STATX_INO | STATX_MNT_ID | KR_STATX_MNT_ID_UNIQUE, sx);
 }
 
 /* A procfs has an anonymous device number (major 0) and blocks of 1 KiB. The block size is read from the
@@ -147,20 +149,24 @@ static int below_proc(const struct statx *sx, const char *path) {
     struct statx root;
     return strncmp(path, "/proc/", 6) == 0 && !is_mount_root(sx) &&
            kr_sys5(__NR_statx, AT_FDCWD, "/proc", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
-                   STATX_INO | STATX_MNT_ID, &root) == 0 &&
-           root.stx_mnt_id == sx->stx_mnt_id && (root.stx_mask & STATX_MNT_ID) &&
+                   STATX_INO | STATX_MNT_ID | KR_STATX_MNT_ID_UNIQUE, &root) == 0 &&
+           root.stx_mnt_id == sx->stx_mnt_id && (root.stx_mask & HAS_MOUNT) == (sx->stx_mask & HAS_MOUNT) &&
            (root.stx_attributes & STATX_ATTR_MOUNT_ROOT) && root.stx_ino == 1;
 }
 
-/* Makes of path, the kernel's path of a descriptor, the name below the root of its procfs, by the mount table. 0; -EACCES if
+/* Makes of path, the kernel's path of a descriptor, the name below the root of its procfs, by the mount table. *top: that root, or
+ * negative. 0; -EACCES if
  * the mount is not in the table of the calling process (it has no place, or one in another mount namespace), or moves. */
-static int from_table(struct kr_task *t, const struct statx *sx, char *path) {
+static int from_table(struct kr_task *t, int fd, const struct statx *sx, char *path, long *top) {
     size_t size, len;
+    struct statx st; /* with the id that the table has */
+    if (kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &st) < 0)
+        return -EACCES;
     char *text = kr_proc_slurp(t, "thread-self/mountinfo", &size, &len), *root, *point;
     int ret = -EACCES;
     if (!text)
         return ret;
-    if (find_mount(text, sx->stx_mnt_id, &root, &point) == 0) {
+    if (find_mount(text, st.stx_mnt_id, &root, &point) == 0) {
         strip(root, "//deleted"); /* dentry_path() in the kernel */
         size_t pl = strcmp(point, "/") == 0 ? 0 : strlen(point),
                rl = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -169,10 +175,17 @@ static int from_table(struct kr_task *t, const struct statx *sx, char *path) {
             memmove(path + rl, path + pl, strlen(path + pl) + 1);
             memcpy(path, root, rl);
             ret = 0;
+            /* Of a mount of a part of a procfs only the instance on /proc can be asked; kr_place_numbers compares. */
+            *top = rl ? -1 : kr_open_plain(AT_FDCWD, point, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
         }
     }
     kr_free(text, size);
     return ret;
+}
+
+/* Whether it matters which process an entry belongs to. */
+static int concerns_process(enum kr_proc_entry e) {
+    return e != KR_PE_OTHER && e != KR_PE_REFUSED && e != KR_PE_MAP_FILES && e != KR_PE_MAP_FILES_N;
 }
 
 /* The descriptor pins its mount, so no other mount gets the mount's id meanwhile. If another thread moves a
@@ -182,15 +195,19 @@ static int from_table(struct kr_task *t, const struct statx *sx, char *path) {
  * (walk.c). A suspect name that does not have the form PID/entry is refused. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out) {
     memset(out, 0, sizeof *out);
-    if (path_of(fd, path) < 0 || !(sx->stx_mask & STATX_MNT_ID))
+    long top = -1;
+    if (path_of(fd, path) < 0 || !(sx->stx_mask & HAS_MOUNT))
         return -EACCES;
     if (!is_mount_root(sx) && *base_of(path) && !kr_proc_suspect(base_of(path)))
         return 0; /* not the root of a mount: the path ends in the name of the dentry */
     if (below_proc(sx, path))
         memmove(path, path + 5, strlen(path + 5) + 1);
-    else if (from_table(t, sx, path) < 0)
+    else if (from_table(t, fd, sx, path, &top) < 0)
         return -EACCES;
     kr_proc_parse(path[0] == '/' ? path + 1 : path, out);
+    if (concerns_process(out->entry))
+        kr_place_numbers(t, sx, (int)top, out);
+    kr_fd_shut(top);
     return understood(base_of(path), out);
 }
 
@@ -208,6 +225,8 @@ int kr_place_plain_dir(int fd, const struct statx *sx, char *path) {
 }
 
 int kr_place_own(const struct kr_proc_name *w) {
+    if (!(w->numbers & KR_NUMBERS_MINE))
+        return w->self && w->self == w->pid;
     long pid = kr_sys0(__NR_getpid);
     return (u64)pid == w->pid || (w->pid && w->pid < 0x7fffffff && kr_sys3(__NR_tgkill, pid, w->pid, 0) == 0);
 }

@@ -51,6 +51,11 @@ int kr_on_proc(int fd, const struct statx *sx);
  * sx: from kr_stat_fd(fd). Logs what it refuses; the errno is EROFS. */
 int kr_write_refused(int fd, const struct statx *sx, u64 flags);
 
+/* Fills out->numbers and out->self (instance.c). sx: of an entry of the procfs whose root directory is `root` (O_PATH; negative:
+ * /proc). Both stay 0 if root is not of that procfs, or if the procfs does not show the calling process. */
+#define KR_STATX_MNT_ID_UNIQUE 0x4000u /* Linux 6.8 */
+void kr_place_numbers(struct kr_task *t, const struct statx *sx, int root, struct kr_proc_name *out);
+
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);
@@ -59,6 +64,10 @@ int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path,
 int kr_place_plain_dir(int fd, const struct statx *sx, char *path);
 /* Whether w->pid is the calling process or one of its threads. */
 int kr_place_own(const struct kr_proc_name *w);
+/* The number of w's process on the board; 0 if it is not known. */
+static inline u32 kr_place_asked(const struct kr_proc_name *w) {
+    return w->numbers & KR_NUMBERS_OURS ? (u32)w->pid : 0;
+}
 
 enum kr_verdict {
     KR_V_PASS,

@@ -23,17 +23,13 @@
 
 /* ---- Texts ---- */
 
-/* The view of entry w of this process: a descriptor or -errno. */
-static long view(struct kr_task *t, const struct kr_proc_name *w) {
-    const char *name = kr_proc_entry_name(w->entry);
+/* The view of entry w of this process: a descriptor or -errno. fd: as for kr_procview_own_text. */
+static long view(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     char rel[64];
-    u64 tid = w->tid ? w->tid : 0;
-    if (tid)
-        kr_snprintf(rel, sizeof rel, "self/task/%lu/%s", tid, name);
-    else if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
-        kr_snprintf(rel, sizeof rel, "%lu/%s", w->pid, name);
-    else
-        kr_snprintf(rel, sizeof rel, "thread-self/%s", name); /* all threads share the memory */
+    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
+        return kr_procview_own_text(t, w, fd);
+    kr_snprintf(rel, sizeof rel, "thread-self/%s",
+                kr_proc_entry_name(w->entry)); /* all threads share the memory */
     return kr_procview(t, w->entry, rel);
 }
 
@@ -60,28 +56,19 @@ static long hand_out(long fd, u64 flags) {
     return lowest(fd, flags);
 }
 
-/* Opens the monitor's text in place of the entry w, with the payload's flags. */
-static long open_view(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
-    return (flags & O_ACCMODE) != O_RDONLY ? -EACCES : hand_out(view(t, w), flags);
+/* Opens the monitor's text in place of the entry w, with the payload's flags. fd: the entry, as below. */
+static long open_view(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {
+    return (flags & O_ACCMODE) != O_RDONLY ? -EACCES : hand_out(view(t, w, fd), flags);
 }
 
 /* Opens the text w of another process with the payload's flags. -ESRCH: the process is not a monitor of this
- * container, and the payload may read the kernel's text. -EACCES if the payload may not. */
-static long other_text(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
-    char rel[64];
+ * container, and the payload may read the kernel's text. -EACCES if the payload may not. fd: the entry, where no other thread
+ * can exchange it. */
+static long other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {
     long r;
     if ((flags & O_ACCMODE) != O_RDONLY) /* the payload writes no entry of another process */
         return -EACCES;
-    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT) {
-        const char *name = kr_proc_entry_name(w->entry);
-        if (w->tid)
-            kr_snprintf(rel, sizeof rel, "%lu/task/%lu/%s", w->pid, w->tid, name);
-        else
-            kr_snprintf(rel, sizeof rel, "%lu/%s", w->pid, name);
-        r = kr_procview_other(t, w->entry, (u32)w->pid, rel);
-    } else {
-        r = kr_ask_text(t, w);
-    }
+    r = w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT ? kr_procview_other(t, w, fd) : kr_ask_text(t, w);
     /* The calling process itself has an unknown number where the payload looks from a pid namespace of its own, or into
      * a procfs of another one. What the kernel shows of it in these entries is the payload's (kr_publish_mm). fdinfo
      * shows the monitor's descriptors; auxv tells where a monitor lies that has just been started. */
@@ -90,8 +77,8 @@ static long other_text(struct kr_task *t, const struct kr_proc_name *w, u64 flag
 }
 
 /* As other_text, where the kernel refuses its own text: -EACCES in place of -ESRCH. */
-static long other_text_only(struct kr_task *t, const struct kr_proc_name *w, u64 flags) {
-    long r = other_text(t, w, flags);
+static long other_text_only(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {
+    long r = other_text(t, w, fd, flags);
     return r == -ESRCH ? -EACCES : r;
 }
 
@@ -150,10 +137,10 @@ static long finish(struct kr_task *t, long at, u64 flags) {
         fd = -ENOENT;
         break;
     case KR_V_VIEW:
-        fd = open_view(t, &what, flags);
+        fd = open_view(t, &what, (int)slot, flags);
         break;
     case KR_V_TEXT:
-        fd = other_text(t, &what, flags);
+        fd = other_text(t, &what, (int)slot, flags);
         if (fd == -ESRCH)
             fd = reopen((int)slot, flags);
         break;
@@ -172,18 +159,15 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
     enum kr_verdict v = kr_inspect(t, (int)fd, &sx, &what);
     if (v == KR_V_PASS && !kr_write_refused((int)fd, &sx, flags))
         return fd;
-    if (v == KR_V_TEXT) { /* fd is closed after this: lowest() moves the text down */
-        long r = other_text(t, &what, flags);
+    if (v == KR_V_TEXT || v == KR_V_VIEW) { /* fd is closed after this: lowest() moves the text down */
+        long r = v == KR_V_VIEW ? open_view(t, &what, (int)fd, flags) : other_text(t, &what, (int)fd, flags);
         if (r == -ESRCH)
             return fd;
         kr_fd_shut(fd);
         return lowest(r, flags);
     }
     kr_fd_shut(fd);
-    return v == KR_V_PASS     ? -EROFS
-           : v == KR_V_ABSENT ? -ENOENT
-           : v == KR_V_VIEW   ? open_view(t, &what, flags)
-                              : -EACCES;
+    return v == KR_V_PASS ? -EROFS : v == KR_V_ABSENT ? -ENOENT : -EACCES;
 }
 
 /* Opens a path with magic links; or a path with a dangling link that O_CREAT must fill while other threads
@@ -241,7 +225,7 @@ static long other_directory(struct kr_task *t, long at, u64 flags, const struct 
     int is = path && kr_on_proc((int)at, sx) && kr_place_name(t, (int)at, sx, path, &pn) == 0 &&
              (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && !kr_place_own(&pn);
     kr_free(path, KR_PATH_ROOM);
-    long r = is ? kr_ask_fds(t, (u32)pn.pid, &fds, &n, &size) : -EACCES;
+    long r = is ? kr_ask_fds(t, kr_place_asked(&pn), &fds, &n, &size) : -EACCES;
     if (r < 0) {
         kr_fd_shut(at);
         return r == -ESRCH ? -EACCES : r;
@@ -261,18 +245,24 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     long at = kr_open_plain(dirfd, path, O_PATH | (flags & O_NOFOLLOW), resolve);
     if (at < 0) {
         if (kr_walk_other_fd(t, dirfd, path, &what) && what.entry == KR_PE_FDINFO_N)
-            return other_text_only(t, &what, flags);
+            return other_text_only(t, &what, -1, flags); /* fdinfo: asked for by number */
         return asked->resolve & (STRICT | RESOLVE_NO_XDEV) ? -EACCES : open_walk(t, dirfd, path, asked);
     }
-    enum kr_verdict v = flags & O_PATH ? KR_V_DENY : kr_inspect(t, (int)at, &sx, &what);
-    if (v == KR_V_PASS && KR_IS_DIR(sx.stx_mode) && (flags & O_ACCMODE) == O_RDONLY)
+    if (!(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY && kr_stat_fd((int)at, &sx) == 0 &&
+        KR_IS_DIR(sx.stx_mode))
         return other_directory(t, at, flags, &sx);
-    kr_fd_shut(at);
+    long slot = kr_slot_put(t, (int)at), fd = -EACCES;
+    if (slot < 0)
+        return slot;
+    enum kr_verdict v = flags & O_PATH ? KR_V_DENY : kr_inspect(t, (int)slot, &sx, &what);
     if (v == KR_V_TEXT)
-        return other_text_only(t, &what, flags);
+        fd = other_text_only(t, &what, (int)slot, flags);
     /* A view only for entries that the kernel gives to root because the monitor is not dumpable. For an entry
      * that all may read, a security module (a landlock domain) has refused. */
-    return v == KR_V_VIEW && !(sx.stx_mode & 0004) ? open_view(t, &what, flags) : -EACCES;
+    else if (v == KR_V_VIEW && !(sx.stx_mode & 0004))
+        fd = open_view(t, &what, (int)slot, flags);
+    kr_slot_free((int)slot);
+    return slot == at ? lowest(fd, flags) : fd;
 }
 
 /* ---- openat2 ---- */

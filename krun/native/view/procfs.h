@@ -107,11 +107,16 @@ enum kr_proc_entry {
     KR_PE_TASK,    /* the directory */
     KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: they give power over a process, or show its memory */
 };
+/* Whose numbers a procfs has. Each procfs belongs to a pid namespace, and a payload can reach a procfs of another one. */
+#define KR_NUMBERS_MINE 1u /* those of the calling process's pid namespace: getpid(2), gettid(2) */
+#define KR_NUMBERS_OURS 2u /* those of the monitor's procfs and of the board */
 struct kr_proc_name {
     enum kr_proc_entry entry;
-    u64 pid; /* number of the process's directory; 0: none */
-    u64 tid; /* TID of task/TID; 0: none */
-    u64 n;   /* N of fd/N and fdinfo/N; index of NAME in ns/NAME */
+    u32 numbers; /* KR_NUMBERS_*; only for entries that show or reach a process (kr_place_name) */
+    u32 self;    /* the number of the calling process in this procfs; 0: unknown or none */
+    u64 pid;     /* number of the process's directory; 0: none */
+    u64 tid;     /* TID of task/TID; 0: none */
+    u64 n;       /* N of fd/N and fdinfo/N; index of NAME in ns/NAME */
 };
 /* rel: "12/maps", "12/task/13/fd/3"; no leading slash. */
 void kr_proc_parse(const char *rel, struct kr_proc_name *out);
@@ -125,20 +130,29 @@ const char *kr_proc_ns_name(u64 n);
 /* The payload's view of an entry (view/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
  * is the name of the entry below the monitor's procfs handle, for example "thread-self/maps". */
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
+/* The view of w, status or stat of the calling process or of one of its threads. fd: the entry, or an O_PATH descriptor of it,
+ * where no other thread can exchange it. The text comes from fd, never from a number: the same number is another process in
+ * the procfs of another pid namespace. Descriptor or -errno. */
+long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int fd);
 
 /* The view of an entry of the calling process for another process that asks (view/ask.h): maps, smaps,
  * smaps_rollup, numa_maps, auxv, environ, fdinfo/N. -EACCES for other entries. */
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
-/* status or stat of another process of the container: the kernel's text rel with the payload's values in
+/* status or stat of another process: the text of fd (as above) with the payload's values in
  * place of the monitor's, and without addresses. Every process may read these two, so no question is needed: the
- * board has the values. -ESRCH: pid is not a monitor of this container (status only). */
-long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel);
+ * board has the values. -ESRCH: the process is not known to be a monitor of this container (status only). */
+long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd);
 /* A sealed memfd with the n bytes at data, open for reading only, or -errno. name: for its label. */
 long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name);
 
 /* Reads the whole file rel below the monitor's procfs handle into a buffer of the heap, with a NUL behind it.
  * *len: bytes read. *size: for kr_free. NULL on failure. */
 char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len);
+/* The same, of the file rel below the directory dir (O_PATH) of the file system `on`, without leaving that mount: NULL if dir
+ * does not lie there. */
+struct statx;
+char *kr_proc_slurp_at(struct kr_task *t, int dir, const struct statx *on, const char *rel, size_t *size,
+                       size_t *len);
 
 /* The numbers that a directory below the handle (task, fd) contains, in the kernel's order. */
 #define KR_NUMBERS_MAX (1u << 20)

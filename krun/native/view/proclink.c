@@ -116,13 +116,13 @@ static int kind_of(struct kr_task *t, const struct kr_proc_name *pn) {
     case KR_PE_MAP_FILES:
         return KR_DIR_EMPTY;
     case KR_PE_TASK:
-        return KR_DIR_TASKS;
+        return kr_place_own(pn) || kr_place_asked(pn) ? KR_DIR_TASKS : KR_DIR_PLAIN;
     case KR_PE_FD:
     case KR_PE_FDINFO:
         /* Where the numbers differ it may be the calling process: the hidden numbers are left out of any. */
-        return kr_place_own(pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
-               : kr_ask_board(t, (u32)pn->pid, &e) == 0   ? KR_DIR_FDS_OTHER
-                                                          : KR_DIR_PLAIN;
+        return kr_place_own(pn) || !kr_place_asked(pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
+               : kr_ask_board(t, kr_place_asked(pn), &e) == 0                    ? KR_DIR_FDS_OTHER
+                                                                                 : KR_DIR_PLAIN;
     default:
         return KR_DIR_PLAIN;
     }

@@ -10,6 +10,7 @@
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include <linux/fcntl.h>
+#include <linux/openat2.h>
 
 int kr_proc_handle(char *buf, size_t size, const char *rel) {
     if (kr_boot.fd_proc >= 0) {
@@ -29,6 +30,8 @@ int kr_proc_self_fd(char *buf, size_t size, int fd) {
 
 struct slurp {
     const char *rel;
+    const struct statx *on; /* NULL: below the monitor's procfs handle; else the file system of dir */
+    int dir;
     char *buf;
     size_t room, have;
 };
@@ -37,8 +40,15 @@ struct slurp {
 static long slurp(void *arg) {
     struct slurp *s = arg;
     char path[64];
+    struct statx is;
     int dir = kr_proc_handle(path, sizeof path, s->rel);
-    long fd = kr_open_plain(dir, path, O_RDONLY, 0), n = 0;
+    if (s->on && (kr_stat_fd(s->dir, &is) < 0 || is.stx_dev_major != s->on->stx_dev_major ||
+                  is.stx_dev_minor != s->on->stx_dev_minor))
+        return -EACCES;
+    long fd = s->on ? kr_open_plain(s->dir, s->rel, O_RDONLY,
+                                    RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)
+                    : kr_open_plain(dir, path, O_RDONLY, 0),
+         n = 0;
     if (fd < 0)
         return fd;
     s->room = 16384;
@@ -68,6 +78,15 @@ static long slurp(void *arg) {
 
 char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len) {
     struct slurp s = {.rel = rel};
+    long r = kr_private(t, slurp, &s);
+    *size = s.room;
+    *len = s.have;
+    return r < 0 ? NULL : s.buf;
+}
+
+char *kr_proc_slurp_at(struct kr_task *t, int dir, const struct statx *on, const char *rel, size_t *size,
+                       size_t *len) {
+    struct slurp s = {.rel = rel, .on = on, .dir = dir};
     long r = kr_private(t, slurp, &s);
     *size = s.room;
     *len = s.have;

@@ -11,6 +11,7 @@
  */
 #include "proctext.h"
 #include "ask.h"
+#include "place.h"
 #include "../process/board.h"
 #include "../process/core.h"
 #include "../machine/fdtab.h"
@@ -27,13 +28,10 @@ struct thread_view {
     u32 filters;
 };
 
-/* The values of the thread whose number comes last in rel ("12/status", "self/task/13/status"). A thread that
- * has ended has no values any more: those of the caller. */
-static struct thread_view thread_view(struct kr_task *t, const char *rel) {
-    const char *base = strrchr(rel, '/');
-    while (base && base > rel && base[-1] != '/')
-        base--;
-    u64 tid = base ? kr_strtou(base, NULL) : 0;
+/* The values of the thread of w. A thread that has ended, or whose number is not known, has no values: those of the
+ * caller. */
+static struct thread_view thread_view(struct kr_task *t, const struct kr_proc_name *w) {
+    u64 tid = !(w->numbers & KR_NUMBERS_MINE) ? 0 : w->tid ? w->tid : w->pid;
     kr_lock(&t->mm->lock);
     struct kr_task *o = t->mm->tasks;
     while (o && (o->tid != tid || o->proc != t->proc))
@@ -166,23 +164,46 @@ static u32 threads_of(const char *stat) {
     return p ? (u32)kr_strtou(p, NULL) : 0;
 }
 
-long kr_procview_other(struct kr_task *t, enum kr_proc_entry entry, u32 pid, const char *rel) {
+/* The kernel's text of the entry fd. NULL: the process has ended, or the kernel refuses the text. */
+static char *text_of(struct kr_task *t, int fd, size_t *size) {
+    char rel[48];
+    size_t len;
+    kr_snprintf(rel, sizeof rel, "thread-self/fd/%d", fd);
+    return kr_proc_slurp(t, rel, size, &len);
+}
+
+long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int fd) {
+    struct kr_text o = {0};
+    size_t size;
+    char *kernel = text_of(t, fd, &size);
+    if (!kernel)
+        return -EACCES;
+    if (w->entry == KR_PE_STATUS)
+        make_status(&o, kernel, t->proc, thread_view(t, w));
+    else
+        make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED), 0);
+    long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, kr_proc_entry_name(w->entry));
+    kr_free(kernel, size);
+    kr_free(o.buf, o.room);
+    return r;
+}
+
+long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     struct kr_board_entry e;
     struct kr_text o = {0};
-    size_t size, len;
-    int monitor = kr_ask_board(t, pid, &e) >= 0;
-    if (!monitor && entry != KR_PE_STAT)
+    size_t size;
+    int monitor = kr_ask_board(t, kr_place_asked(w), &e) >= 0;
+    if (!monitor && w->entry != KR_PE_STAT)
         return -ESRCH;
-    char *kernel = kr_proc_slurp(t, rel, &size, &len);
+    char *kernel = text_of(t, fd, &size);
     if (!kernel)
         return -ENOENT;
     u32 workers = (u32)kr_has_kvm_thread(t), n = threads_of(kernel);
-    if (entry == KR_PE_STATUS)
+    if (w->entry == KR_PE_STATUS)
         other_status(&o, kernel, &e, workers);
     else
         make_stat(&o, kernel, !monitor ? ~0u : n > workers ? n - workers : n, 1);
-    const char *base = strrchr(rel, '/');
-    long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, base + 1);
+    long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, kr_proc_entry_name(w->entry));
     kr_free(kernel, size);
     kr_free(o.buf, o.room);
     return r;
@@ -230,14 +251,6 @@ long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel) {
         kernel = kr_proc_slurp(t, rel, &size, &len);
         if (!kernel)
             return -EACCES;
-        if (entry == KR_PE_STATUS) {
-            make_status(&o, kernel, t->proc, thread_view(t, rel));
-            break;
-        }
-        if (entry == KR_PE_STAT) {
-            make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED), 0);
-            break;
-        }
         if (entry == KR_PE_FDINFO_N) {
             kr_text_add(&o, kernel, len);
             break;

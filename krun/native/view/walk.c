@@ -64,6 +64,11 @@ static int is_payload_thread(struct kr_task *t, u64 tid) {
 static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
     char name[48], rel[64], path[64];
     u64 me = (u64)kr_sys0(__NR_getpid), tid = pn->tid ? pn->tid : pn->pid == me ? 0 : pn->pid;
+    if (!(pn->numbers & KR_NUMBERS_MINE)) { /* the number is pn->self; those of threads are not known */
+        tid = 0;
+        if (pn->tid)
+            return -ENOENT;
+    }
     if (tid && !is_payload_thread(t, tid))
         return -ENOENT;
     if (pn->entry == KR_PE_FD_N)
