@@ -56,6 +56,8 @@ static void look(const char *where, const char *number) {
 static int inner(void *unused) {
     (void)unused;
     prctl(PR_SET_NAME, "inner");
+    if (chdir("/") < 0)
+        return 1;
     close(numbers[0]);
     if (mount("proc", folder, "proc", 0, NULL) < 0)
         return 1;
