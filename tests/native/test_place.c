@@ -9,6 +9,7 @@
 #include <linux/filter.h>
 #include <linux/mount.h>
 #include <linux/prctl.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 
@@ -86,6 +87,56 @@ static void unlinked(void) {
     CHECK_EQ(kr_sys2(__NR_umount2, "kr-test-info", 2), 0);
     kr_fd_drop(&hidden);
     kr_sys1(__NR_unlink, "kr-test-info");
+}
+
+/* A procfs of another pid namespace, whole and in part: no number of it is the caller's, or one of the board. */
+static int foreign(void) {
+    struct kr_proc_name what = {0};
+    struct statx sx;
+    int status;
+    kr_sys2(__NR_mkdir, "kr-test-p", 0700);
+    kr_sys2(__NR_mkdir, "kr-test-q", 0700);
+    CHECK_EQ(kr_sys1(__NR_unshare, CLONE_NEWPID), 0);
+    long pid = kr_sys0(__NR_fork);
+    if (pid == 0) {
+        long r = kr_sys5(__NR_mount, "proc", "kr-test-p", "proc", 0, 0);
+        r = r ? r : kr_sys5(__NR_mount, "kr-test-p/1", "kr-test-q", 0, MS_BIND, 0);
+        kr_sys1(__NR_exit_group, r != 0);
+    }
+    struct {
+        u64 words[16];
+    } info;
+    CHECK_EQ(kr_sys5(__NR_waitid, 1, pid, &info, 4 | 0x01000000, 0),
+             0); /* P_PID, WEXITED | WNOWAIT: it keeps its directory */
+    static const char *const files[] = {"kr-test-p/1/status", "kr-test-q/status", "/proc/self/status"};
+    for (u32 i = 0; i < KR_COUNT(files); i++) {
+        int fd = path_fd(AT_FDCWD, files[i]);
+        CHECK_EQ(kr_inspect(t, fd, &sx, &what), i < 2 ? KR_V_TEXT : KR_V_VIEW);
+        CHECK_EQ(what.numbers, i < 2 ? 0 : KR_NUMBERS_MINE | KR_NUMBERS_OURS);
+        CHECK_EQ(kr_place_own(&what), i == 2);
+        kr_sys1(__NR_close, fd);
+    }
+    CHECK_EQ(kr_sys4(__NR_wait4, pid, &status, 0, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(kr_sys2(__NR_umount2, "kr-test-q", 2), 0);
+    CHECK_EQ(kr_sys2(__NR_umount2, "kr-test-p", 2), 0);
+    kr_sys1(__NR_rmdir, "kr-test-q");
+    kr_sys1(__NR_rmdir, "kr-test-p");
+    return kr_test_failures != 0;
+}
+
+/* In a process of its own: the children that it makes afterwards are in the other namespace. */
+static void other_namespace(void) {
+    int status = -1;
+    long pid = kr_sys0(__NR_fork);
+    if (pid == 0) {
+        kr_test_failures = 0;
+        int failed = foreign();
+        fflush(stdout);
+        kr_sys1(__NR_exit_group, failed);
+    }
+    CHECK_EQ(kr_sys4(__NR_wait4, pid, &status, 0, 0), pid);
+    CHECK_EQ(status, 0);
 }
 
 /* What the monitor or the kernel opens for writing in place of the payload. */
@@ -175,5 +226,6 @@ void test_main(void) {
     without_a_place();
     unlinked();
     writes();
+    other_namespace();
     a_call_fails();
 }

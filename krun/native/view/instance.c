@@ -30,19 +30,42 @@ static u32 numbers_in(const char *text, u32 *first) {
     return n;
 }
 
-/* The number in the link self of the procfs root; 0: none. */
-static u32 link_self(int root) {
+struct links {
+    const struct statx *on;
+    int root;       /* negative: /proc */
+    u32 self, ours; /* what the links self of root and of the monitor's procfs say; 0: none */
+};
+
+static u32 link_self(int dir, const char *path) {
     char text[16];
-    long n = kr_sys4(__NR_readlinkat, (s64)root, "self", text, sizeof text - 1);
+    long n = kr_sys4(__NR_readlinkat, (s64)dir, path, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     return (u32)kr_strtou(text, NULL);
 }
 
-/* A security module (a landlock domain of the payload) refuses the text, but no link: equal numbers in all three places. */
-static void by_links(int root, struct kr_proc_name *out) {
+/* Fills a struct links, if root lies on the file system `on`; for kr_private. */
+static long links(void *arg) {
+    struct links *l = arg;
+    struct statx is;
+    const char *top = l->root < 0 ? "/proc" : "", *self = l->root < 0 ? "/proc/self" : "self";
+    int dir = l->root < 0 ? AT_FDCWD : l->root;
+    if (kr_sys5(__NR_statx, (s64)dir, top, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &is) < 0 ||
+        is.stx_dev_major != l->on->stx_dev_major || is.stx_dev_minor != l->on->stx_dev_minor)
+        return -EACCES;
+    l->self = link_self(dir, self);
+    l->ours = kr_boot.fd_proc >= 0 ? link_self(kr_boot.fd_proc, "self") : l->self;
+    return 0;
+}
+
+/* The text cannot be read: a security module refuses it (a landlock domain of the payload), or no descriptor is free. Links can
+ * be read: equal numbers in all three places. */
+static void by_links(struct kr_task *t, const struct statx *sx, int root, struct kr_proc_name *out) {
+    struct links l = {.on = sx, .root = root};
     u32 me = (u32)kr_sys0(__NR_getpid);
-    out->self = link_self(root);
-    if (out->self == me && kr_boot.fd_proc >= 0 && link_self(kr_boot.fd_proc) == me)
+    if (kr_private(t, links, &l) < 0)
+        return;
+    out->self = l.self;
+    if (l.self == me && l.ours == me)
         out->numbers = KR_NUMBERS_MINE | KR_NUMBERS_OURS;
 }
 
@@ -66,8 +89,8 @@ void kr_place_numbers(struct kr_task *t, const struct statx *sx, int root, struc
         out->numbers = (here == 1 ? KR_NUMBERS_MINE : 0) | (here && here == monitors ? KR_NUMBERS_OURS : 0);
         if (mount && here == 1)
             __atomic_store_n(&t->proc->procfs, mount | (monitors == 1), __ATOMIC_RELAXED);
-    } else if (dir >= 0) {
-        by_links((int)dir, out);
+    } else {
+        by_links(t, sx, (int)dir, out);
     }
     if (dir != root)
         kr_fd_shut(dir);
