@@ -24,6 +24,7 @@ from krun.serve.control.config import Config
 from krun.serve.control.configs import LiveConfig
 from krun.serve.control.engine import Engine
 from krun.serve.control.hosts import HostTables
+from krun.serve.control.imagegc import ImageGc
 from krun.serve.control.pools import END as POOLS_END
 from krun.serve.control.pools import Pools
 from krun.serve.ending import Ending
@@ -32,6 +33,7 @@ from krun.serve.model.idle import Idle
 from krun.serve.model.kinds import REVISION
 from krun.serve.proxy.accesslog import writer as access_log_writer
 from krun.serve.proxy.ingress import Ingress
+from krun.serve.proxy.metrics import Family
 from krun.serve.proxy.routes import HostTable
 from krun.serve.run.instance import Runner
 from krun.serve.seed import seed
@@ -153,6 +155,9 @@ class App:
             after=self.hosts.flush,
             report=self.report,
         )
+        self.image_gc = ImageGc(
+            self.store, self.runner, lambda: self.live.configs.images, self.engine.context, self.report
+        )
         self.live.on_change = self._reconfigured
         self.ingress = Ingress(
             self.table,
@@ -168,6 +173,7 @@ class App:
         self.runner.on_lost = self._worker_lost
         self.pools.start()
         self.engine.start()
+        self.image_gc.start()
         self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
 
     async def _undo(self, stop_worker: bool) -> None:
@@ -243,9 +249,11 @@ class App:
 
     def metrics_text(self) -> str:
         """Returns the metrics of the data path, the autoscaler and the starts (Prometheus text)."""
-        return self.ingress.metrics.text(
-            (pool.queue for pool in self.pools.pools.values()), self.pools.metrics
-        )
+        return self.ingress.metrics.text((pool.queue for pool in self.pools.pools.values()), self._gauges)
+
+    def _gauges(self, family: Family) -> None:
+        self.pools.metrics(family)
+        self.image_gc.metrics(family)
 
     def _revision_changed(self, namespace: str, name: str) -> None:
         self.engine.enqueue((REVISION, namespace, name))
@@ -271,6 +279,7 @@ class App:
         grace = _DRAIN if ends else _DRAIN_SHORT
         await ending.step("drain requests", grace + 2.0, self._drain(grace))
         self.engine.close()
+        self.image_gc.close()
         if hasattr(self, "_trimmer"):
             self._trimmer.cancel()
         words = "end the instances" if ends else "let the instances go"

@@ -318,7 +318,39 @@ class Deployment(_Map):
         )
 
 
-VIEWS: tuple[type[_Map], ...] = (Autoscaler, Defaults, Features, Gc, Network, Domain, Deployment)
+@dataclass(frozen=True)
+class Images(_Map):
+    """config-images, krun serve's own: the kubelet's settings of its image collection, with their names and defaults.
+
+    Times are seconds. Source: kubernetes, pkg/kubelet/apis/config/v1beta1/defaults.go and validation.go.
+    """
+
+    NAME: ClassVar[str] = "config-images"
+
+    least_age: float = _key("imageMinimumGCAge", 120.0, seconds)
+    most_age: float = _key("imageMaximumGCAge", 0.0, seconds)
+    high: int = _key("imageGCHighThresholdPercent", 85, _integer)
+    low: int = _key("imageGCLowThresholdPercent", 80, _integer)
+
+    def _problem(self) -> str:
+        checks = {
+            f"imageGCHighThresholdPercent {self.high} must be between 0 and 100, inclusive": 0
+            <= self.high
+            <= 100,
+            f"imageGCLowThresholdPercent {self.low} must be between 0 and 100, inclusive": 0
+            <= self.low
+            <= 100,
+            f"imageGCLowThresholdPercent {self.low} must be less than imageGCHighThresholdPercent {self.high}": self.low
+            < self.high,
+            "imageMinimumGCAge and imageMaximumGCAge must not be negative": min(self.least_age, self.most_age)
+            >= 0,
+            "imageMaximumGCAge must be greater than imageMinimumGCAge": not self.most_age
+            or self.most_age > self.least_age,
+        }
+        return next((text for text, good in checks.items() if not good), "")
+
+
+VIEWS: tuple[type[_Map], ...] = (Autoscaler, Defaults, Features, Gc, Network, Domain, Deployment, Images)
 
 
 class Configs:
@@ -330,6 +362,7 @@ class Configs:
         self._types = {view.NAME: view for view in VIEWS}
         self.autoscaler, self.defaults, self.features = Autoscaler(), Defaults(), Features()
         self.gc, self.network, self.domain, self.deployment = Gc(), Network(), Domain(), Deployment()
+        self.images = Images()
 
     def check(self, name: str, data: Mapping[str, str]) -> None:
         """Raises ValueError if a ConfigMap of this name must not have `data`; for admission."""

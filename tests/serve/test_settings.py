@@ -112,7 +112,7 @@ def test_domains_with_more_labels_win():
 
 
 def test_every_view_has_its_name():
-    assert len({view.NAME for view in VIEWS}) == 7 and all(view.NAME.startswith("config-") for view in VIEWS)
+    assert len({view.NAME for view in VIEWS}) == 8 and all(view.NAME.startswith("config-") for view in VIEWS)
 
 
 @pytest.mark.parametrize(

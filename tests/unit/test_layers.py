@@ -150,6 +150,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.image.config", "krun.serve.run.image.unpack"},
         {"krun.serve.run.image.layout"},
         {"krun.serve.run.image.store"},
+        {"krun.serve.run.image.collector"},
         {"krun.serve.run.seccomp"},
         {"krun.serve.run.firewall", "krun.serve.run.pool"},
         {"krun.serve.run.bridge"},
@@ -166,7 +167,12 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.control.pagehtml",
         },
         {"krun.serve.control.context", "krun.serve.control.configs", "krun.serve.control.domains"},
-        {"krun.serve.control.revision", "krun.serve.control.member", "krun.serve.control.traffic"},
+        {
+            "krun.serve.control.revision",
+            "krun.serve.control.member",
+            "krun.serve.control.traffic",
+            "krun.serve.control.imagegc",
+        },
         {
             "krun.serve.control.service",
             "krun.serve.control.configuration",

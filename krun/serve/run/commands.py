@@ -10,6 +10,7 @@ from typing import Any
 
 from krun.errors import KrunError
 from krun.serve.run import volumes, wire
+from krun.serve.run.image import collector
 from krun.serve.run.sandbox import Sandbox
 from krun.serve.run.worker import Answer, Command, Worker
 
@@ -45,6 +46,19 @@ def image(worker: Worker, message: dict[str, Any]) -> Answer:
     """Resolve an image, unpacking it where that is needed."""
     found = worker.store.resolve(message["image"])
     return {"digest": found.digest, "config": found.config.to_json(), "layers": found.layers}, []
+
+
+def collect(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Remove what neither the images of `references` nor an instance uses, by the `rules` (collector.Rules)."""
+    kept = {part for text in message["references"] for part in worker.store.parts(text)}
+
+    def used(path: str) -> bool:
+        # Asked anew for each entry: an instance may have started meanwhile.
+        return path in kept or any(
+            path in layers for own in list(worker.sandboxes.values()) for layers in list(own.layers.values())
+        )
+
+    return collector.collect(worker.store, collector.Rules(**message["rules"]), used), []
 
 
 def link(worker: Worker, message: dict[str, Any]) -> Answer:
@@ -84,9 +98,10 @@ def start(worker: Worker, message: dict[str, Any]) -> Answer:
     """Create and start a container of an instance; its output goes to a log of its own."""
     own = worker.sandbox(message["id"])
     spec = message["container"]
-    found = worker.store.resolve(spec["image"])
-    with own.lock:
+    with worker.store.using(spec["image"]) as found, own.lock:
         own.alive()
+        # Before the image is let go of: the collector asks for both.
+        own.layers[spec["name"]] = found.layers
         old = own.containers.get(spec["name"])
         if old is not None:
             worker.on_main(lambda: worker.unwatch(old))
@@ -180,6 +195,7 @@ COMMANDS: dict[str, Command] = {
     "hello": hello,
     "netns": netns,
     "image": image,
+    "collect": collect,
     "link": link,
     "sandbox": sandbox,
     "start": start,

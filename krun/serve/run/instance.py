@@ -338,6 +338,10 @@ class Runner:
         answer, _ = await self.worker.call("image", image=reference)
         return Image(answer["digest"], image_config(answer["config"], reference), answer["layers"])
 
+    async def collect_images(self, references: list[str], rules: dict[str, float]) -> dict[str, Any]:
+        """Remove unpacked layers that neither `references` nor an instance uses; see image.collector. Raises KrunError."""
+        return (await self.worker.call("collect", references=references, rules=rules))[0]
+
     async def start(self, spec: InstanceSpec) -> Instance:
         """Start an instance by the fastest way there is: a clone of a parked snapshot, else a boot.
 

@@ -80,6 +80,9 @@ class Sandbox:
         self._first: tuple[str, LogFile] | None = None
         self.starts: dict[str, int] = {}  # of each container; counts on where a start has failed
         self.containers: dict[str, Container] = {}
+        self.layers: dict[
+            str, list[str]
+        ] = {}  # of each container's image, for as long as the instance is there
         self.directories: dict[str, str] = {}
         self.writable: set[str] = set()
         self.memory_volumes: list[str] = []

@@ -6,13 +6,15 @@ object of an image configuration). Where podman is installed its storage is aske
 Runs in the worker's threads, because unpacking takes seconds.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from krun.errors import KrunError
@@ -24,6 +26,8 @@ from krun.serve.run.image.config import Image
 
 _PULL_SECONDS = 600
 _ASK_SECONDS = 60
+#: What the store makes itself, and the collector removes.
+_KINDS = ("layers", "layouts")
 
 
 class Store:
@@ -52,8 +56,10 @@ class Store:
         self._asked: set[int] = set()  # pids of podman's commands that run
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
-        for name in ("layers", "layouts", "links"):
+        self._pins: Counter[str] = Counter()  # entries that a call of `using` has in hand
+        for name in (*_KINDS, "links", "used", "trash"):
             os.makedirs(os.path.join(directory, name), mode=0o711, exist_ok=True)
+        self._tidy()
 
     @property
     def podman(self) -> list[str]:
@@ -70,12 +76,29 @@ class Store:
 
     def resolve(self, text: str) -> Image:
         """Return an image with its layers unpacked. Raises StartError with a reason and a message for the developer."""
-        reference = _parsed(text)
+        with self.using(text) as image:
+            return image
+
+    @contextlib.contextmanager
+    def using(self, text: str) -> Iterator[Image]:
+        """The same; nothing of the image is collected before the end of the context."""
+        held: list[str] = []
+        try:
+            yield self._find(_parsed(text), held, text)
+        finally:
+            with self._guard:
+                self._pins.subtract(held)
+                self._pins += Counter()  # without those that nobody holds
+
+    def _find(self, reference: Reference, held: list[str], text: str) -> Image:
         with self._lock(str(reference)):
-            for source in (self._from_link, self._from_directory, self._from_podman):
-                image = source(reference)
-                if image is not None:
-                    return image
+            for place in (self._linked, self._named):
+                found = place(reference)
+                if found is not None:
+                    return self._at(*found, reference, held)
+            image = self._from_podman(reference)
+            if image is not None:
+                return image
         places = [f"the images in {path}" for path in self.sources] + (
             ["podman's storage"] if self.podman else []
         )
@@ -94,15 +117,107 @@ class Store:
         with self._guard:
             return self._locks.setdefault(name, threading.Lock())
 
-    def _from_link(self, reference: Reference) -> Image | None:
+    # -------------------------------------------------------------------------------------------------- entries
+
+    def parts(self, text: str) -> set[str]:
+        """Return the paths of what an image has in this store now; nothing is unpacked. Empty for what is no image here."""
+        try:
+            reference = _parsed(text)
+            found = self._linked(reference) or self._named(reference)
+            if found is None:
+                return set()
+            path, named = found
+            parts = set()
+            if os.path.isfile(path):
+                path = self._layout_of(path)
+                parts.add(path)
+            if not os.path.isfile(os.path.join(path, "index.json")):
+                return parts
+            manifest = layout.read(path, reference.tag, reference.digest, text, sole=named)
+            return parts | {self._layer(digest) for digest in manifest.layers}
+        except (KrunError, OSError):
+            return set()
+
+    def entries(self) -> list[str]:
+        """Return the paths of all unpacked layers and layouts of archives that are whole."""
+        return [
+            os.path.join(self.directory, kind, name)
+            for kind in _KINDS
+            for name in os.listdir(os.path.join(self.directory, kind))
+            if "." not in name
+        ]
+
+    def _stamp(self, path: str) -> str:
+        return os.path.join(self.directory, "used", os.path.relpath(path, self.directory).replace("/", "."))
+
+    def touch(self, path: str) -> None:
+        """Note that an entry is in use now. Raises OSError."""
+        fd = os.open(self._stamp(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.utime(fd)
+        finally:
+            os.close(fd)
+
+    def last_used(self, path: str) -> float:
+        """Return when an entry was in use last (s since the epoch); now for one of which nothing is known. Raises OSError."""
+        try:
+            return os.stat(self._stamp(path)).st_mtime
+        except FileNotFoundError:
+            self.touch(path)
+            return os.stat(self._stamp(path)).st_mtime
+
+    def discard(self, path: str, used: Callable[[str], bool]) -> bool:
+        """Remove an entry unless it is in use; returns whether it has gone. Raises OSError."""
+        trash = os.path.join(self.directory, "trash", f"{os.path.basename(path)}.{os.urandom(4).hex()}")
+        with self._guard:
+            if self._pins[path] or used(path):
+                return False
+            os.rename(path, trash)
+        _remove(trash)
+        try:
+            os.unlink(self._stamp(path))
+        except FileNotFoundError:
+            pass  # it has never been in use
+        return True
+
+    def _hold(self, path: str, held: list[str]) -> str:
+        """Pin an entry before it is looked at: from here on it is not collected."""
+        with self._guard:
+            self._pins[path] += 1
+        held.append(path)
+        self.touch(path)
+        return path
+
+    def _tidy(self) -> None:
+        """Remove what a crash has left: half-unpacked entries, and those that were being removed."""
+        for kind in (*_KINDS, "trash"):
+            parent = os.path.join(self.directory, kind)
+            for name in os.listdir(parent):
+                if "." in name:
+                    _remove(os.path.join(parent, name))
+
+    def _layer(self, digest: str) -> str:
+        return os.path.join(self.directory, "layers", digest.replace(":", "-"))
+
+    def _layout_of(self, archive: str) -> str:
+        """The layout of an archive, whose identity is inode, size and time of change."""
+        status = os.stat(archive)
+        name = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_ctime_ns:x}"
+        return os.path.join(self.directory, "layouts", name)
+
+    # -------------------------------------------------------------------------------------------------- sources
+
+    def _linked(self, reference: Reference) -> tuple[str, bool] | None:
+        """The path that a reference has been given, and whether the name given had the tag."""
         names = [reference.path] if reference.tag else [reference.path, f"{reference.path}:latest"]
         for name in names:
             path = os.path.join(self.directory, "links", name.replace("/", "\\"))
             if os.path.islink(path):
-                return self._at(os.readlink(path), reference, name == reference.path)
+                return os.readlink(path), name == reference.path
         return None
 
-    def _from_directory(self, reference: Reference) -> Image | None:
+    def _named(self, reference: Reference) -> tuple[str, bool] | None:
+        """The same, of the directories of images."""
         names = (
             [reference.path, reference.name]
             if reference.tag != "latest"
@@ -116,25 +231,20 @@ class Store:
                         or os.path.isfile(os.path.join(path, "index.json"))
                         or _is_root(path)
                     ):
-                        return self._at(path, reference, name == reference.path)
+                        return path, name == reference.path
         return None
 
-    def _at(self, path: str, reference: Reference, named: bool) -> Image:
+    def _at(self, path: str, named: bool, reference: Reference, held: list[str]) -> Image:
         """Return the image of a path: an archive, a layout or a root directory. named: the path's own name has the tag."""
         if os.path.isfile(path):
-            return self._from_archive(path, reference, named)
+            return self._from_archive(path, reference, named, held)
         if os.path.isfile(os.path.join(path, "index.json")):
-            return self._from_layout(path, reference, named)
+            return self._from_layout(path, reference, named, held)
         return _from_root(path, reference)
 
-    def _from_archive(self, path: str, reference: Reference, named: bool) -> Image:
-        """An archive is turned into a layout once; its identity is inode, size and time of change."""
-        status = os.stat(path)
-        directory = os.path.join(
-            self.directory,
-            "layouts",
-            f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_ctime_ns:x}",
-        )
+    def _from_archive(self, path: str, reference: Reference, named: bool, held: list[str]) -> Image:
+        """An archive is turned into a layout once."""
+        directory = self._hold(self._layout_of(path), held)
         if not os.path.isdir(directory):
             scratch = f"{directory}.{os.urandom(4).hex()}"
             try:
@@ -142,14 +252,14 @@ class Store:
                 os.rename(scratch, directory)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-        return self._from_layout(directory, reference, named)
+        return self._from_layout(directory, reference, named, held)
 
-    def _from_layout(self, path: str, reference: Reference, named: bool) -> Image:
+    def _from_layout(self, path: str, reference: Reference, named: bool, held: list[str]) -> Image:
         where = str(reference)
         manifest = layout.read(path, reference.tag, reference.digest, where, sole=named)
         layers: list[str] = []
         for digest in manifest.layers:
-            target = os.path.join(self.directory, "layers", digest.replace(":", "-"))
+            target = self._hold(self._layer(digest), held)
             with self._lock(digest):
                 if not os.path.isdir(target):
                     try:
@@ -216,6 +326,16 @@ class Store:
             _kill(pid)
 
 
+def _remove(path: str) -> None:
+    """Remove a tree. A program does it: a layer may be deeper than Python recurses. What stays is tried again by the next worker."""
+    subprocess.run(
+        ["rm", "-rf", "--one-file-system", "--", path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+
+
 def _kill(pid: int) -> None:
     """Kill a command with its helpers: it leads a session of its own."""
     try:
@@ -251,6 +371,3 @@ def _from_root(path: str, reference: Reference) -> Image:
     if isinstance(own, dict) and isinstance(own.get("config"), dict):
         own = own["config"]  # a whole image configuration
     return Image("", image_config.of(own, str(reference)), [root])
-
-
-Source = Callable[[Reference], "Image | None"]
