@@ -23,6 +23,7 @@ from krun.serve.control.capacity import Capacity, of_machine
 from krun.serve.control.config import Config
 from krun.serve.control.configs import LiveConfig
 from krun.serve.control.engine import Engine
+from krun.serve.control.eviction import Evictions
 from krun.serve.control.hosts import HostTables
 from krun.serve.control.imagegc import ImageGc
 from krun.serve.control.pools import END as POOLS_END
@@ -158,6 +159,9 @@ class App:
         self.image_gc = ImageGc(
             self.store, self.runner, lambda: self.live.configs.images, self.engine.context, self.report
         )
+        self.evictions = Evictions(
+            lambda: self.pools.pools.values(), self.runner, self.engine.context, self.report
+        )
         self.live.on_change = self._reconfigured
         self.ingress = Ingress(
             self.table,
@@ -174,6 +178,7 @@ class App:
         self.pools.start()
         self.engine.start()
         self.image_gc.start()
+        self.evictions.start()
         self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
 
     async def _undo(self, stop_worker: bool) -> None:
@@ -280,6 +285,7 @@ class App:
         await ending.step("drain requests", grace + 2.0, self._drain(grace))
         self.engine.close()
         self.image_gc.close()
+        self.evictions.close()
         if hasattr(self, "_trimmer"):
             self._trimmer.cancel()
         words = "end the instances" if ends else "let the instances go"

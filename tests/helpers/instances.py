@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from krun.serve.run.instance import Instance, InstanceSpec, Runner
+from krun.serve.run.instance import Instance, Runner
 from krun.serve.run.probe import Prober
+from krun.serve.run.spec import InstanceSpec
 
 
 @asynccontextmanager

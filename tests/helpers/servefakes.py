@@ -19,7 +19,7 @@ from krun.serve.proxy.routes import HostTable
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
-from krun.serve.run.instance import ContainerExit
+from krun.serve.run.spec import ContainerExit
 from krun.serve.scale.share import Amount
 from krun.serve.store.store import Store
 

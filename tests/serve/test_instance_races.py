@@ -14,7 +14,7 @@ from helpers.instances import ended, get, ready, run, runner, spec, until
 
 from krun.errors import KrunError
 from krun.serve.run.errors import StartError
-from krun.serve.run.instance import ContainerExit
+from krun.serve.run.spec import ContainerExit
 
 pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
 

@@ -19,7 +19,7 @@ from helpers.images import Image, Registry, make_layout
 from helpers.instances import ended, get, ready, run, runner, spec, until
 
 from krun.serve.run.errors import StartError
-from krun.serve.run.instance import ContainerExit
+from krun.serve.run.spec import ContainerExit
 
 pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from helpers.instances import get, ready, run, runner, spec, until
 
-from krun.serve.run.instance import ContainerExit, Instance
+from krun.serve.run.instance import Instance
 from krun.serve.run.probe import Prober
+from krun.serve.run.spec import ContainerExit
 
 QUEUE_PROXY = os.environ.get("KRUN_QUEUE_PROXY", "")
 pytestmark = [

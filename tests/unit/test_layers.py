@@ -145,8 +145,8 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.run." + name
             for name in "etcfiles grpc_health logfile network process resources rootdir wire".split()
         },
-        {"krun.serve.run." + name for name in "client logs probe runtime user volumes".split()},
-        {"krun.serve.run.environment"},
+        {"krun.serve.run." + name for name in "client logs probe runtime usage user volumes".split()},
+        {"krun.serve.run.environment", "krun.serve.run.spec"},
         {"krun.serve.run.image.config", "krun.serve.run.image.unpack"},
         {"krun.serve.run.image.layout"},
         {"krun.serve.run.image.store"},
@@ -181,7 +181,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.control.hosts",
             "krun.serve.control.pool",
         },
-        {"krun.serve.control.scaling"},
+        {"krun.serve.control.scaling", "krun.serve.control.eviction"},
         {"krun.serve.control.engine", "krun.serve.control.pools"},
         {"krun.serve.control.page"},
         {"krun.serve.seed", "krun.serve.request", "krun.serve.service", "krun.serve.ending"},

@@ -5,13 +5,13 @@ in the log, in metrics, and by Events about the Node, as the kubelet's.
 """
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from krun.errors import KrunError
+from krun.serve.control import pods
 from krun.serve.control.context import Context
 from krun.serve.model.kinds import REVISION, Kind
 from krun.serve.proxy.metrics import Family
@@ -100,8 +100,7 @@ class ImageGc:
             self._event("Warning", "FreeDiskSpaceFailed", text)
 
     def _event(self, type: str, reason: str, message: str) -> None:
-        name = socket.gethostname().lower() or "localhost"
-        node = {"metadata": {"name": name, "namespace": "default", "uid": name}}
+        node = {"metadata": {"name": pods.NODE_NAME, "namespace": "default", "uid": pods.NODE_NAME}}
         self.context.event(NODE, node, type, reason, message)
 
     def metrics(self, family: Family) -> None:

@@ -13,8 +13,9 @@ from krun.serve.control import pods
 from krun.serve.model import meta
 from krun.serve.model.values import now
 from krun.serve.proxy.queue import Backend, RevisionQueue
-from krun.serve.run.instance import ContainerExit, Instance, InstanceSpec
+from krun.serve.run.instance import Instance
 from krun.serve.run.probe import Prober
+from krun.serve.run.spec import ContainerExit, InstanceSpec
 from krun.serve.store.store import Store
 
 Object = dict[str, Any]
@@ -49,6 +50,8 @@ class Member:
         self.backend: Backend | None = None
         self.ready = False
         self.leaving = False
+        #: Why it is evicted (eviction.py), in the kubelet's words; "" if it is not.
+        self.evicted = ""
         #: Frozen, or about to be; thawing: a request waits for it, or it is about to be ended.
         self.frozen = self.thawing = False
         #: Whether it may be frozen: not again after the freezer has failed.
@@ -288,7 +291,9 @@ class Member:
             statuses.append(pods.container_status(container, restarts, good, digest, terminated, waiting))
         phase = "Running" if instance else "Pending"
         address = instance.address if instance else "127.0.0.1"
-        pods.update(self.store, self.spec.namespace, self.name, statuses, self.ready, phase, address)
+        pods.update(
+            self.store, self.spec.namespace, self.name, statuses, self.ready, phase, address, self.evicted
+        )
 
     def _known_termination(self, container: str, restarts: int) -> Object | None:
         from krun.serve.model.kinds import POD

@@ -15,6 +15,8 @@ from krun.serve.store.store import Store
 Object = dict[str, Any]
 #: A pod's object never waits for the disk: it is made anew from its instance.
 _DURABLE = False
+#: This machine, as Pods and Events name it.
+NODE_NAME = "krun"
 
 
 def new_name(revision: Object) -> str:
@@ -58,7 +60,7 @@ def create(store: Store, revision: Object, name: str) -> None:
             "volumes": spec.get("volumes") or [],
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": spec.get("timeoutSeconds", 300),
-            "nodeName": "krun",
+            "nodeName": NODE_NAME,
         },
         "status": {"phase": "Pending", "startTime": now()},
     }
@@ -74,8 +76,9 @@ def update(
     ready: bool,
     phase: str,
     address: str = "127.0.0.1",
+    evicted: str = "",
 ) -> None:
-    """Writes the status of an instance's Pod, if it is still there. `address`: the instance's own."""
+    """Writes the status of an instance's Pod, if it is still there. `address`: the instance's own; evicted: why it is, or ""."""
     pod = store.get(POD, namespace, name)
     if pod is None:
         return
@@ -91,6 +94,8 @@ def update(
             for kind in ("Initialized", "PodScheduled", "ContainersReady", "Ready")
         ],
     }
+    if evicted:
+        status |= {"phase": "Failed", "reason": "Evicted", "message": evicted}
     if status != pod.get("status"):
         with store.batch(_DURABLE):
             store.update(POD, {**pod, "status": status})

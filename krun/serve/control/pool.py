@@ -210,11 +210,14 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------------- members
 
-    def drop(self, member: Member) -> None:
-        """Stops a member; the caller has counted it out, or wants another one in its place (scale again)."""
+    def drop(self, member: Member, grace: float | None = None) -> None:
+        """Stops a member; the caller has counted it out, or wants another one in its place (scale again).
+
+        grace: seconds for its requests and between SIGTERM and SIGKILL; None: the revision's.
+        """
         if not member.leaving:
             member.leaving = True
-            self._spawn(self._stop(member))
+            self._spawn(self._stop(member, self.queue.config.timeout if grace is None else grace))
 
     def _new(self) -> Member:
         """Returns a member that counts from now on."""
@@ -307,9 +310,9 @@ class Pool:
     def _took(self, kind: str, stage: str, seconds: float) -> None:
         self.starts.setdefault((kind, stage), Histogram()).add(seconds)
 
-    async def _stop(self, member: Member) -> None:
+    async def _stop(self, member: Member, grace: float) -> None:
         try:
-            await member.stop(self.queue.config.timeout)
+            await member.stop(grace)
         except KrunError as error:
             self.report(f"stop instance {member.name}: {error.message}")
         finally:

@@ -20,7 +20,8 @@ from krun.serve.model.kinds import POD, REVISION
 from krun.serve.proxy.metrics import Family
 from krun.serve.proxy.queue import RevisionQueue
 from krun.serve.run.image.config import Image
-from krun.serve.run.instance import Instance, InstanceSpec
+from krun.serve.run.instance import Instance
+from krun.serve.run.spec import InstanceSpec
 from krun.serve.scale.kpa import TICK
 from krun.serve.store.store import Store
 from krun.serve.store.watch import Event

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from krun.errors import KrunError
-from krun.serve.run import volumes, wire
+from krun.serve.run import usage, volumes, wire
 from krun.serve.run.image import collector
 from krun.serve.run.sandbox import Sandbox
 from krun.serve.run.worker import Answer, Command, Worker
@@ -153,6 +153,22 @@ def pause(worker: Worker, message: dict[str, Any]) -> Answer:
     return {}, []
 
 
+def usage_(worker: Worker, message: dict[str, Any]) -> Answer:
+    """The local storage of an instance: its disk-backed emptyDirs; each container's writable layer and logs."""
+    own = worker.sandbox(message["id"])
+    disk = {
+        name: path
+        for name, path in own.directories.items()
+        if name in own.writable and path not in own.memory_volumes
+    }
+    logs = os.path.join(worker.directory, "logs", own.id)
+    layers = {
+        c.name: [os.path.join(c.directory, "upper"), os.path.join(logs, c.name)]
+        for c in list(own.containers.values())
+    }
+    return dict(usage.of_instance(disk, layers)), []
+
+
 def remove(worker: Worker, message: dict[str, Any]) -> Answer:
     """Take an instance down, its containers running or not. What fails is tried again by the worker (Worker._remove_again)."""
     own = worker.sandbox(message["id"])
@@ -202,6 +218,7 @@ COMMANDS: dict[str, Command] = {
     "kill": kill,
     "exec": exec_,
     "pause": pause,
+    "usage": usage_,
     "remove": remove,
     "publish": publish,
     "forget": forget,

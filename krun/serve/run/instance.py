@@ -4,8 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from krun.errors import KrunError
@@ -17,52 +16,12 @@ from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
 from krun.serve.run.network import connect_inside
+from krun.serve.run.spec import ContainerExit, InstanceSpec, exit_of
 
 _HELLO = 20.0  # seconds for a worker to say which instances it has
 _STOP_MARGIN = 10.0  # seconds after SIGKILL in which a container must have ended
 _BACKOFF = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before restart n; Kubernetes waits 10 s and doubles
 _HEALTHY = 600.0  # a container that has run so long (s) starts the back-off anew (kubelet: 10 minutes)
-
-
-@dataclass(frozen=True)
-class InstanceSpec:
-    """What an instance is made of; see docs/serve.md.
-
-    containers: core/v1 Container with defaults applied; `env` and `envFrom` are resolved here. lookup: kind ("ConfigMap",
-    "Secret") and name -> object or None. port: where the program listens. grace_seconds: between SIGTERM and SIGKILL.
-    serving: name of the container that gets PORT.
-    """
-
-    id: str
-    namespace: str
-    service: str
-    configuration: str
-    revision: str
-    containers: list[dict[str, Any]]
-    volumes: list[dict[str, Any]]
-    lookup: volume_plans.Lookup
-    port: int
-    grace_seconds: float
-    serving: str = "user-container"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    service_account: str = "default"
-
-
-@dataclass(frozen=True)
-class ContainerExit:
-    """How a container ended: exit code (128 + signal where one killed it), signal or 0, whether for memory, its last words."""
-
-    container: str
-    code: int
-    signal: int
-    oom: bool
-    message: str
-
-    @property
-    def reason(self) -> str:
-        """The word for a condition: OOMKilled, or ExitCodeN (knative/serving, revision_lifecycle.go)."""
-        return "OOMKilled" if self.oom else f"ExitCode{self.code}"
 
 
 class Instance:
@@ -342,6 +301,10 @@ class Runner:
         """Remove unpacked layers that neither `references` nor an instance uses; see image.collector. Raises KrunError."""
         return (await self.worker.call("collect", references=references, rules=rules))[0]
 
+    async def usage(self, id: str) -> dict[str, Any]:
+        """Return the local storage of an instance (bytes by volume and container; run.usage). Raises KrunError."""
+        return (await self.worker.call("usage", id=id))[0]
+
     async def start(self, spec: InstanceSpec) -> Instance:
         """Start an instance by the fastest way there is: a clone of a parked snapshot, else a boot.
 
@@ -410,7 +373,7 @@ class Runner:
         for name, container in answer["containers"].items():
             instance.restarts[name] = max(0, container["starts"] - 1)
             if container["exit"]:
-                instance.exited(_exit(name, container["exit"]), container["starts"])
+                instance.exited(exit_of(name, container["exit"]), container["starts"])
             elif container["pid"] and container["starts"] > instance._ended.get(name, 0):
                 instance.pids[name] = container["pid"]
         return instance
@@ -441,7 +404,7 @@ class Runner:
     def _event(self, message: dict[str, Any]) -> None:
         instance = self.instances.get(message["id"])
         if message.get("event") == "exit" and instance is not None:
-            instance.exited(_exit(message["container"], message["exit"]), message["starts"])
+            instance.exited(exit_of(message["container"], message["exit"]), message["starts"])
 
     def _lost(self) -> None:
         for instance in list(self.instances.values()):
@@ -496,7 +459,3 @@ class Runner:
             "status": {"podIP": address},
         }
         return {"token": token, "pod": pod}
-
-
-def _exit(container: str, told: dict[str, Any]) -> ContainerExit:
-    return ContainerExit(container, told["code"], told["signal"], told["oom"], told["message"])

@@ -8,15 +8,15 @@ A crash at any moment leaves whole entries: one that goes is renamed into `trash
 """
 
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from krun.serve.run import usage
 from krun.serve.run.image.store import Store
 
-_SECONDS = 600
+_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,8 @@ def collect(
 
 def _take(store: Store, path: str, used: Callable[[str], bool], reason: str, removed: list[list[Any]]) -> int:
     """Remove one entry; returns its bytes, 0 where it has come into use."""
-    size = _bytes(path)
+    size = usage.of_directory(path, _SECONDS)
     if not store.discard(path, used):
         return 0
     removed.append([os.path.relpath(path, store.directory), size, reason])
     return size
-
-
-def _bytes(path: str) -> int:
-    """The space of a directory. A program does it: a layer may be deeper than Python recurses."""
-    done = subprocess.run(
-        ["du", "-s", "-x", "-B1", "--", path], capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
-    word = done.stdout.partition("\t")[0]
-    return int(word) if word.isdecimal() else 0
