@@ -319,7 +319,12 @@ def test_merge_patches_and_applies(api, name, media):
         body = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", **body}
     if media == APPLY and name == "no containers":
         body["spec"]["template"]["spec"]["containers"] = []
-    api.wrong("PATCH", f"{SERVING}/services/mine?fieldManager=m", body, media)
+    api.wrong(
+        "PATCH",
+        f"{SERVING}/services/mine?fieldManager=m{'&force=true' if media == APPLY else ''}",
+        body,
+        media,
+    )
 
 
 def test_apply_needs_a_manager_and_an_object(api):

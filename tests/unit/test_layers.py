@@ -117,6 +117,7 @@ LAYERS: list[list[set[str]]] = [
         {
             "krun.serve.api.protobuf",
             "krun.serve.api.patch",
+            "krun.serve.api.managed",
             "krun.serve.api.table",
             "krun.serve.api.discovery",
         },

@@ -11,11 +11,13 @@ from typing import Any
 
 from krun.serve.api import body, patch, protobuf, table, watching
 from krun.serve.api.admission import Admission, check_type, place
+from krun.serve.api.managed import Managers, manager_of
 from krun.serve.http.types import Request, Response
 from krun.serve.model import meta, schema, status, v1alpha1
 from krun.serve.model.kinds import NAMESPACE, Kind
 from krun.serve.model.names import label_1123
 from krun.serve.model.options import Options
+from krun.serve.model.values import now
 from krun.serve.store.store import Store
 
 Object = dict[str, Any]
@@ -113,6 +115,10 @@ class _Call:
         if dry not in ("", "All"):
             raise status.bad_request(f"dryRun: {dry[:32]!r} is not All")
         self.dry = bool(dry)
+        #: Who writes: an entry of metadata.managedFields, with the version that it writes.
+        agent = (request.header(b"user-agent") or b"").decode("latin-1")
+        self.manager = manager_of(self.query("fieldManager"), agent)
+        self.version = self.kind.api_version(target.version)
 
     def query(self, name: str) -> str:
         """Returns a parameter of the query, "" if it is not there."""
@@ -261,13 +267,17 @@ class _Call:
         place(self.kind, obj, self.namespace)
         return self._create(obj)
 
-    def _create(self, obj: Object, applied: tuple[str, str] | None = None) -> Response:
+    def _create(self, obj: Object, applied: tuple[str, str] | None = None, entries: Any = None) -> Response:
+        """Makes an object. Arguments: applied, an annotation of the server's own; entries, its managedFields, None: of a create."""
         if self.kind.namespaced and label_1123(self.namespace):
             # A namespace is made when it is written to, except one that cannot be.
             raise status.not_found(NAMESPACE, self.namespace)
         fresh = self.admission.admit(self.kind, self.target.version, obj, None)
         if applied:
             meta.meta(fresh).setdefault("annotations", {})[applied[0]] = applied[1]
+        if entries is None:
+            entries = Managers(None, now()).update(self.manager, self.version, None, fresh)
+        meta.meta(fresh)["managedFields"] = entries
         if self.dry:
             data = {**fresh["metadata"], "uid": "", "creationTimestamp": None, "generation": 1}
             if self.store.get(self.kind, self.namespace if self.kind.namespaced else "", meta.name(fresh)):
@@ -283,17 +293,24 @@ class _Call:
         old = self.store.need(self.kind, self.namespace, self.target.name)
         return self._update(obj, old)
 
-    def _update(self, obj: Object, old: Object) -> Response:
-        """Stores `obj` in place of `old`, or shows what would be stored."""
+    def _update(self, obj: Object, old: Object, entries: Any = None) -> Response:
+        """Stores `obj` in place of `old`, or shows what would be stored. entries: its managedFields, None: of an update."""
         if self.target.sub == "status":
             wanted = {**old, "status": self._status(obj.get("status"))}
             version = (obj.get("metadata") or {}).get("resourceVersion")
-            wanted["metadata"] = {**old["metadata"], "resourceVersion": version or ""}
-            return self.answer(wanted if self.dry else self.store.update_status(self.kind, wanted))
+            if entries is None:
+                entries = Managers(old, now()).update(self.manager, self.version, old, wanted, "status")
+            wanted["metadata"] = {
+                **old["metadata"], "resourceVersion": version or "", "managedFields": entries
+            }  # fmt: skip
+            return self.answer(wanted if self.dry else self.store.update_status(self.kind, wanted, entries))
         fresh = self.admission.admit(self.kind, self.target.version, obj, old)
         version = (obj.get("metadata") or {}).get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
             raise status.conflict(self.kind, self.target.name)
+        if entries is None:
+            entries = Managers(old, now()).update(self.manager, self.version, old, fresh)
+        meta.meta(fresh)["managedFields"] = entries
         if self.dry:
             return self.answer(self._would_be(fresh, old))
         return self.answer(self.store.update(self.kind, fresh))
@@ -342,11 +359,7 @@ class _Call:
         return self._update(fresh, old)
 
     def _apply(self, wanted: Any) -> Response:
-        """Server-side apply. A manager's last applied object is kept, so that fields which it drops are removed.
-
-        The managers of single fields are not tracked (no managedFields): a conflict with another manager is never
-        reported, as if force were set.
-        """
+        """Server-side apply (managed.py). Errors: ApiError 409, another manager has a field that changes, and no `force`."""
         manager = self.query("fieldManager")
         if not manager or len(manager) > 128:
             raise status.bad_request(
@@ -354,6 +367,23 @@ class _Call:
             )
         check_type(self.kind, self.target.version, wanted)
         place(self.kind, wanted, self.namespace, self.target.name)
+        if self.target.version == v1alpha1.VERSION:
+            return self._apply_alpha(manager, wanted)
+        old = self.store.get(self.kind, self.namespace, self.target.name)
+        if old is None and self.target.sub:
+            raise status.not_found(self.kind, self.target.name)
+        managers, live = Managers(old, now()), self.show(old) if old is not None else {}
+        force = self.query("force") in ("true", "1")
+        fresh, entries = managers.apply(manager, self.version, live, wanted, force, self.target.sub)
+        if old is None:
+            return self._create(wanted, None, entries)
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        if version and version != old["metadata"]["resourceVersion"]:
+            raise status.conflict(self.kind, self.target.name)
+        return self._update(fresh, old, entries)
+
+    def _apply_alpha(self, manager: str, wanted: Object) -> Response:
+        """The same for the shapes of 2019, which have no fields in v1: the manager's last object says what it drops. No conflicts."""
         key = _APPLIED + hashlib.sha256(manager.encode()).hexdigest()[:16]
         text = json.dumps(wanted, separators=(",", ":"))
         old = self.store.get(self.kind, self.namespace, self.target.name)

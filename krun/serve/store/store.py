@@ -151,7 +151,7 @@ class Store:
         name = data["name"]
         if (namespace, name) in rows:
             raise status.already_exists(kind, name)
-        for key in ("selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        for key in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
             data.pop(key, None)
         data["uid"] = str(uuid.uuid4())
         data["creationTimestamp"] = values.now()
@@ -182,8 +182,10 @@ class Store:
         old = self._current(kind, obj)
         fresh: Object = json.loads(json.dumps(obj))
         data, known = meta.meta(fresh), old["metadata"]
-        for key in ("selfLink", "managedFields"):
-            data.pop(key, None)
+        data.pop("selfLink", None)
+        if "managedFields" not in data and "managedFields" in known:
+            # The API says who manages what; a reconciler leaves it.
+            data["managedFields"] = known["managedFields"]
         for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation"):
             data.pop(key, None)
             if key in known:
@@ -198,14 +200,16 @@ class Store:
                 data["generation"] = int(known.get("generation", 0)) + 1
         return self._replace(kind, old, fresh, durable=True)
 
-    def update_status(self, kind: Kind, obj: Object) -> Object:
-        """Replaces the status of an object and returns what is stored. Errors as `update`."""
+    def update_status(self, kind: Kind, obj: Object, managed: Objects | None = None) -> Object:
+        """Replaces the status of an object and returns what is stored. managed: the new managedFields. Errors as `update`."""
         old = self._current(kind, obj)
         fresh = dict(old)
         if obj.get("status"):
             fresh["status"] = json.loads(json.dumps(obj["status"]))
         else:
             fresh.pop("status", None)
+        if managed is not None:
+            fresh["metadata"] = {**old["metadata"], "managedFields": managed}
         return self._replace(kind, old, fresh, durable=False)
 
     def _current(self, kind: Kind, obj: Object) -> Object:
