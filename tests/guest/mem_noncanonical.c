@@ -9,6 +9,9 @@ int main(int argc, char **argv) {
     say_fault("non-canonical write", NULL);
     CATCH(((void (*)(void))hole)());
     say("non-canonical jump: %s %s", signal_name(fault.sig), code_name(fault.sig, fault.code));
+    signal(SIGUSR1, (void (*)(int))hole);
+    CATCH(raise(SIGUSR1));
+    say_fault("non-canonical handler", NULL);
     CATCH(*(volatile char *)high);
     say_fault("kernel read", NULL);
     CATCH(*(volatile char *)last = 1);

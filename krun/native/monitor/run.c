@@ -315,6 +315,14 @@ static void without_worker(struct kr_task *t, u32 tries) {
     kr_call_intr(__NR_nanosleep, (u64)&pause, 0, 0, 0, 0, 0);
 }
 
+/* Whether KVM can enter the guest there. With VMX KVM_RUN fails if RIP is not canonical (SDM vol. 3, "Checks on Guest
+ * RIP, RFLAGS, and SSP"); with SVM and PVM the next instruction raises #GP, as natively. The payload chooses RIP by the
+ * address of a signal handler, and by RCX if it jumps to the stub. */
+static int can_enter(const struct kr_task *t) {
+    s64 rip = (s64)t->run->s.regs.regs.rip;
+    return rip >> 47 == 0 || rip >> 47 == -1;
+}
+
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
@@ -333,6 +341,10 @@ void kr_run(struct kr_task *t) {
             kr_ask_serve(t);
         if (t->sig_caught || t->held)
             kr_signal_deliver(t);
+        if (!can_enter(t)) {
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
+            continue;
+        }
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
         t->run->exit_reason = 0;
         t->faults = 0;
