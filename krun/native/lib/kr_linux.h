@@ -116,6 +116,9 @@
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8
 #endif
+#ifndef ST_NOSYMFOLLOW
+#define ST_NOSYMFOLLOW 0x2000
+#endif
 #ifndef SEEK_CUR /* linux/fs.h has it, and much else */
 #define SEEK_SET 0
 #define SEEK_CUR 1

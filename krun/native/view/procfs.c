@@ -84,6 +84,33 @@ static long other_text_only(struct kr_task *t, const struct kr_proc_name *w, int
 
 /* ---- Opening the object that was found ---- */
 
+/* Whether fd belongs to another user than the caller, and where. */
+static int is_others(int fd, struct statx *sx) {
+    return kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_UID, sx) == 0 &&
+           !KR_IS_DIR(sx->stx_mode) && sx->stx_uid != (u32)kr_sys1(__NR_setfsuid, -1);
+}
+
+static u64 sysctl_of(struct kr_task *t, const char *rel) {
+    size_t size, len;
+    char *text = kr_proc_slurp(t, rel, &size, &len);
+    u64 v = text ? kr_strtou(text, NULL) : 0;
+    kr_free(text, text ? size : 0);
+    return v;
+}
+
+/* Whether fs.protected_regular and fs.protected_fifos let O_CREAT open the file that the walk w has found
+ * (may_create_in_sticky() in fs/namei.c). The kernel is asked without O_CREAT, so it does not look. */
+static int may_create(struct kr_task *t, const struct kr_walk *w) {
+    struct statx sx;
+    if (!(w->dir_mode & S_ISVTX) || !is_others(w->at, &sx) || sx.stx_uid == w->dir_uid)
+        return 1;
+    u32 type = sx.stx_mode & S_IFMT;
+    u64 level = type == S_IFREG   ? sysctl_of(t, "sys/fs/protected_regular")
+                : type == S_IFIFO ? sysctl_of(t, "sys/fs/protected_fifos")
+                                  : 1;
+    return !level || !(w->dir_mode & 0002 || (w->dir_mode & 0020 && level >= 2));
+}
+
 long kr_may_write(int fd) {
     struct statx sx;
     if (kr_stat_fd(fd, &sx) < 0 || (!KR_IS_DIR(sx.stx_mode) && kr_on_proc(fd, &sx)))
@@ -201,6 +228,11 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
         } else if (flags & O_DIRECTORY && (kr_stat_fd(w.at, &sx) < 0 || !KR_IS_DIR(sx.stx_mode))) {
             ret = -ENOTDIR;
         } else {
+            if (flags & O_CREAT && !may_create(t, &w)) {
+                kr_walk_end(&w);
+                ret = -EACCES;
+                continue;
+            }
             w.owned = 0;
             ret = flags & O_PATH ? hand_out(w.at, flags) : finish(t, w.at, flags);
             continue;
@@ -292,6 +324,12 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
         return refused(t, dirfd, path, asked);
     if (at == -ELOOP && !(asked->resolve & STRICT))
         return magic(t, dirfd, path, asked);
+    struct statx sx;
+    if (at >= 0 && flags & O_CREAT && !(asked->resolve & (STRICT | RESOLVE_NO_XDEV)) &&
+        is_others((int)at, &sx)) {
+        kr_fd_shut(at);
+        return open_walk(t, dirfd, path, asked); /* it knows the directory of the file */
+    }
     return at < 0 ? at : finish(t, at, flags);
 }
 
@@ -384,6 +422,22 @@ long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_
 /* A number that is never open: it is above every possible fs.nr_open. */
 #define NO_NUMBER "2147483647"
 
+/* Opens the directory path[0..stop), or the root if stop is path. Where that is refused, once more with "/." behind it: the
+ * kernel walks a link there as one in the middle of a path, which fs.protected_symlinks does not concern. At least two bytes
+ * follow stop. Descriptor or -errno. */
+static long open_dir_of(struct kr_task *t, int dirfd, char *path, char *stop) {
+    char was[3];
+    memcpy(was, stop, sizeof was);
+    *stop = 0;
+    long fd = kr_open_path(t, dirfd, stop > path ? path : "/", O_DIRECTORY);
+    if (fd == -EACCES) {
+        memcpy(stop, "/.", sizeof was);
+        fd = kr_open_path(t, dirfd, path, O_DIRECTORY);
+    }
+    memcpy(stop, was, sizeof was);
+    return fd;
+}
+
 long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p) {
     struct kr_proc_name pn;
     char *end = path + strlen(path), *last;
@@ -405,8 +459,7 @@ long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *
         stop--;
     int number = kr_proc_number(last, &pn.n);
     if (stop > path || (number && path[0] == '/')) { /* components before the last one, or the root */
-        *stop = 0;
-        long fd = kr_open_path(t, dirfd, stop > path ? path : "/", O_DIRECTORY);
+        long fd = open_dir_of(t, dirfd, path, stop);
         if (fd < 0)
             return fd;
         p->dir = (int)fd;

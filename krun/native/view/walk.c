@@ -188,6 +188,7 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
     char *target = w->buf + KR_PATH_ROOM;
     w->rest = after;
     if (slash) { /* "." keeps the demand for a directory */
+        w->dot = 1;
         w->rest = w->buf + KR_PATH_ROOM - 2;
         w->rest[0] = '.';
         w->rest[1] = 0;
@@ -197,11 +198,36 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
         kr_fd_shut(fd);
         if (to >= 0)
             walk_to(w, to);
+        w->dir_mode = w->dir_uid = 0;
         return to < 0 ? to : 0;
     }
     long len = kr_sys4(__NR_readlinkat, fd, "", target, KR_PATH_ROOM - 1);
     kr_fd_shut(fd);
     return len < 0 ? len : walk_splice(w, target, (size_t)len);
+}
+
+/* Whether the kernel would follow `link`, found as `name` in dir. trailing: the link is in the last place, where the
+ * kernel protects links in sticky directories of all. 0; -EACCES; -ELOOP: the mount has nosymfollow; -EAGAIN: another
+ * process has put something else there. */
+static long may_follow(int dir, const char *name, int link, int trailing) {
+    struct statfs sf;
+    if (trailing) { /* may_follow_link() comes before the answer to RESOLVE_NO_SYMLINKS */
+        long fd = kr_open_plain(dir, name, O_PATH, RESOLVE_NO_SYMLINKS);
+        kr_fd_shut(fd);
+        if (fd >= 0 || fd == -EACCES)
+            return fd >= 0 ? -EAGAIN : fd;
+    }
+    return kr_sys2(__NR_fstatfs, link, &sf) == 0 && sf.f_flags & ST_NOSYMFOLLOW ? -ELOOP : 0;
+}
+
+/* Writes down the directory of the last component, for fs.protected_regular. */
+static void note_dir(struct kr_walk *w) {
+    struct statx sx;
+    w->dir_mode = w->dir_uid = 0;
+    if (kr_sys5(__NR_statx, (s64)w->at, "", AT_EMPTY_PATH, STATX_MODE | STATX_UID, &sx) == 0) {
+        w->dir_mode = sx.stx_mode;
+        w->dir_uid = sx.stx_uid;
+    }
 }
 
 /* Walks one component. 0, 1 (end of the path), or -errno. */
@@ -233,11 +259,15 @@ static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
         return r;
     }
     if (KR_IS_LINK(sx.stx_mode) && (!last || slash || follow)) {
-        if (++*links <= MAX_LINKS)
+        int trailing = last || (w->dot && strcmp(after, ".") == 0);
+        r = ++*links <= MAX_LINKS ? may_follow(w->at, name, (int)fd, trailing) : -ELOOP;
+        if (r == 0)
             return step_link(t, w, fd, &sx, after, slash && last);
         kr_fd_shut(fd);
-        return -ELOOP;
+        return r;
     }
+    if (last)
+        note_dir(w);
     walk_to(w, fd);
     w->rest = after;
     return last && slash && !KR_IS_DIR(sx.stx_mode) ? -ENOTDIR : 0;

@@ -8,7 +8,9 @@
  *   - for all other links, the answer is EACCES.
  * So no change during the walk (of a mount, a number, a link of the image) leads to a descriptor of the
  * monitor, or to a process that is not a monitor of this container. The directories of the walk stand at
- * ordinary numbers, opened O_PATH. Another thread can exchange one for a directory of its own, which it could
+ * ordinary numbers, opened O_PATH.
+ * Before the walk follows a link, it asks the kernel whether the kernel would: fs.protected_symlinks and the mount flag
+ * nosymfollow (may_follow_link() and pick_link() in fs/namei.c). Another thread can exchange one for a directory of its own, which it could
  * have passed as dirfd.
  */
 #ifndef KR_WALK_H
@@ -17,11 +19,13 @@
 #include "place.h"
 
 struct kr_walk {
-    int at;      /* where the walk stands: a directory; at the end the object */
-    int owned;   /* whether kr_walk_end closes `at` */
-    char *rest;  /* the path still to be walked; in buf */
-    char *buf;   /* 2 * KR_PATH_ROOM bytes of the caller */
-    int missing; /* -ENOENT of the last component: `at` is its directory, `rest` its name */
+    int at;                /* where the walk stands: a directory; at the end the object */
+    int owned;             /* whether kr_walk_end closes `at` */
+    char *rest;            /* the path still to be walked; in buf */
+    char *buf;             /* 2 * KR_PATH_ROOM bytes of the caller */
+    int missing;           /* -ENOENT of the last component: `at` is its directory, `rest` its name */
+    int dot;               /* the "." at the end of `rest` stands for a slash */
+    u32 dir_mode, dir_uid; /* of the directory of the last component; 0 behind a magic link */
 };
 
 /* Opens path with O_PATH. follow: whether a link in the last place is followed. 0 with the object in w->at

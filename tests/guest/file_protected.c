@@ -1,0 +1,98 @@
+// Links and files of others in a sticky directory of all, a mount without links: fs.protected_symlinks,
+// protected_regular, protected_fifos (proc_sys_fs(5)), MS_NOSYMFOLLOW (mount(2)). krun: host
+#include "guest.h"
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#ifndef MS_NOSYMFOLLOW
+#define MS_NOSYMFOLLOW 256
+#endif
+static const char *const knobs[] = {"symlinks", "regular", "fifos"};
+static char was[COUNT(knobs)];
+static void knob(int i, char value, char *old) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/sys/fs/protected_%s", knobs[i]);
+    int fd = MUST(open(path, O_RDWR));
+    if (old)
+        MUST(read(fd, old, 1));
+    MUST(pwrite(fd, &value, 1, 0)), close(fd);
+}
+static void knobs_are(char value) {
+    for (unsigned i = 0; i < COUNT(knobs); i++)
+        knob(i, i == 0 && value == '2' ? '1' : value, NULL); // the first one has two values
+}
+static void restore(void) {
+    for (unsigned i = 0; i < COUNT(knobs); i++)
+        knob(i, was[i], NULL);
+}
+static void sock(const char *path) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = MUST(socket(AF_UNIX, SOCK_STREAM, 0));
+    strcpy(a.sun_path, path), TRY(bind(fd, (struct sockaddr *)&a, sizeof a)), close(fd), unlink(path);
+}
+static void links(void) {
+    struct stat st;
+    TRY(open("s/link", O_RDONLY)), TRY(open("s/link", O_PATH)), TRY(open("s/link", O_WRONLY | O_CREAT, 0600));
+    TRY(open("s/dangling", O_WRONLY | O_CREAT, 0600)), unlink("made");
+    TRY(stat("s/link", &st)), TRY(lstat("s/link", &st)), TRY(access("s/link", R_OK)),
+        TRY(chmod("s/link", 0644));
+    TRY(truncate("s/link", 0)), TRY(open("s/roots", O_RDONLY)), TRY(open("outer", O_RDONLY));
+    TRY(stat("s/up", &st)), TRY(stat("s/up/", &st)), TRY(stat("s/up/.", &st)), TRY(stat("outerdir/", &st));
+    TRY(open("s/up/target", O_RDONLY)), TRY(mkdir("s/up/new", 0700)), TRY(rmdir("s/up/new"));
+    TRY(chdir("s/up")), TRY(rename("s/up/target", "s/up/x")), TRY(rename("x", "target")), sock("s/up/socket");
+    TRY(open("/proc/self/cwd/s/link", O_RDONLY)), TRY(open("/proc/self/cwd/s/roots", O_RDONLY));
+    TRY(stat("/proc/self/cwd/outerdir/", &st)), TRY(stat("/proc/self/cwd/s/up/.", &st));
+    TRY(open("s/magic", O_RDONLY)), TRY(open("/proc/self/cwd/s/magic", O_RDONLY));
+    char text[8];
+    SHOW(readlink("s/link", text, sizeof text));
+    reap("exec", CHILD(TRY(execl("s/exec", "x", (char *)NULL))));
+}
+static void files(void) {
+    static const char *const names[] = {"s/file", "s/own",  "s/fifo",
+                                        "g/file", "g/fifo", "/proc/self/cwd/s/file"};
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        say("%s", names[i]);
+        TRY(open(names[i], O_RDWR | O_CREAT | O_NONBLOCK, 0600));
+        TRY(open(names[i], O_RDWR | O_CREAT | O_TRUNC | O_NONBLOCK, 0600));
+        TRY(open(names[i], O_RDWR | O_CREAT | O_EXCL, 0600)), TRY(open(names[i], O_RDWR | O_NONBLOCK));
+    }
+    TRY(creat("s/file", 0600));
+}
+static void *both(void *a) { return links(), files(), a; }
+static void give(const char *directory) {
+    char path[32];
+    snprintf(path, sizeof path, "%s/file", directory);
+    MUST(close(open(path, O_CREAT | O_WRONLY, 0666))), MUST(chmod(path, 0666)), MUST(chown(path, 1000, 1000));
+    snprintf(path, sizeof path, "%s/fifo", directory);
+    MUST(mkfifo(path, 0666)), MUST(chmod(path, 0666)), MUST(chown(path, 1000, 1000));
+}
+int main(void) {
+    static const char *const theirs[][2] = {{"../target", "s/link"},
+                                            {"../made", "s/dangling"},
+                                            {"..", "s/up"},
+                                            {"/bin/true", "s/exec"},
+                                            {"/proc/self/cwd/target", "s/magic"}};
+    close(file_with("target", "x")), MUST(mkdir("s", 0700)), MUST(mkdir("g", 0700));
+    for (unsigned i = 0; i < COUNT(theirs); i++)
+        MUST(symlink(theirs[i][0], theirs[i][1])), MUST(lchown(theirs[i][1], 1000, 1000));
+    MUST(symlink("../target", "s/roots")), MUST(symlink("s/link", "outer")),
+        MUST(symlink("s/up", "outerdir"));
+    give("s"), give("g"), close(file_with("s/own", "x"));
+    MUST(chmod("s", 01777)), MUST(chmod("g", 01770));
+    for (unsigned i = 0; i < COUNT(knobs); i++)
+        knob(i, '1', &was[i]);
+    atexit(restore);
+    for (char value = '0'; value < '3'; value++) {
+        say("%c", value), knobs_are(value);
+        both(NULL), join(thread(both, NULL));
+    }
+    knobs_are('0');
+    MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    MUST(mkdir("m", 0755)), MUST(mount("m", "m", "tmpfs", MS_NOSYMFOLLOW, NULL));
+    MUST(close(open("m/f", O_CREAT | O_WRONLY, 0600))), MUST(symlink("f", "m/link")),
+        MUST(symlink(".", "m/here"));
+    TRY(open("m/f", O_RDONLY)), TRY(open("m/link", O_RDONLY)), TRY(open("m/here/f", O_RDONLY)),
+        TRY(chdir("m/here"));
+    TRY(open("/proc/self/cwd/m/link", O_RDONLY)), TRY(open("/proc/self/cwd/m/here/f", O_RDONLY));
+    return wrong;
+}
