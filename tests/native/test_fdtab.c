@@ -115,7 +115,7 @@ static void slots(void) {
     CHECK_EQ(kr_slot_dup(task, 900), -EBADF);
     CHECK_EQ(kr_slot_put(task, -ENOENT), -ENOENT);
     /* Three for each task; who has some gets no more and does not wait. */
-    struct kr_task *tasks[KR_FD_SLOTS / KR_FD_SLOTS_TASK];
+    static struct kr_task *tasks[KR_FD_SLOTS / KR_FD_SLOTS_TASK];
     for (u32 i = 0; i < KR_COUNT(tasks); i++) {
         tasks[i] = kr_test_task();
         tasks[i]->proc->flags = KR_PROCF_SHARED_FILES;
@@ -135,6 +135,19 @@ static void slots(void) {
     for (u32 k = 0; k < KR_FD_SLOTS_TASK; k++)
         kr_slot_free((int)(SLOT0 + KR_FD_SLOTS_TASK + k));
     CHECK_EQ(kr_slot_put(task, open_null()), (int)SLOT0 + KR_FD_SLOTS_TASK);
+    kr_slot_free((int)SLOT0 + KR_FD_SLOTS_TASK);
+    /* A task that has ended gives back its own, and no other's. */
+    kr_slots_release(task);
+    CHECK_EQ(kr_slot_put(task, open_null()), (int)SLOT0 + KR_FD_SLOTS_TASK);
+    fd = open_null();
+    u64 null = inode(fd);
+    kr_slots_release(tasks[2]);
+    CHECK_EQ(tasks[2]->slots, 0);
+    for (u32 i = 0; i < KR_FD_SLOTS; i++)
+        CHECK_EQ(inode((int)(SLOT0 + i)) == null,
+                 i / KR_FD_SLOTS_TASK != 2 && (i / KR_FD_SLOTS_TASK != 1 || i == KR_FD_SLOTS_TASK));
+    CHECK_EQ(kr_slot_put(tasks[2], fd), (int)SLOT0 + 2 * KR_FD_SLOTS_TASK);
+    kr_slots_release(tasks[2]);
     kr_slot_free((int)SLOT0 + KR_FD_SLOTS_TASK);
     kr_fd_before_fork(); /* a fork child gives back what others were using */
     kr_fd_after_fork();

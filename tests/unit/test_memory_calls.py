@@ -47,6 +47,12 @@ OTHERS = {
         ],
         "munmap": ["kr_sys2(__NR_munmap, p, KR_BOARD_SIZE)"],
     },
+    "process/bury.c": {  # stacks of a dead task and of its errands
+        "munmap": [
+            "kr_sys2(__NR_munmap, o->errand_stack[i], KR_STACK_SIZE + KR_STACK_GUARD)",
+            "kr_sys2(__NR_munmap, stack, size)",
+        ]
+    },
     "process/clone.c": {  # host stacks and vCPUs: of the monitor's making
         "mmap": [
             "kr_sys6(__NR_mmap, 0, STACK_SIZE + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |"

@@ -46,7 +46,7 @@ static const u16 needed[] = {
     __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2, __NR_rt_tgsigqueueinfo,
     __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp, __NR_getrandom,
     __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc, __NR_statx,
-    __NR_pidfd_open, __NR_close_range, __NR_openat2, __NR_faccessat2, __NR_mseal,
+    __NR_pidfd_open, __NR_set_robust_list, __NR_close_range, __NR_openat2, __NR_faccessat2, __NR_mseal,
     /* clang-format on */
 };
 
@@ -80,13 +80,17 @@ static const struct {
     {__NR_chroot, __NR_open}, {__NR_shmat, __NR_shmctl}, {__NR_shmat, __NR_shmdt},
     {__NR_mlockall, __NR_munlock}, {__NR_munlockall, __NR_munlock}, {__NR_lsetxattr, __NR_setxattr},
     {__NR_lgetxattr, __NR_getxattr}, {__NR_llistxattr, __NR_listxattr}, {__NR_lremovexattr, __NR_removexattr},
-    {__NR_io_setup, __NR_io_destroy}, {__NR_mkdir, __NR_mkdirat}, {__NR_mknod, __NR_mknodat},
+    {__NR_io_setup, __NR_io_destroy},
+    {__NR_clone, __NR_set_tid_address}, {__NR_clone3, __NR_set_tid_address},
+    {__NR_execve, __NR_set_tid_address}, {__NR_execveat, __NR_set_tid_address},
+    {__NR_exit, __NR_set_tid_address}, {__NR_fork, __NR_set_tid_address}, {__NR_vfork, __NR_set_tid_address},
+    {__NR_mkdir, __NR_mkdirat}, {__NR_mknod, __NR_mknodat},
     {__NR_chown, __NR_fchownat}, {__NR_lchown, __NR_fchownat}, {__NR_utime, __NR_futimesat},
     {__NR_utimes, __NR_futimesat}, {__NR_lstat, __NR_newfstatat}, {__NR_statx, __NR_newfstatat},
     {__NR_link, __NR_linkat}, {__NR_symlink, __NR_symlinkat}, {__NR_chmod, __NR_fchmodat},
-    {__NR_fchmodat2, __NR_fchmodat}, {__NR_clone, __NR_set_robust_list}, {__NR_fork, __NR_set_robust_list},
-    {__NR_vfork, __NR_set_robust_list}, {__NR_exit, __NR_set_robust_list},
-    {__NR_clone3, __NR_set_robust_list}, {__NR_signalfd, __NR_signalfd4}, {__NR_rename, __NR_renameat2},
+    {__NR_fchmodat2, __NR_fchmodat},
+
+    {__NR_signalfd, __NR_signalfd4}, {__NR_rename, __NR_renameat2},
     {__NR_renameat, __NR_renameat2}, {__NR_pidfd_getfd, __NR_pidfd_send_signal},
     {__NR_process_madvise, __NR_pidfd_send_signal}, {__NR_bind, __NR_landlock_create_ruleset},
     {__NR_bind, __NR_landlock_add_rule}, {__NR_landlock_restrict_self, __NR_landlock_add_rule},

@@ -2,19 +2,22 @@
  *
  * Fixed numbers and slots of the monitor's descriptors: see fdtab.h. Any thread may call.
  *
- * State: kr_fd_block (constant after start); busy, the groups of slots in use (atomic); owner[], written by
- * the task that has the group. A slot is filled and emptied under fdtab_lock.
+ * State: kr_fd_block (constant after start); owner[], the tasks that have the groups of slots: one store takes or gives a
+ * group, so that a task that is killed has it or has it not; given and waiting, for those that wait (all atomic). A slot is
+ * filled and emptied under fdtab_lock.
  */
 #include "fdplace.h"
+#include "mm.h"
+#include "above.h"
 
 #define GROUP KR_FD_SLOTS_TASK
 #define GROUPS ((kr_fd_block.nslots + GROUP - 1) / GROUP)
 _Static_assert(KR_FD_SLOTS <= 32 && KR_FD_SLOTS % GROUP == 0, "a word of bits");
 
 struct kr_fd_block kr_fd_block;
-static u32 busy;    /* bit i: group i is in use; atomic, and the word to wait on */
-static u32 waiting; /* tasks that wait for a group; atomic */
-static struct kr_task *owner[KR_FD_SLOTS / GROUP]; /* of a busy group */
+static u32 given;                                  /* futex word: counts groups that were given back */
+static u32 waiting;                                /* tasks wait for a group */
+static struct kr_task *owner[KR_FD_SLOTS / GROUP]; /* NULL: the group is free */
 
 u32 kr_fd_base(void) { return kr_fd_block.base; }
 
@@ -85,42 +88,56 @@ int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept) 
     for (u32 k = 0; k < nkept; k++)
         if (kr_fd_in_slots((u32)kept[k])) { /* all are one task's: so all are in one group */
             u32 i = (u32)kept[k] - KR_FD_SLOT(0);
-            busy = 1u << i / GROUP;
             t->slot_group = i / GROUP;
             owner[i / GROUP] = t;
             t->slots |= 1u << i % GROUP;
         }
     long r = kr_sys3(__NR_poll, p, kr_fd_block.nslots, 0); /* -EINVAL: RLIMIT_NOFILE is lower than nslots */
     for (u32 i = 0; i < kr_fd_block.nslots && r; i++) {
-        int is_kept = busy >> i / GROUP & 1 && t->slots >> i % GROUP & 1;
+        int is_kept = owner[i / GROUP] == t && t->slots >> i % GROUP & 1;
         if (!is_kept && (r < 0 || p[i].revents))
             fill(i);
     }
     return 0;
 }
 
+#define PATIENCE 20000000L /* ns until the owners are looked at */
+
+/* Waits for a group to become free. Those of relatives that were killed are given back. */
+static void wait_group(struct kr_task *t, u32 seen) {
+    const s64 patience[2] = {0, PATIENCE};
+    long r = kr_sys4(__NR_futex, &given, FUTEX_WAIT_PRIVATE, seen, &patience);
+    if (r != -ETIMEDOUT || !t->mm->relatives)
+        return;
+    kr_lock(&t->mm->lock);
+    kr_bury(t, 1);
+    kr_unlock(&t->mm->lock);
+}
+
 /* Gives t a free group of slots; waits for one. 0; -KR_ERESTART: a signal came first. */
 static int take_group(struct kr_task *t) {
-    u32 all = (1u << GROUPS) - 1, b = __atomic_load_n(&busy, __ATOMIC_RELAXED);
     for (;;) {
-        u32 left = all & ~b;
-        if (!left) {
-            __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-            if (!t->sig_caught)
-                kr_sys4(__NR_futex, &busy, FUTEX_WAIT_PRIVATE, b, 0);
-            __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-            if (t->sig_caught)
-                return -KR_ERESTART;
-            b = __atomic_load_n(&busy, __ATOMIC_SEQ_CST);
-            continue;
+        u32 seen = __atomic_load_n(&given, __ATOMIC_SEQ_CST);
+        for (u32 i = 0; i < GROUPS; i++) {
+            struct kr_task *nobody = NULL;
+            if (!__atomic_load_n(&owner[i], __ATOMIC_RELAXED) &&
+                __atomic_compare_exchange_n(&owner[i], &nobody, t, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+                t->slot_group = i;
+                return 0;
+            }
         }
-        u32 i = (u32)__builtin_ctz(left);
-        if (__atomic_compare_exchange_n(&busy, &b, b | 1u << i, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-            t->slot_group = i;
-            owner[i] = t;
-            return 0;
-        }
+        if (t->sig_caught)
+            return -KR_ERESTART;
+        if (__atomic_exchange_n(&waiting, 1, __ATOMIC_SEQ_CST)) /* else the groups are looked at once more */
+            wait_group(t, seen);
     }
+}
+
+static void give_group(u32 group) {
+    __atomic_store_n(&owner[group], NULL, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&given, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&waiting, 0, __ATOMIC_SEQ_CST))
+        kr_sys3(__NR_futex, &given, FUTEX_WAKE_PRIVATE, 0x7fffffff);
 }
 
 /* Gives t a slot. The slot's index; -KR_ERESTART: a signal came first; -EMFILE: t has KR_FD_SLOTS_TASK. */
@@ -138,11 +155,23 @@ static long take_slot(struct kr_task *t) {
 
 static void give_slot(struct kr_task *t, u32 i) {
     t->slots &= ~(1u << i % GROUP);
-    if (t->slots)
-        return;
-    __atomic_and_fetch(&busy, ~(1u << i / GROUP), __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
-        kr_sys3(__NR_futex, &busy, FUTEX_WAKE_PRIVATE, 1);
+    if (!t->slots)
+        give_group(i / GROUP);
+}
+
+/* The descriptors of a dead task are in the table of its process. The placeholder comes in their place where that is the
+ * caller's table, too; elsewhere the group's next owner replaces them. */
+void kr_slots_release(struct kr_task *t) {
+    for (u32 g = 0; g < GROUPS; g++) {
+        if (__atomic_load_n(&owner[g], __ATOMIC_RELAXED) != t)
+            continue;
+        kr_fdtab_hold();
+        for (u32 i = g * GROUP; i < (g + 1) * GROUP && i < kr_fd_block.nslots; i++)
+            fill(i);
+        kr_fdtab_release();
+        t->slots = 0;
+        give_group(g);
+    }
 }
 
 static int into_slot(struct kr_task *t, u64 fd) {
@@ -189,8 +218,9 @@ void kr_slot_free(int fd) {
 }
 
 void kr_fd_slots_after_fork(void) {
-    for (u32 i = 0; i < kr_fd_block.nslots && busy; i++)
-        if (busy >> i / GROUP & 1)
+    for (u32 i = 0; i < kr_fd_block.nslots; i++)
+        if (owner[i / GROUP])
             fill(i);
-    busy = waiting = 0;
+    memset(owner, 0, sizeof owner);
+    waiting = 0;
 }

@@ -82,6 +82,8 @@ int kr_slot_put(struct kr_task *t, int fd);
 int kr_slot_dup(struct kr_task *t, u64 fd);
 /* Gives back what kr_slot_put or kr_slot_dup returned. Does nothing for a negative number. */
 void kr_slot_free(int fd);
+/* Gives back all slots of a task that has ended and could not do it itself. */
+void kr_slots_release(struct kr_task *t);
 
 /* Runs fn(arg) where no other task can reach the descriptors that fn makes (process/private.c). That is in
  * place while no other task shares the descriptor table; else it is on a short-lived host thread with a copy of

@@ -50,6 +50,8 @@ static void end_slice(struct kr_task *t) {
     if (now - vm->slice < SLICE_NS)
         return;
     vm->slice = now;
+    if (t->mm->relatives)
+        kr_bury(t, 1);
     __atomic_store_n(&vm->scarce, vm->next_vcpu >= vm->max_vcpus, __ATOMIC_RELAXED);
     for (struct kr_task *o = t->mm->tasks; o; o = o->next)
         if (o != t && o->proc == t->proc && o->vcpu && o->nr == ~0UL)
@@ -68,6 +70,7 @@ void kr_share_acquire(struct kr_task *t) {
         if (v)
             break;
         u32 seen = __atomic_load_n(&vm->released, __ATOMIC_SEQ_CST);
+        t->waits_vcpu = 1;
         __atomic_add_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
         kr_unlock(&t->mm->lock);
         s64 slice[2] = {0, SLICE_NS};
@@ -75,6 +78,7 @@ void kr_share_acquire(struct kr_task *t) {
         kr_lock(&t->mm->lock);
         if (r == -ETIMEDOUT)
             end_slice(t);
+        t->waits_vcpu = 0;
         __atomic_sub_fetch(&vm->waiters, 1, __ATOMIC_RELAXED);
     }
     kr_unlock(&t->mm->lock);

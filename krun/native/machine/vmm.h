@@ -74,6 +74,8 @@ struct kr_proc {
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
     u64 procfs; /* the mount of the last procfs whose numbers are this process's (view/instance.c); 0: none; atomic */
+    u32 related; /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
+    u32 copied;  /* counted as a private copy of the descriptor table (fdtab.c) */
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 
@@ -165,8 +167,17 @@ struct kr_task {
     u64 waited;  /* ns that earlier executions of the call have waited */
     s64 left[2]; /* the call's timeout now */
 
-    /* Host thread. */
-    void *stack; /* base of the mapping; NULL for the first thread */
+    /* Host thread; whether it has ended: process/bury.h. */
+    struct kr_life *life;   /* at the top of its stack; NULL: not a task of a process made with CLONE_VM */
+    struct kr_task *maker;  /* the task that makes it; NULL once it runs, or when that task is gone */
+    struct kr_task *lender; /* the task that waits for it (CLONE_VFORK) and releases it; NULL: nobody */
+    u32 switched;           /* the kernel has life->head, and the payload's own word for set_tid_address(2) */
+    u32 leaving;            /* it executes a program: its number may become another's */
+    u32 waits_vcpu;         /* counted in vm->waiters; under mm->lock */
+    u32 errand[2];          /* numbers of its errand threads (private.c), which the kernel clears; 0: none */
+    void *errand_stack[2];
+    u64 clear_tid; /* the payload's word for set_tid_address(2), once switched */
+    void *stack;   /* base of the mapping; NULL for the first thread */
     size_t stack_size;
     struct kr_task *next; /* list of mm->tasks, under mm->lock */
     u64 scratch[64];      /* for handlers that need a little space across calls */

@@ -10,6 +10,7 @@
  * and no VM runs without its worker. For the same reason the VM of such a process cannot be created again;
  * task->newpid records this. The file has no other state.
  */
+#include "../machine/above.h"
 #include "../machine/cpu.h"
 #include "../machine/fdtab.h"
 #include "hostsig.h"
@@ -80,6 +81,11 @@ static int split(long nr, const u64 a[6], u64 first[6], u64 second[6]) {
 long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     struct kr_cpu cpu;
     u64 first[6], second[6];
+    if (t->mm->relatives) {
+        kr_lock(&t->mm->lock);
+        kr_bury(t, 1);
+        kr_unlock(&t->mm->lock);
+    }
     if (t->mm->tasks != t || t->next || !t->vcpu)
         return -EINVAL;
     if (t->newpid) {

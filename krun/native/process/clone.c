@@ -13,6 +13,7 @@
  */
 #include "../machine/mm.h"
 #include "board.h"
+#include "bury.h"
 #include "../machine/cpu.h"
 #include "../machine/fdtab.h"
 #include "holder.h"
@@ -106,6 +107,7 @@ static void child_start(struct kr_task *t) {
         kr_fd_copy_made(t->scratch[1]);
     kr_holder_learn(t);
     __atomic_store_n(&t->tid, (u32)kr_sys0(__NR_gettid), __ATOMIC_RELEASE);
+    kr_life_begin(t);
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
     if (t->is_vfork) {
@@ -145,8 +147,14 @@ static long join_mm(struct kr_task *c, struct kr_task *t, int copies) {
     struct kr_vm *vm = &t->mm->vm;
     long r = 0;
     kr_lock(&t->mm->lock);
+    if (t->mm->relatives)
+        kr_bury(t, 0);
     c->vcpu_limit = t->vcpu_limit;
     c->vcpu = kr_vcpu_get(vm, c);
+    if (!c->vcpu && t->mm->relatives) {
+        kr_bury(t, 1);
+        c->vcpu = kr_vcpu_get(vm, c);
+    }
     if (copies && !c->vcpu_limit)
         c->vcpu_limit = vm->next_vcpu;
     if (c->vcpu)
@@ -186,6 +194,8 @@ static long start(struct kr_task *c, struct kr_task *t, u64 flags, struct kr_clo
     host->stack_size = STACK_SIZE;
     host->flags |= CLONE_SETTLS;
     host->tls = (u64)c;
+    if (c->life)
+        kr_life_clone(c, host);
     if (t->is_vfork && !thread)
         kr_fd_copy_stays();
     if (!copies && !thread)
@@ -195,17 +205,23 @@ static long start(struct kr_task *c, struct kr_task *t, u64 flags, struct kr_clo
     if (!c->vcpu && waits)
         kr_share_release(t);
     kr_robust_share(t, !thread);
+    if (!thread)
+        c->proc->related = KR_RELATED_COUNTED;
     if (waits) /* the kernel waits for the child; no signal interrupts that */
         kr_quiesce_away(t);
-    if (copies) /* the child keeps the monitor's descriptors under the present numbers (machine/fdtab.h) */
+    if (copies) { /* the child keeps the monitor's descriptors under the present numbers (machine/fdtab.h) */
         kr_fd_copy_begin();
+        c->proc->copied = 1;
+    }
     long r = kr_host_clone(host, child_start, c);
     if (copies)
         kr_fd_copy_made(kr_lock_self());
     if (waits)
         kr_quiesce_back(t);
-    if (copies && (r < 0 || waits))
+    if (copies && (r < 0 || waits)) {
+        c->proc->copied = 0; /* first: nobody ends the same copy again if this process is killed in between */
         kr_fd_copy_end();
+    }
     if (!t->sig_caught)
         kr_host_mask(old);
     return r;
@@ -218,13 +234,17 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     struct kr_proc *proc = thread ? t->proc : copy_proc(t->proc);
     struct kr_task *c = proc ? kr_task_new(proc) : NULL;
     long r = -ENOMEM;
-    if (c && !thread)
+    if (c && !thread) {
         kr_state_vfork(c);
+        proc->related = KR_RELATED_MADE;
+        proc->copied = 0;
+    }
     if (c && !thread && waits)
         proc->flags |= KR_PROCF_LENT;
     if (!c || !(c->stack = kr_stack_new()))
         goto fail;
     c->stack_size = STACK_SIZE + GUARD;
+    kr_life_make(c, t, waits && !thread);
     if (kr_cpu_save(t, &cpu) < 0)
         goto fail;
     child_cpu(&cpu, ca);
@@ -243,6 +263,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (r < 0 && thread)
         __atomic_sub_fetch(&proc->refs, 1, __ATOMIC_ACQ_REL);
     if (r < 0 || !thread) { /* else CLONE_VFORK with CLONE_THREAD: the thread has released its own */
+        kr_errands_over(c);
         kr_lock(&t->mm->lock);
         kr_task_release(c);
         kr_unlock(&t->mm->lock);

@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "above.h"
 #include "args.h"
+#include "bury.h"
 #include "main.h"
 #include "process.h"
 #include "resume.h"
@@ -212,7 +213,9 @@ static long exec_program(struct kr_task *t, const struct kr_program *p, struct k
         for (long i = 0; i < r; i++, s += strlen(s) + 1)
             args->envp[args->envc + i] = s;
         args->envp[args->envc + r] = NULL;
+        kr_life_leave(t, 1);
         r = kr_exec_self(p, args->argv, args->envp);
+        kr_life_leave(t, 0);
     }
     kr_unlock(&t->proc->exec_lock);
     kr_free(text, size);

@@ -10,13 +10,13 @@
  * would take the caller's task for its own. So fn touches no guest memory by itself; the kernel does (EFAULT).
  */
 #include "../machine/fdtab.h"
+#include "bury.h"
 #include "hostsig.h"
 #include "process.h"
 #include <asm/signal.h>
 #include <linux/sched.h>
 
 struct errand {
-    u32 tid; /* the kernel clears it and wakes the waiter when the thread has ended */
     long ret;
     long (*fn)(void *);
     void *arg;
@@ -34,16 +34,21 @@ static void run(struct kr_task *arg) {
 }
 
 /* Runs fn(arg) on a host thread without CLONE_FILES and waits for it. flags: further clone flags (CLONE_FS).
- * The result of fn or -errno. */
+ * The result of fn or -errno. The thread's number stands in the task: the kernel writes it before the thread runs, and clears it and wakes
+ * the waiter when the thread has left the memory. Whoever releases a dead task reads it. */
 static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) {
     struct errand e = {.fn = fn, .arg = arg};
+    u32 at = *kr_life_errand(t, 0) !=
+             0; /* an errand's thread may need another errand: to learn who holds a lock */
     void *stack = kr_stack_new();
     if (!stack)
         return -ENOMEM;
+    u32 *number = kr_life_errand(t, at);
+    t->errand_stack[at] = stack;
     struct kr_clone_args ca = {.flags = flags | CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                                         CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
-                               .child_tid = (u64)&e.tid,
-                               .parent_tid = (u64)&e.tid,
+                               .child_tid = (u64)number,
+                               .parent_tid = (u64)number,
                                .stack = (u64)stack + KR_STACK_GUARD,
                                .stack_size = KR_STACK_SIZE,
                                .tls = (u64)t};
@@ -52,8 +57,8 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
     long r = kr_host_clone(&ca, run, (struct kr_task *)&e);
     kr_host_mask(~0ULL);
     if (r > 0) {
-        for (u32 tid; (tid = __atomic_load_n(&e.tid, __ATOMIC_ACQUIRE));)
-            kr_sys4(__NR_futex, &e.tid, FUTEX_WAIT, tid, 0); /* the kernel wakes without FUTEX_PRIVATE_FLAG */
+        for (u32 tid; (tid = __atomic_load_n(number, __ATOMIC_ACQUIRE));)
+            kr_sys4(__NR_futex, number, FUTEX_WAIT, tid, 0); /* the kernel wakes without FUTEX_PRIVATE_FLAG */
         /* Waits until /proc shows the thread no more: /proc/PID/status and task show an ending thread a
          * little longer. */
         const s64 moment[2] = {0, 10000};
@@ -65,8 +70,18 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
     }
     if (!t->sig_caught)
         kr_host_mask(old);
+    t->errand_stack[at] = NULL; /* first: nobody unmaps it twice */
     kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD);
     return r;
+}
+
+void kr_errands_over(struct kr_task *t) {
+    const s64 moment[2] = {0, 1000000};
+    for (u32 i = 0; i < KR_COUNT(t->errand); i++) {
+        u32 *number = kr_life_errand(t, i);
+        for (u32 tid; (tid = __atomic_load_n(number, __ATOMIC_ACQUIRE));)
+            kr_sys4(__NR_futex, number, FUTEX_WAIT, tid, &moment);
+    }
 }
 
 long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {

@@ -49,6 +49,10 @@ long kr_host_clone(struct kr_clone_args *ca, void (*fn)(struct kr_task *), struc
  * handle). Returns the call's result; -EAGAIN, -ENOMEM: no thread. */
 long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]);
 
+/* Waits for the errand threads of a task that has ended (private.c): the kernel ends them with it, but not at the same
+ * moment. */
+void kr_errands_over(struct kr_task *t);
+
 /* Releases what a task owns, except its stack and the task itself. Lock: mm->lock. */
 void kr_task_release(struct kr_task *t);
 

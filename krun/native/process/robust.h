@@ -20,6 +20,8 @@ void kr_robust_share(struct kr_task *t, int process);
 /* Called when a CLONE_VM child has left the address space, or when its clone has failed. The child is no
  * longer in mm->tasks. */
 void kr_robust_unshare(struct kr_task *t, int process);
+/* Called when a process is buried (bury.h): its last task is off mm->tasks. Lock: mm->lock. */
+void kr_robust_left(struct kr_task *t);
 /* Called in a fork child, where the kernel has forgotten the list. */
 void kr_robust_after_fork(struct kr_task *t);
 

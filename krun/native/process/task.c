@@ -2,8 +2,10 @@
  *
  * Threads and processes of the host: making task objects, and every way in which a thread or a process ends.
  */
+#include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include "board.h"
+#include "bury.h"
 #include "core.h"
 #include "holder.h"
 #include "hostsig.h"
@@ -41,6 +43,8 @@ void kr_task_release(struct kr_task *t) {
             *p = t->next;
             break;
         }
+    kr_life_released(t);
+    kr_slots_release(t);
     struct kr_vcpu *v = t->vcpu;
     u8 *xsave = t->xsave;
     struct kvm_run *parked = t->parked;
@@ -77,6 +81,7 @@ void kr_tasks_after_fork(struct kr_task *t) {
     t->next = NULL;
     t->tid = (u32)kr_sys0(__NR_gettid);
     kr_holder_learn(t);
+    kr_life_after_fork(t);
     t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
 }
 
@@ -99,6 +104,7 @@ void kr_task_exit(struct kr_task *t, int code) {
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
         kr_exit_group(t, code); /* the last thread: its code is the status of the process, as on Linux */
     kr_robust_exit(t);          /* the kernel's own walk could write to words of the monitor */
+    kr_life_end(t);
     u64 all = ~0ULL;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0,
             8); /* after this call no signal handler runs on this stack */

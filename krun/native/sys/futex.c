@@ -115,7 +115,7 @@ long sys_set_robust_list(struct kr_task *t, const u64 a[6]) {
         return 0;
     kr_lock(&t->mm->lock);
     t->robust.guest = a[0];
-    long r = tell_kernel(t);
+    long r = t->life ? 0 : tell_kernel(t); /* else the kernel has, or gets, another list (process/bury.h) */
     kr_unlock(&t->mm->lock);
     return r;
 }
@@ -151,19 +151,25 @@ void kr_robust_share(struct kr_task *t, int process) {
     kr_lock(&t->mm->lock);
     if (process && !t->mm->relatives++)
         show_lists(t->mm, 0);
-    if (t->robust.guest && !t->robust.shadowed)
+    if (t->robust.guest && !t->robust.shadowed && !t->life)
         tell_kernel(t);
     kr_unlock(&t->mm->lock);
 }
 
-void kr_robust_unshare(struct kr_task *t, int process) {
-    kr_lock(&t->mm->lock);
+static void unshare(struct kr_task *t, int process) {
     if (process && !--t->mm->relatives)
         show_lists(t->mm, 1);
     if (t->robust.shadowed && alone(t)) /* the payload's own head again */
         tell_kernel(t);
+}
+
+void kr_robust_unshare(struct kr_task *t, int process) {
+    kr_lock(&t->mm->lock);
+    unshare(t, process);
     kr_unlock(&t->mm->lock);
 }
+
+void kr_robust_left(struct kr_task *t) { unshare(t, 1); }
 
 void kr_robust_after_fork(struct kr_task *t) {
     memset(&t->robust, 0, sizeof t->robust);
@@ -202,7 +208,8 @@ void kr_robust_exit(struct kr_task *t) {
     u64 list = t->robust.guest;
     if (t->is_vfork || !list)
         return;
-    kr_sys2(__NR_set_robust_list, 0, sizeof(struct head));
+    if (!t->life)
+        kr_sys2(__NR_set_robust_list, 0, sizeof(struct head));
     t->robust.guest = 0;
     struct head h;
     if (kr_copy_in(&h, list, sizeof h) < 0)
