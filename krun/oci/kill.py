@@ -87,7 +87,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "
 def thaw(state: st.ContainerState, log: "Log") -> None:
     """Thaw a container whose init was killed: a frozen process of cgroup v1 dies only then. Errors: KrunError, SysError."""
     frozen = st.frozen(state.cgroup_paths)
-    if not frozen and not st.has_groups_below(state.cgroup_paths):
+    if not frozen and not _has_groups_below(state.cgroup_paths):
         return
     from krun.oci.cgroup.group import Cgroup
 
@@ -95,6 +95,15 @@ def thaw(state: st.ContainerState, log: "Log") -> None:
     if frozen:
         cgroup.thaw()
     cgroup.release()
+
+
+def _has_groups_below(cgroup_paths: "dict[str, str]") -> bool:
+    """Return whether the container has groups of the v1 freezer below its own, which its payload may have frozen."""
+    path = cgroup_paths.get("freezer")
+    try:
+        return bool(path) and os.stat(path or "").st_nlink > 2
+    except OSError:
+        return False
 
 
 def open_init(state: st.ContainerState) -> int:

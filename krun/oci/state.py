@@ -419,15 +419,6 @@ def frozen(cgroup_paths: "dict[str, str]") -> bool:
     return bool(path) and _read(f"{path}/freezer.state").startswith("FR")
 
 
-def has_groups_below(cgroup_paths: "dict[str, str]") -> bool:
-    """Return whether the container has groups of the v1 freezer below its own, which its payload may have frozen."""
-    path = cgroup_paths.get("freezer")
-    try:
-        return bool(path) and os.stat(path or "").st_nlink > 2
-    except OSError:
-        return False
-
-
 def _read(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
