@@ -10,7 +10,7 @@
 #define DYING 6
 #define SLOTS (LIVING + DYING)
 #define LEFT 250 // relatives that leave: many more than a VM has vCPUs with this few descriptors
-#define THREADS 300
+#define THREADS 60
 
 static char *stack[SLOTS];
 static volatile long beats[LIVING];
