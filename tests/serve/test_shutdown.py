@@ -285,6 +285,7 @@ async def stubborn():
 
 async def main(ending):
     task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)  # it is in its try
     print("ready", flush=True)
     await ending.asked()
     {work}
