@@ -116,6 +116,9 @@
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8
 #endif
+#ifndef S_ISVTX /* linux/stat.h has it, but not beside libc */
+#define S_ISVTX 01000
+#endif
 #ifndef ST_NOSYMFOLLOW
 #define ST_NOSYMFOLLOW 0x2000
 #endif
