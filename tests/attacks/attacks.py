@@ -279,6 +279,8 @@ ATTACKS = (
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_limits", (ROOT_USER,), 8, beside=(exec_true, create_beside)),
+    # What the host tells everybody.
+    Attack("uevent_vms", seconds=3, engines=True),
     # The kernel's help: filters, native code.
     Attack("jail_exec", seconds=6, engines=True),
     Attack("jail_kvm"),

@@ -55,6 +55,7 @@ ALLOWED = {
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
+    "sys/uevent.c": ("hidden until it has its filter", {"socket": 2, "F_DUPFD": 2}),
     "process/core.c": ("the thread has a descriptor table of its own", {"openat": 2}),
     "process/corefile.c": ("the core file, as core.c", {"openat2": 2}),
     "process/coremem.c": ("as core.c", {"openat": 3}),

@@ -77,7 +77,8 @@ static const struct {
     u16 call, by;
 } served[] = {
     /* clang-format off */
-    {__NR_chroot, __NR_open}, {__NR_shmat, __NR_shmctl}, {__NR_shmat, __NR_shmdt},
+    {__NR_chroot, __NR_open}, {__NR_shmat, __NR_shmctl}, {__NR_socket, __NR_setsockopt},
+    {__NR_shmat, __NR_shmdt},
     {__NR_mlockall, __NR_munlock}, {__NR_munlockall, __NR_munlock}, {__NR_lsetxattr, __NR_setxattr},
     {__NR_lgetxattr, __NR_getxattr}, {__NR_llistxattr, __NR_listxattr}, {__NR_lremovexattr, __NR_removexattr},
     {__NR_io_setup, __NR_io_destroy},

@@ -4,6 +4,7 @@
  * family are forwarded by their rows. No state, no locks.
  */
 #include "nested.h"
+#include "uevent.h"
 #include "unixaddr.h"
 #include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
@@ -17,11 +18,12 @@
 #define SOL_RDS 276
 
 long sys_socket(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     /* Requests of these families carry addresses that the kernel uses later (XDP_UMEM_REG, RDMA
      * arguments). */
     if ((s32)a[0] == AF_RDS || (s32)a[0] == AF_XDP)
         return -EAFNOSUPPORT;
+    if ((s32)a[0] == KR_AF_NETLINK && (s32)a[2] == KR_NETLINK_KOBJECT_UEVENT)
+        return kr_uevent_socket(t, a);
     return kr_forward(__NR_socket, a);
 }
 
@@ -315,7 +317,7 @@ long sys_recvmmsg(struct kr_task *t, const u64 a[6]) { return batch_call(t, __NR
 /* ---- options ---- */
 
 /* Options whose value contains a pointer, or makes the kernel use a pointer later. */
-enum opt_how { OPT_FPROG = 1, OPT_REFUSE };
+enum opt_how { OPT_FPROG = 1, OPT_FILTER, OPT_REFUSE };
 enum { GET = 1, SET = 2 };
 
 struct opt {
@@ -324,7 +326,7 @@ struct opt {
 };
 
 static const struct opt special[] = {
-    {1, 26, 26, SET, OPT_FPROG, 0},                    /* SO_ATTACH_FILTER */
+    {1, 26, 27, SET, OPT_FILTER, 0},                   /* SO_ATTACH_FILTER, SO_DETACH_FILTER: uevent.h */
     {1, 51, 51, SET, OPT_FPROG, 0},                    /* SO_ATTACH_REUSEPORT_CBPF */
     {0, 64, 64, SET, OPT_REFUSE, ENOPROTOOPT},         /* IPT_SO_SET_REPLACE: counters */
     {0, 96, 96, SET, OPT_REFUSE, ENOPROTOOPT},         /* ARPT_SO_SET_REPLACE: counters */
@@ -380,8 +382,10 @@ static int known_level(u64 level) {
 }
 
 long sys_setsockopt(struct kr_task *t, const u64 a[6]) {
-    (void)t;
     const struct opt *o = find_special(a[1], a[2], SET);
+    if (o && o->how == OPT_FILTER &&
+        ((u32)a[2] == 27 ? (s32)a[4] >= 4 : (u32)a[4] == sizeof(struct kr_fprog)))
+        return kr_uevent_filter(t, a); /* with another length the kernel gives EINVAL */
     /* PACKET_FANOUT_DATA takes a classic filter or the descriptor of an extended one; the length tells. */
     int fprog = (o && o->how == OPT_FPROG) || ((u32)a[1] == 263 && (u32)a[2] == 22);
     if (fprog) {
@@ -391,7 +395,7 @@ long sys_setsockopt(struct kr_task *t, const u64 a[6]) {
         u64 value = kr_fprog_in(&f, a[3]) < 0 ? KR_BAD_PTR : (u64)&f;
         return kr_call_intr(__NR_setsockopt, a[0], a[1], a[2], value, sizeof f, 0);
     }
-    if (o)
+    if (o && o->how == OPT_REFUSE)
         return -(long)o->err;
     return known_level(a[1]) ? kr_forward(__NR_setsockopt, a) : -ENOPROTOOPT;
 }
