@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.bundle import Bundle, make_busybox_root  # noqa: E402
 from helpers.runtime import find  # noqa: E402
-from perf import serve  # noqa: E402
+from perf import decision, serve  # noqa: E402
 from suites import software  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
@@ -314,6 +314,8 @@ def report(data: dict[str, Any]) -> str:
         parts.append(table(["requests per second, best round", *names, "krun / runc"], rows))
     if data.get("serve"):
         parts.append(table(serve.HEAD, serve.rows(data["serve"])))
+    if data.get("decision"):
+        parts.append(table(decision.HEAD, decision.rows(data["decision"])))
     return "\n\n".join(parts)
 
 
@@ -378,6 +380,10 @@ def main() -> None:
             data["micro"] = micro(contenders, work, busybox, options.micro_rounds, options.micro_ms)
         if "serve" in wanted:
             data["serve"] = serve.measure(work, options.serve_rounds, options.serve_seconds)
+            loads = (("nothing else", 0), ("8 clients ask another service", 8))
+            data["decision"] = {
+                name: decision.measure(work / f"decision-{load}", load=load) for name, load in loads
+            }
         if "servers" in wanted:
             data["servers"] = servers([c.name for c in contenders], options.server_rounds)
     options.json.parent.mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ stopped by the cgroup freezer and not in the queue), leaving.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -57,6 +58,8 @@ class Member:
         #: Whether it may be frozen: not again after the freezer has failed.
         self.freezes = True
         self._turn = asyncio.Lock()
+        #: Whether its Pod has been made.
+        self._registered = False
         self.exits = 0
         #: Seconds from the wish to the running containers, and to readiness; 0.0 while they are not there.
         self.wanted = asyncio.get_running_loop().time()
@@ -70,15 +73,34 @@ class Member:
 
     async def start(self) -> None:
         """Starts the instance. Errors: StartError; nothing is left then."""
-        pods.create(self.store, self.revision, self.name)
+        # The order to the worker first: this task goes on without a pause until it has been sent. The Pod is written while the
+        # worker works; the disk would hold up the order for a millisecond.
+        writing = self._loop.call_soon(self._register_early)
         try:
-            self.take(await self.starter.start(self.spec))
+            instance = await self.starter.start(self.spec)
+            writing.cancel()
+            try:
+                self._register()
+            except KrunError:
+                await instance.stop(0)
+                raise
+            self.take(instance)
         except BaseException:
             self.leaving = True
             pods.remove(self.store, self.spec.namespace, self.name)
             raise
         finally:
             self._started.set()
+
+    def _register_early(self) -> None:
+        with contextlib.suppress(KrunError):
+            self._register()  # `start` tries again, and fails with what is wrong with the store
+
+    def _register(self) -> None:
+        """Makes the Pod, once. Errors: KrunError, the store cannot be written."""
+        if not self._registered and not self.leaving:
+            pods.create(self.store, self.revision, self.name)
+            self._registered = True
 
     def abandon(self) -> None:
         """The member is not wanted any more before its start began."""

@@ -221,8 +221,9 @@ class Pool:
 
     def _new(self) -> Member:
         """Returns a member that counts from now on."""
-        member = self.member(pods.new_name(self.revision))
-        self.members[member.name] = member
+        revision = self.revision
+        name = pods.new_name(revision)
+        member = self.members[name] = self._member(name, revision)
         return member
 
     async def _start(self, member: Member) -> None:
@@ -254,7 +255,9 @@ class Pool:
 
     def member(self, name: str) -> Member:
         """Returns a member for an instance that is there already; `adopt` and Member.take follow."""
-        revision = self.revision
+        return self._member(name, self.revision)
+
+    def _member(self, name: str, revision: Object) -> Member:
         spec = spec_of(revision, name, self._lookup)
         return Member(self.store, self.starter, self.queue, revision, spec, self._changed)
 

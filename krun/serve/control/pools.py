@@ -28,6 +28,9 @@ from krun.serve.store.watch import Event
 
 Object = dict[str, Any]
 _SAMPLE = 1.0
+#: Seconds after which the status of a revision that has been ready says how many instances it has: the reconcilers take some 10 ms
+#: of the loop, which a request from zero would wait for, and most changes of a start fall into one.
+_STATUS = 0.05
 #: Seconds between SIGTERM and SIGKILL when the server ends with its instances, and from there until they have gone.
 _GRACE, _KILLED = 8.0, 14.0
 #: Seconds that `close` takes at most, as long as the worker answers.
@@ -70,6 +73,9 @@ class Pools:
         self.scalers: dict[tuple[str, str], Autoscaler] = {}
         self._awake: set[tuple[str, str]] = set()
         self._ticks = 0
+        #: Revisions whose first readiness has been told; those of which something is to be told.
+        self._calm: set[tuple[str, str]] = set()
+        self._untold: set[tuple[str, str]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._found: dict[tuple[str, str], list[Object]] = {}
@@ -120,6 +126,7 @@ class Pools:
         pool = self.pools.pop((namespace, name), None)
         self.scalers.pop((namespace, name), None)
         self._awake.discard((namespace, name))
+        self._calm.discard((namespace, name))
         if pool is not None:
             self._spawn(pool.close())
 
@@ -206,7 +213,21 @@ class Pools:
         if scaler is not None and scaler.pool is pool:
             self._wake(key)
             scaler.changed(self.loop.time())
+            self._tell(key, pool)
+
+    def _tell(self, key: tuple[str, str], pool: Pool) -> None:
+        """Has a revision reconciled: at once if its readiness may change, else soon."""
+        if key not in self._calm or pool.state.failure is not None:
+            if pool.state.initialized and pool.state.failure is None:
+                self._calm.add(key)
             self.changed(*key)
+        elif key not in self._untold:
+            self._untold.add(key)
+            self.loop.call_later(_STATUS, self._told, key)
+
+    def _told(self, key: tuple[str, str]) -> None:
+        self._untold.discard(key)
+        self.changed(*key)
 
     # --------------------------------------------------------------------------- instances of an earlier server
 

@@ -157,7 +157,6 @@ class Autoscaler:
         if pool.state.wanted == 0:
             self.scaler.poke(now)
             pool.state.expired = False
-            self._activity("activating", now)
             wanted = max(1, self.spec.activation_scale, self.bounds.minimum if self.reachable else 0)
         else:
             wanted = pool.state.wanted
@@ -174,6 +173,7 @@ class Autoscaler:
         else:
             # The instance may have been ended for another service; it is needed again.
             pool.capacity.schedule()
+            self._woken(now)
 
     def sample(self, now: float) -> None:
         """Takes the sample of the last second."""
@@ -258,10 +258,15 @@ class Autoscaler:
             self._apply(answer.scale, now)
 
     def _apply(self, wanted: int, now: float) -> None:
-        if wanted and self.pool.state.activity == "inactive":
-            self._activity("activating", now)
         # What the whole machine could not hold is no number to wait for. One is: the pool says why it cannot start.
         self.pool.scale(min(wanted, max(1, self.pool.capacity.most(self.pool.each))))
+        # After the order to start: the loop runs what it is told in order, and the reconcilers write to the disk.
+        if wanted:
+            self._woken(now)
+
+    def _woken(self, now: float) -> None:
+        if self.pool.state.activity == "inactive":
+            self._activity("activating", now)
 
     def _activity(self, word: str, now: float) -> None:
         if self.pool.state.activity != word:

@@ -7,7 +7,7 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from krun.errors import KrunError
@@ -98,13 +98,33 @@ class Worker:
 
         Raises StartError with the worker's reason, KrunError where the worker is gone.
         """
+        return await self.order(do, **arguments)
+
+    def order(self, do: str, **arguments: Any) -> Coroutine[Any, Any, tuple[dict[str, Any], list[int]]]:
+        """Send a command now, before anything else that the loop has to do, and return a coroutine of its answer; see `call`.
+
+        Raises KrunError where the worker is gone; the coroutine raises the rest.
+        """
         if self._sock.fileno() < 0:
             raise KrunError(f"{do}: the worker of krun serve is gone")
         self._seq += 1
         seq = self._seq
         future = self._waiting[seq] = self._loop.create_future()
+        message = {"seq": seq, "do": do, **arguments}
         try:
-            await self._send({"seq": seq, "do": do, **arguments})
+            sent = self._send(message)
+        except BaseException:
+            self._waiting.pop(seq, None)
+            raise
+        return self._answer(seq, future, None if sent else message)
+
+    async def _answer(
+        self, seq: int, future: "asyncio.Future[tuple[dict[str, Any], list[int]]]", unsent: dict[str, Any] | None
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Wait for an answer; before that, for room in the socket's buffer, which the worker makes."""
+        try:
+            while unsent is not None and not self._send(unsent):
+                await asyncio.sleep(0.002)
             answer, fds = await future
         finally:
             self._waiting.pop(seq, None)
@@ -121,16 +141,15 @@ class Worker:
         except OSError:
             pass
 
-    async def _send(self, message: dict[str, Any]) -> None:
-        """Send; where the socket's buffer is full, wait for the worker."""
-        while True:
-            try:
-                wire.send(self._sock, message)
-                return
-            except BlockingIOError:
-                await asyncio.sleep(0.002)
-            except OSError as error:
-                raise KrunError(f"{message['do']}: send to the worker: {error}") from None
+    def _send(self, message: dict[str, Any]) -> bool:
+        """Send; returns False where the socket's buffer is full. Raises KrunError."""
+        try:
+            wire.send(self._sock, message)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise KrunError(f"{message['do']}: send to the worker: {error}") from None
 
     def _receive(self) -> None:
         while True:
@@ -144,7 +163,7 @@ class Worker:
                 self._lost()
                 return
             message, fds = received
-            future = self._waiting.get(message["seq"])
+            future = self._waiting.pop(message["seq"], None)
             if future is not None and not future.done():
                 future.set_result((message, fds))
                 continue

@@ -185,7 +185,7 @@ class Instance:
         self._began[name] = asyncio.get_running_loop().time()
         self.pids.pop(name, None)
         start = asyncio.ensure_future(
-            self.runner.worker.call("start", id=self.id, container=self._prepared[name])
+            self.runner.worker.order("start", id=self.id, container=self._prepared[name])
         )
         self._starts.add(start)
         start.add_done_callback(self._starts.discard)
@@ -319,7 +319,7 @@ class Runner:
     async def _boot(self, spec: InstanceSpec) -> Instance:
         """Start an instance from its image: its network, volumes, then the containers in the manifest's order."""
         self._prepare(spec)  # what is wrong in the manifest is told before anything is made
-        made = asyncio.ensure_future(self.worker.call("sandbox", id=spec.id, spec=self._sandbox(spec)))
+        made = asyncio.ensure_future(self.worker.order("sandbox", id=spec.id, spec=self._sandbox(spec)))
         try:
             answer, fds = await asyncio.shield(made)
         except asyncio.CancelledError:
