@@ -92,7 +92,8 @@ class App:
         self.api_server: Server | None = None
         self.unix_server: Server | None = None
         self.ingress_port = 0
-        self.started = time.time()
+        #: The steady clock's, as every time that a duration is counted from.
+        self.started = time.monotonic()
         self.stopping = False
 
     async def start(self) -> None:

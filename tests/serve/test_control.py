@@ -452,7 +452,7 @@ async def test_the_status_page_shows_everything_and_escapes_it():
         scaler = world.pools.scalers["default", "hello-00001"]
         for second in range(3):
             scaler.sample(scaler.since + second)
-        answer = page(world.store, world.pools, time.time())
+        answer = page(world.store, world.pools, time.monotonic())
         text = answer.body.decode()
         assert "<b>hello-00001</b>" in text and "http://hello.default.localhost" in text and "<svg" in text
         assert "<script" not in text and "&lt;script&gt;alert(1)" in text

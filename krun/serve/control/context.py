@@ -81,6 +81,7 @@ class Context:
         enqueue: Callable[[Key], None],
         later: Callable[[float, Key], None],
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
         self.config = config
@@ -88,7 +89,9 @@ class Context:
         self.hosts = hosts
         self.enqueue = enqueue
         self.later = later
+        #: For stamps in objects, seconds since 1970; for durations: an operator or NTP may set the first one.
         self.clock = clock
+        self.steady = steady
         #: (namespace, kind, name) -> routes that name the object and are to be looked at when it changes.
         self.tracked: dict[tuple[str, str, str], set[str]] = {}
 

@@ -39,7 +39,7 @@ _LEGEND = (
 
 
 def page(store: Store, pools: Pools, started: float) -> Response:
-    """Returns the page. `started`: when the server began, seconds since 1970."""
+    """Returns the page. `started`: when the server began, seconds of the steady clock."""
     all_pools = list(pools.pools.values())
     members = [member for pool in all_pools for member in pool.members.values()]
     ready = sum(member.ready for member in members)
@@ -57,11 +57,11 @@ def page(store: Store, pools: Pools, started: float) -> Response:
     body = [
         summary(cards),
         _services(services),
-        _revisions(store, pools, min(max(time.time() - started, _YOUNG), _CHART)),
+        _revisions(store, pools, min(max(time.monotonic() - started, _YOUNG), _CHART)),
         _instances(pools),
         _LEGEND,
     ]
-    aside = f"version {escape(__version__)}, up {age(time.time() - started)}"
+    aside = f"version {escape(__version__)}, up {age(time.monotonic() - started)}"
     return Response(200, list(_HEADERS), document("krun serve", aside, body))
 
 

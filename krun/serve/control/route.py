@@ -75,7 +75,7 @@ def _shares(
     ctx: Context, route: Object, targets: list[Object], rollouts: Rollouts
 ) -> tuple[list[Object], bool]:
     """Returns status.traffic, with the shares of gradual rollouts, and whether one is under way."""
-    config, now = ctx.config(), ctx.clock()
+    config, now = ctx.config(), ctx.steady()
     key = (meta.namespace(route), meta.name(route))
     duration = _duration(ctx, route)
     out: list[Object] = []
