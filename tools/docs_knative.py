@@ -157,6 +157,11 @@ def _alpha() -> list[str]:
         "| --- | --- | --- |",
     ]
     lines += [f"| {kind.kind} | `{name}` | {text} |" for kind, name, text in alphafields.STATUS]
+    lines += [
+        "",
+        "A Configuration and a Revision that a route leads to have the label `serving.knative.dev/route`, a Revision also the annotation",
+        "`serving.knative.dev/lastPinned`, as the labeler of 2019 wrote them; they are not stored.",
+    ]
     return lines
 
 

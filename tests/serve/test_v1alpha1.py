@@ -124,3 +124,40 @@ def test_the_status_has_the_fields_of_2019(kind, name, _):
     assert look(status, path) == value
     if path == "address.hostname":
         assert status["domainInternal"] == value
+
+
+@pytest.mark.parametrize("kind", (CONFIGURATION, REVISION))
+def test_the_route_is_a_label_as_in_2019(kind):
+    """Upstream's suite of v0.15 looks for it (validateLabelsPropagation); a client that writes back what it read stores none."""
+    data = {
+        "name": "x",
+        "labels": {"own": "label"},
+        "annotations": {"serving.knative.dev/routes": "second,first"},
+    }
+    obj = {"metadata": data, "spec": {}}
+    seen = v1alpha1.from_v1(kind, obj)
+    assert seen["metadata"]["labels"] == {"own": "label", "serving.knative.dev/route": "first"}
+    assert "serving.knative.dev/lastPinned" not in seen["metadata"]["annotations"]
+    assert data["labels"] == {"own": "label"}  # the stored object is shared by all readers
+    assert v1alpha1.to_v1(kind, seen)[0]["metadata"]["labels"] == {"own": "label"}
+    assert "labels" not in v1alpha1.from_v1(ROUTE, {"metadata": {"name": "x"}, "spec": {}})["metadata"]
+
+
+def test_a_revision_with_a_route_is_pinned_as_in_2019():
+    """Upstream's suite of v0.15 waits for the annotation (IsRevisionPinned)."""
+    notes = {
+        "serving.knative.dev/routes": "x",
+        "serving.knative.dev/routingStateModified": "2026-01-01T00:00:00Z",
+    }
+    seen = v1alpha1.from_v1(REVISION, {"metadata": {"name": "x", "annotations": notes}, "spec": {}})
+    assert seen["metadata"]["annotations"]["serving.knative.dev/lastPinned"] == "1767225600"
+    assert "serving.knative.dev/lastPinned" not in v1alpha1.to_v1(REVISION, seen)[0]["metadata"]["annotations"]
+
+
+def test_a_target_without_a_share_has_no_percent_as_in_2019():
+    """Upstream's suite of v0.15 compares the entry `latest` of a release (validateReleaseServiceShape)."""
+    traffic = [{"revisionName": "x-1", "percent": 100}, {"revisionName": "x-2", "tag": "latest", "percent": 0}]
+    obj = {"metadata": {"name": "x"}, "spec": {}, "status": {"traffic": traffic}}
+    seen = v1alpha1.from_v1(SERVICE, obj)["status"]["traffic"]
+    assert seen[0] == traffic[0]
+    assert seen[1] == {"revisionName": "x-2", "tag": "latest", "name": "latest"}

@@ -23,6 +23,7 @@ from krun.serve.model.fielderror import (
     out_of_bounds,
 )
 from krun.serve.model.kinds import CONFIGURATION, REVISION, ROUTE, SERVICE, Kind
+from krun.serve.model.values import parse_time
 
 Object = dict[str, Any]
 VERSION = "v1alpha1"
@@ -30,6 +31,9 @@ VERSION = "v1alpha1"
 SHAPE = meta.HIDDEN + "v1alpha1-spec"
 MODES = ("manual", "pinned", "release", "runLatest")
 LATEST = "@latest"
+#: Kinds whose label names the route that leads to them.
+_ROUTED = (CONFIGURATION, REVISION)
+_LAST_PINNED = "serving.knative.dev/lastPinned"
 _MAX_TIMEOUT = 300
 _CPU_REQUEST = "400m"
 _NO_BUILD = "krun serve has no builds; build the image before, and leave the field out"
@@ -132,6 +136,8 @@ def to_v1(kind: Kind, obj: Object) -> tuple[Object, Errors]:
     elif kind is REVISION:
         out["spec"] = _revision(spec, errors)
     out["apiVersion"] = kind.api_version()
+    if kind in _ROUTED:
+        _unrouted(meta.meta(out))
     shape = json.dumps(obj.get("spec") or {}, separators=(",", ":"))
     meta.meta(out).setdefault("annotations", {})[SHAPE] = shape
     return out, errors.at("spec")
@@ -307,7 +313,27 @@ def from_v1(kind: Kind, obj: Object) -> Object:
     status = out.get("status")
     if isinstance(status, dict):
         out["status"] = _status(kind, status, out)
+    if kind in _ROUTED:
+        out["metadata"] = _routed(out["metadata"])
     return out
+
+
+def _routed(data: Object) -> Object:
+    """Returns the metadata with what the labeler of 2019 wrote: the label `route`, which holds one name, and the annotation lastPinned."""
+    notes = data.get("annotations") or {}
+    routes = meta.names_of(notes.get(meta.ROUTES))
+    if routes:
+        data = {**data, "labels": {**(data.get("labels") or {}), meta.ROUTE_LABEL: min(routes)}}
+        stamp = parse_time(notes.get(meta.ROUTING_STATE_MODIFIED, ""))
+        if stamp:
+            data["annotations"] = {**notes, _LAST_PINNED: str(int(stamp))}
+    return data
+
+
+def _unrouted(data: Object) -> None:
+    """Undoes `_routed` for a client that writes back what it has read."""
+    (data.get("labels") or {}).pop(meta.ROUTE_LABEL, None)
+    (data.get("annotations") or {}).pop(_LAST_PINNED, None)
 
 
 def _still(kind: Kind, posted: Object, obj: Object) -> bool:
@@ -342,12 +368,18 @@ def _status(kind: Kind, status: Object, obj: Object) -> Object:
         out["address"] = {**status["address"], "hostname": host}
         out["domainInternal"] = host
     if "traffic" in status:
-        out["traffic"] = [
-            {**target, "name": target["tag"]} if target.get("tag") else target for target in status["traffic"]
-        ]
+        out["traffic"] = [_shared(target) for target in status["traffic"]]
     if kind is REVISION:
         found = status.get("containerStatuses") or [{}]
         if found[0].get("imageDigest"):
             out["imageDigest"] = found[0]["imageDigest"]
         out.setdefault("serviceName", meta.name(obj))
+    return out
+
+
+def _shared(target: Object) -> Object:
+    """Returns an entry of status.traffic: the tag as a name, too, and no share where it has none."""
+    out = {key: value for key, value in target.items() if key != "percent" or value}
+    if target.get("tag"):
+        out["name"] = target["tag"]
     return out
