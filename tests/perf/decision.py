@@ -58,6 +58,7 @@ def worker(directory: str, orders: str) -> None:
 
 def _backend(listener: socket.socket) -> None:
     """An HTTP server: every request gets two bytes."""
+
     def serve(sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := sock.recv(65536):
@@ -86,7 +87,15 @@ def server(work: Path, services: int) -> Iterator[tuple[subprocess.Popen[bytes],
     assert stand_in.stdout is not None
     port = int(stand_in.stdout.readline())
     api, ingress = _free_port(), _free_port()
-    options = ["--directory", str(data), "--api", f"127.0.0.1:{api}", "--listen", f"127.0.0.1:{ingress}", "--no-pull"]
+    options = [
+        "--directory",
+        str(data),
+        "--api",
+        f"127.0.0.1:{api}",
+        "--listen",
+        f"127.0.0.1:{ingress}",
+        "--no-pull",
+    ]
     options += ["--max-instances", "10000", "--memory-budget", "1Ti"]
     log = open(work / "serve.log", "wb")
     command = [sys.executable, "-m", "krun", "serve", *options, "--runtime", "/bin/true"]
@@ -104,7 +113,12 @@ def server(work: Path, services: int) -> Iterator[tuple[subprocess.Popen[bytes],
             return json.loads(text)
 
         zero = {"data": {"allow-zero-initial-scale": "true"}}
-        call("PATCH", "/api/v1/namespaces/knative-serving/configmaps/config-autoscaler", zero, "application/merge-patch+json")
+        call(
+            "PATCH",
+            "/api/v1/namespaces/knative-serving/configmaps/config-autoscaler",
+            zero,
+            "application/merge-patch+json",
+        )
         for name in [_BUSY, *(f"s{number}" for number in range(services))]:
             call("POST", "/apis/serving.knative.dev/v1/namespaces/default/services", _service(name, port))
 
@@ -161,6 +175,7 @@ def _get(port: int, host: str) -> tuple[float, float]:
 
 def _clients(port: int, count: int, ended: threading.Event) -> list[threading.Thread]:
     """Clients that ask the busy service, one request after the other."""
+
     def ask() -> None:
         with socket.create_connection(("127.0.0.1", port), 20) as sock:
             while not ended.is_set():
@@ -194,7 +209,11 @@ def measure(work: Path, services: int = SERVICES, load: int = 0) -> dict[str, fl
     answers = sorted((end - began) * 1e3 for began, end in asked.values())
     found = {"cpu_ms": used * 1e3 / services}
     for name, values in (("decision", decisions), ("answer", answers)):
-        found |= {f"{name}_min": values[0], f"{name}_p50": values[len(values) // 2], f"{name}_p99": values[int(len(values) * 0.99)]}
+        found |= {
+            f"{name}_min": values[0],
+            f"{name}_p50": values[len(values) // 2],
+            f"{name}_p99": values[int(len(values) * 0.99)],
+        }
     return found
 
 
@@ -208,7 +227,15 @@ HEAD = ["a request at zero, ms", "decision min", "p50", "p99", "answer min", "p5
 
 def rows(data: dict[str, dict[str, float]]) -> list[list[str]]:
     """Rows of a table."""
-    keys = ("decision_min", "decision_p50", "decision_p99", "answer_min", "answer_p50", "answer_p99", "cpu_ms")
+    keys = (
+        "decision_min",
+        "decision_p50",
+        "decision_p99",
+        "answer_min",
+        "answer_p50",
+        "answer_p99",
+        "cpu_ms",
+    )
     return [[name, *(f"{figures[key]:.2f}" for key in keys)] for name, figures in data.items()]
 
 

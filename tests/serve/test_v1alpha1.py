@@ -151,12 +151,17 @@ def test_a_revision_with_a_route_is_pinned_as_in_2019():
     }
     seen = v1alpha1.from_v1(REVISION, {"metadata": {"name": "x", "annotations": notes}, "spec": {}})
     assert seen["metadata"]["annotations"]["serving.knative.dev/lastPinned"] == "1767225600"
-    assert "serving.knative.dev/lastPinned" not in v1alpha1.to_v1(REVISION, seen)[0]["metadata"]["annotations"]
+    assert (
+        "serving.knative.dev/lastPinned" not in v1alpha1.to_v1(REVISION, seen)[0]["metadata"]["annotations"]
+    )
 
 
 def test_a_target_without_a_share_has_no_percent_as_in_2019():
     """Upstream's suite of v0.15 compares the entry `latest` of a release (validateReleaseServiceShape)."""
-    traffic = [{"revisionName": "x-1", "percent": 100}, {"revisionName": "x-2", "tag": "latest", "percent": 0}]
+    traffic = [
+        {"revisionName": "x-1", "percent": 100},
+        {"revisionName": "x-2", "tag": "latest", "percent": 0},
+    ]
     obj = {"metadata": {"name": "x"}, "spec": {}, "status": {"traffic": traffic}}
     seen = v1alpha1.from_v1(SERVICE, obj)["status"]["traffic"]
     assert seen[0] == traffic[0]

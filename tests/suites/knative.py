@@ -41,7 +41,9 @@ IMAGES = (
     "runtime helloworld pizzaplanetv1 pizzaplanetv2 readiness timeout singlethreaded failing autoscale hellovolume volumes"
     " multicontainer/servingcontainer multicontainer/sidecarcontainer hellohttp2"
 ).split()
-OLD_IMAGES = "helloworld pizzaplanetv1 pizzaplanetv2 timeout singlethreaded hellovolume autoscale failing".split()
+OLD_IMAGES = (
+    "helloworld pizzaplanetv1 pizzaplanetv2 timeout singlethreaded hellovolume autoscale failing".split()
+)
 #: The prefix of image names; it must not end in .local, else a test is skipped.
 REGISTRY = "reg.example"
 PASSWD = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
@@ -215,7 +217,9 @@ def run(suite: str, serve: Serve, directory: Path, pattern: str) -> list[tuple[s
     found = re.findall(r"^ *--- (PASS|FAIL|SKIP): (\S+)", text, flags=re.M)
     # One that did not end: the suite's own time was over.
     ended = {test for _, test in found}
-    found += [("FAIL", test) for test in re.findall(r"^=== RUN +(\S+)", text, flags=re.M) if test not in ended]
+    found += [
+        ("FAIL", test) for test in re.findall(r"^=== RUN +(\S+)", text, flags=re.M) if test not in ended
+    ]
     if code and not any(verdict == "FAIL" for verdict, _ in found):
         found.append(("FAIL", f"{suite} ended with {code}; see {output}"))
     return [(test, verdict) for verdict, test in found]

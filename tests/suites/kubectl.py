@@ -84,7 +84,9 @@ def main() -> int:
     parser.add_argument("--kubectl", default=shutil.which("kubectl"), help="the program")
     arguments = parser.parse_args()
     if not arguments.kubectl:
-        sys.exit("kubectl: there is none: apt-get install kubernetes-client, or ./dev test-suites knative builds one")
+        sys.exit(
+            "kubectl: there is none: apt-get install kubernetes-client, or ./dev test-suites knative builds one"
+        )
     listed = rows(PAGE.read_text())
     bad = 0
     with tempfile.TemporaryDirectory(prefix="krun-kubectl-") as name:

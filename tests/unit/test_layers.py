@@ -112,7 +112,12 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.model.container"},
         {"krun.serve.model.podspec"},
         {"krun.serve.model.*"},
-        {"krun.serve.store.db", "krun.serve.store.selectors", "krun.serve.store.watch"},
+        {
+            "krun.serve.store.db",
+            "krun.serve.store.packing",
+            "krun.serve.store.selectors",
+            "krun.serve.store.watch",
+        },
         {"krun.serve.store.*"},
         {
             "krun.serve.api.protobuf",

@@ -119,7 +119,10 @@ class Worker:
         return self._answer(seq, future, None if sent else message)
 
     async def _answer(
-        self, seq: int, future: "asyncio.Future[tuple[dict[str, Any], list[int]]]", unsent: dict[str, Any] | None
+        self,
+        seq: int,
+        future: "asyncio.Future[tuple[dict[str, Any], list[int]]]",
+        unsent: dict[str, Any] | None,
     ) -> tuple[dict[str, Any], list[int]]:
         """Wait for an answer; before that, for room in the socket's buffer, which the worker makes."""
         try:

@@ -49,6 +49,8 @@ class Database:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=True)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA busy_timeout=2000")
+            # The store holds the objects itself: half a megabyte for the pages of a write.
+            self._db.execute("PRAGMA cache_size=-512")
             # One writer: a second krun serve on the same file is refused instead of overwriting.
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -73,12 +75,16 @@ class Database:
         ):
             yield Record(rv, "", group, plural, namespace, name, data)
 
-    def events(self, newest: int) -> list[Record]:
-        """Returns the `newest` newest events, oldest first."""
-        rows = self._db.execute(
-            "SELECT rv, type, grp, plural, ns, name, json FROM events ORDER BY rv DESC LIMIT ?", (newest,)
-        ).fetchall()
-        return [Record(*row) for row in reversed(rows)]
+    def events(self, since: int) -> Iterator[Record]:
+        """Yields the events after the version `since`, oldest first; nothing may be written meanwhile."""
+        for row in self._db.execute(
+            "SELECT rv, type, grp, plural, ns, name, json FROM events WHERE rv > ? ORDER BY rv", (since,)
+        ):
+            yield Record(*row)
+
+    def first_rv(self) -> int:
+        """Returns the version of the oldest event, 0 if there is none."""
+        return int(self._db.execute("SELECT min(rv) FROM events").fetchone()[0] or 0)
 
     def last_rv(self) -> int:
         """Returns the version of the last write, 0 for an empty store: it never goes back, even if events are trimmed."""
