@@ -12,8 +12,9 @@ from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import Waiter, World
 
 from krun.errors import KrunError
-from krun.serve.control import pods
-from krun.serve.model.kinds import POD, REVISION
+from krun.serve.control import engine, pods
+from krun.serve.model import conditions
+from krun.serve.model.kinds import POD, REVISION, ROUTE
 from krun.serve.run import wire
 from krun.serve.run.client import Worker
 
@@ -107,6 +108,32 @@ async def test_the_readiness_of_a_revision_is_told_at_once_and_its_size_soon() -
         pool.state.failure = ("ResourcesAvailable", "Why", "because")
         pool.on_change(pool)
         assert len(told) == 2
+
+
+@loop
+async def test_a_route_that_is_ready_has_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much work is left: a client that has been told asks in the next turn of the loop."""
+    monkeypatch.setattr(engine, "_TURN", 1e-4)  # one object, or few
+    async with World() as world:
+        told = asyncio.get_running_loop()
+        missing: list[str] = []
+
+        def check(host: str) -> None:
+            if not world.targets(host):
+                missing.append(host)
+
+        def seen(event) -> None:
+            if event.kind is ROUTE and conditions.is_ready(event.obj):
+                told.call_soon(check, event.obj["status"]["url"].removeprefix("http://"))
+
+        world.store.subscribe(seen)
+        for number in range(20):
+            await world.call("POST", f"{SERVING}/services", ksvc(f"hello{number}"))
+        await world.until(
+            lambda: all(world.targets(f"hello{number}.default.localhost") for number in range(20)),
+            "all hosts",
+        )
+        assert not missing
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

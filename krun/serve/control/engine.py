@@ -34,7 +34,7 @@ _EVENTS_KEPT = 3600.0
 
 
 class Engine:
-    """Owner of the queue of work. `after` is called when the queue is empty (the host table is flushed)."""
+    """Owner of the queue of work. `after` is called at the end of each turn (the host table is flushed)."""
 
     def __init__(
         self,
@@ -159,11 +159,12 @@ class Engine:
             key = next(iter(self._work))
             del self._work[key]
             self._reconcile(key)
+        # With each turn, not at the end of all work: whoever has been told that a Route is ready asks it.
+        self.after()
         if self._work:
             loop.call_soon(self._turn)
         else:
             self._scheduled = False
-            self.after()
 
     def _reconcile(self, key: Key) -> None:
         obj = self.store.get(*key)
