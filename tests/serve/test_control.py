@@ -164,7 +164,8 @@ async def test_an_image_that_is_not_there():
             "RevisionFailed",
             f'Revision "hello-00001" failed with message: {text}.',
         )
-        assert world.condition(ROUTE, "hello", "Ready")[:2] == ("False", "RevisionMissing")
+        missing = ("False", "RevisionMissing")
+        await world.until(lambda: world.condition(ROUTE, "hello", "Ready")[:2] == missing, "the route fails")
         assert not world.runner.started
 
 
