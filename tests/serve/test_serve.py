@@ -251,3 +251,53 @@ def test_a_service_manager_is_told_once_and_no_instance_can_tell_it(server, tmp_
         server.ask("POST", f"{SERVING}/services", service())
         server.ready()
         assert "NOTIFY_SOCKET" not in server.request("/env")[1]
+
+
+def _more(server):
+    """From one instance to three: a new revision of the same program."""
+    server.ask("POST", f"{SERVING}/services", service(window="6s"))
+    server.ready()
+    obj = server.ask("GET", f"{SERVING}/services/hello")[1]
+    obj["spec"]["template"]["metadata"]["annotations"] = {"autoscaling.knative.dev/min-scale": "3"}
+    assert server.ask("PUT", f"{SERVING}/services/hello", obj)[0] == 200
+
+
+def _fewer(server):
+    """From two instances to none."""
+    server.ask("POST", f"{SERVING}/services", service(min_scale="2"))
+    server.ready()
+    assert server.ask("DELETE", f"{SERVING}/services/hello")[0] == 200
+
+
+#: Step -> how it begins, instances of which revision there are at its end.
+STEPS = {
+    "from none to two": (
+        lambda server: server.ask("POST", f"{SERVING}/services", service(min_scale="2")), "hello-00001", 2
+    ),
+    "a rollout, from one to three": (_more, "hello-00002", 3),
+    "from two to none": (_fewer, "hello-00001", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wait", (0.0, 0.15), ids=("at-once", "150ms"))
+@pytest.mark.parametrize("step", STEPS)
+def test_kill_9_in_the_middle_of(server, step, wait):
+    """Whatever had been ordered, written or started: the next server brings it to its end, and nothing else is left."""
+    begin, revision, count = STEPS[step]
+    begin(server)
+    time.sleep(wait)
+    server.end(signal.SIGKILL)
+    server.start()
+
+    def settled():
+        pods = [one for one in server.pods() if one["status"]["phase"] == "Running"]
+        own = [one for one in pods if one["metadata"]["labels"]["serving.knative.dev/revision"] == revision]
+        there = os.listdir(server.directory / "instances")
+        names = sorted(one["metadata"]["name"] for one in own)
+        return len(own) == count and sorted(there) == names
+
+    if count:
+        server.ready()
+        server.until(lambda: server.env("K_REVISION") == revision, "it answers")
+    # An instance of the old revision has the autoscaler's windows before it goes.
+    server.until(settled, f"{count} instances of {revision}", 60)
