@@ -1,6 +1,7 @@
 // Links and files of others in a sticky directory of all, a mount without links: fs.protected_symlinks,
 // protected_regular, protected_fifos (proc_sys_fs(5)), MS_NOSYMFOLLOW (mount(2)). krun: host
 #include "guest.h"
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -79,6 +80,8 @@ int main(void) {
         MUST(symlink("s/up", "outerdir"));
     give("s"), give("g"), close(file_with("s/own", "x"));
     MUST(chmod("s", 01777)), MUST(chmod("g", 01770));
+    // The values are the host's: one run of this program at a time.
+    MUST(flock(MUST(open("/proc/sys/fs/protected_symlinks", O_RDONLY)), LOCK_EX));
     for (unsigned i = 0; i < COUNT(knobs); i++)
         knob(i, '1', &was[i]);
     atexit(restore);
