@@ -47,11 +47,16 @@ OTHERS = {
         ],
         "munmap": ["kr_sys2(__NR_munmap, p, KR_BOARD_SIZE)"],
     },
-    "process/bury.c": {  # stacks of a dead task and of its errands
+    "process/bury.c": {  # records; stacks of a dead task and of its errands
+        "mmap": [
+            "kr_sys6(__NR_mmap, 0, KR_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (u64)-1, 0)"
+        ],
+        "madvise": ["kr_sys3(__NR_madvise, p, KR_PAGE, MADV_DONTFORK)"],
         "munmap": [
+            "kr_sys2(__NR_munmap, l, KR_PAGE)",
             "kr_sys2(__NR_munmap, o->errand_stack[i], KR_STACK_SIZE + KR_STACK_GUARD)",
             "kr_sys2(__NR_munmap, stack, size)",
-        ]
+        ],
     },
     "process/clone.c": {  # host stacks and vCPUs: of the monitor's making
         "mmap": [

@@ -168,7 +168,7 @@ struct kr_task {
     s64 left[2]; /* the call's timeout now */
 
     /* Host thread; whether it has ended: process/bury.h. */
-    struct kr_life *life;   /* at the top of its stack; NULL: not a task of a process made with CLONE_VM */
+    struct kr_life *life;   /* a page; NULL: not a task of a process made with CLONE_VM */
     struct kr_task *maker;  /* the task that makes it; NULL once it runs, or when that task is gone */
     struct kr_task *lender; /* the task that waits for it (CLONE_VFORK) and releases it; NULL: nobody */
     u32 switched;           /* the kernel has life->head, and the payload's own word for set_tid_address(2) */

@@ -18,16 +18,26 @@
 
 /* ---- the record ---- */
 
-void kr_life_make(struct kr_task *c, struct kr_task *maker, int waits) {
+long kr_life_make(struct kr_task *c, struct kr_task *maker, int waits) {
     if (!c->proc->related)
-        return;
-    struct kr_life *l = (struct kr_life *)((u64)c->stack + c->stack_size - sizeof *l);
-    _Static_assert(sizeof *l % 16 == 0, "the stack below it is aligned to 16 bytes");
-    memset(l, 0, sizeof *l);
-    l->lives = 1; /* c is on mm->tasks before the kernel makes it */
-    c->life = l;
+        return 0;
+    long p = kr_sys6(__NR_mmap, 0, KR_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (u64)-1, 0);
+    if (p < 0)
+        return -ENOMEM;
+    c->life = (struct kr_life *)p;
+    if (kr_sys3(__NR_madvise, p, KR_PAGE, MADV_DONTFORK) < 0)
+        return -ENOMEM;
+    c->life->lives = 1; /* c is on mm->tasks before the kernel makes it */
     c->maker = maker;
     c->lender = waits ? maker : NULL;
+    return 0;
+}
+
+void kr_life_free(struct kr_task *t) {
+    struct kr_life *l = t->life;
+    t->life = NULL; /* first: nobody unmaps it twice */
+    if (l)
+        kr_sys2(__NR_munmap, l, KR_PAGE);
 }
 
 void kr_life_clone(struct kr_task *c, struct kr_clone_args *host) {
@@ -44,7 +54,6 @@ void kr_life_clone(struct kr_task *c, struct kr_clone_args *host) {
     }
     host->flags = (host->flags | CLONE_CHILD_CLEARTID) & ~(u64)CLONE_CHILD_SETTID;
     host->child_tid = (u64)&l->lives;
-    host->stack_size -= sizeof *l;
 }
 
 /* A word outside of the window is nobody's: the kernel writes nothing then, as to an address that is not mapped. */
@@ -73,6 +82,7 @@ void kr_life_begin(struct kr_task *t) {
         kr_copy_out(t->scratch[GIVEN_SET], &tid, sizeof tid);
     if (t->scratch[GIVEN_CLEAR])
         hand_over(t, t->scratch[GIVEN_CLEAR]);
+    __atomic_store_n(&t->life->made, tid, __ATOMIC_RELEASE);
     __atomic_store_n(&t->maker, NULL, __ATOMIC_RELEASE);
 }
 

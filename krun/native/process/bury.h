@@ -7,9 +7,12 @@
  *
  * A vCPU that is taken from a living task would be two tasks' at once. So a task is buried only when the kernel itself has
  * written down that the task has left the memory: neither numbers nor namespaces, credentials or mounts of the payload have a part
- * in it. The kernel writes to struct kr_life, at the top of the task's stack, where no call of the payload's can write:
+ * in it. The kernel writes to struct kr_life, a page of its own, where no call of the payload's can write. A fork leaves that page out
+ * (MADV_DONTFORK), because it makes the pages that it copies read-only: the kernel drops a write to such a page if the writer is killed
+ * while it waits for the fork (do_user_addr_fault(): mmap_read_lock_killable()), and a child that lives would look as if never made.
  *
- *   made    the number of the new task, before clone(2) returns (CLONE_PARENT_SETTID): a task that was never made has 0
+ *   made    the number of the new task, before clone(2) returns (CLONE_PARENT_SETTID), and again by the task itself: a task that
+ *           was never made has 0
  *   lives   0, when the task leaves the memory (CLONE_CHILD_CLEARTID: mm_release() in kernel/fork.c, in exit and execve). It is
  *           the last thing that the kernel writes there.
  *   word    FUTEX_OWNER_DIED at the same moment, for a task that has given the kernel another word in place of `lives`
@@ -34,7 +37,6 @@ struct kr_life {
     u64 entry; /* the list's only entry: leads back to the head */
     u32 word, lives, made;
     u32 errand[2]; /* numbers of the task's errand threads, which the kernel clears (private.c) */
-    u32 pad[3];
 };
 
 /* Values of proc->related. The second is set after the process is counted: nobody takes away a count that is not there. */
@@ -47,9 +49,9 @@ static inline u32 *kr_life_errand(struct kr_task *t, u32 i) {
     return t->life ? &t->life->errand[i] : &t->errand[i];
 }
 
-/* Gives c, which has its stack, a record if its process is one that CLONE_VM made. maker: the calling task; waits: it
- * waits for c, the first task of a process, and releases it (CLONE_VFORK). Before c is on mm->tasks. */
-void kr_life_make(struct kr_task *c, struct kr_task *maker, int waits);
+/* Gives c a record if its process is one that CLONE_VM made. maker: the calling task; waits: it waits for c, the first task
+ * of a process, and releases it (CLONE_VFORK). Before c is on mm->tasks. 0 or -ENOMEM. */
+long kr_life_make(struct kr_task *c, struct kr_task *maker, int waits);
 /* Puts the record's words into the arguments of c's clone; c->scratch[2] and [3] keep the payload's. */
 void kr_life_clone(struct kr_task *c, struct kr_clone_args *host);
 /* On the new task, before it takes a lock: does what kr_life_clone took out of the arguments. */
@@ -60,9 +62,11 @@ long kr_life_set_tid_address(struct kr_task *t, u64 addr);
 void kr_life_leave(struct kr_task *t, int leaves);
 /* Before a thread ends while its process continues: the kernel forgets the record. */
 void kr_life_end(struct kr_task *t);
+/* Gives the record back. The kernel writes there no more. */
+void kr_life_free(struct kr_task *t);
 /* Forgets t as the maker and lender of other tasks. Lock: mm->lock. */
 void kr_life_released(struct kr_task *t);
-/* In a fork child. */
+/* In a fork child, first: no record is in its memory. */
 void kr_life_after_fork(struct kr_task *t);
 
 #endif

@@ -244,8 +244,7 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
     if (!c || !(c->stack = kr_stack_new()))
         goto fail;
     c->stack_size = STACK_SIZE + GUARD;
-    kr_life_make(c, t, waits && !thread);
-    if (kr_cpu_save(t, &cpu) < 0)
+    if (kr_life_make(c, t, waits && !thread) < 0 || kr_cpu_save(t, &cpu) < 0)
         goto fail;
     child_cpu(&cpu, ca);
     r = join_mm(c, t, !(ca->flags & CLONE_FILES));
@@ -275,6 +274,8 @@ static long same_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
 fail:
     if (c && c->stack)
         kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD);
+    if (c)
+        kr_life_free(c);
     kr_free(c, sizeof *c);
     if (!thread)
         kr_free(proc, sizeof *proc);
@@ -287,6 +288,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
     const char *why;
+    kr_life_after_fork(t);
     kr_state_fork_child(t);
     kr_warm_fork(mm, cpu->regs.rsp);
     int r = kr_vm_create(vm, kr_boot.fd_kvm, 0, &why);

@@ -58,6 +58,7 @@ void kr_task_release(struct kr_task *t) {
     kr_seccomp_drop(t);
     kr_free(xsave, 4096);
     kr_free(parked, sizeof *parked);
+    kr_life_free(t);
 }
 
 void kr_process_alone(struct kr_task *t) {
@@ -81,7 +82,6 @@ void kr_tasks_after_fork(struct kr_task *t) {
     t->next = NULL;
     t->tid = (u32)kr_sys0(__NR_gettid);
     kr_holder_learn(t);
-    kr_life_after_fork(t);
     t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
 }
 
