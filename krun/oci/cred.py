@@ -127,7 +127,8 @@ class SetRlimits(Step):
     """process.rlimits. Last before the exec: a small RLIMIT_AS or RLIMIT_NOFILE must not hit krun itself.
 
     A soft RLIMIT_STACK above STACK_SOFT is noted and given to the monitor, which restores it (boot.h,
-    KR_BOOT_RLIMIT_STACK): during the exec it would move the monitor towards its payload.
+    KR_BOOT_RLIMIT_STACK): during the exec it would move the monitor towards its payload. RLIMIT_FSIZE is noted too, for
+    step 24: the boot block is a file in memory, which the limit binds as any other.
     """
 
     __slots__ = ("limits",)
@@ -145,6 +146,9 @@ class SetRlimits(Step):
             if limit.type == "RLIMIT_STACK" and soft > STACK_SOFT:
                 ctx.stack_limit = soft
                 soft = min(STACK_SOFT, limit.hard)
+            if limit.type == "RLIMIT_FSIZE":
+                ctx.file_limit = (soft, limit.hard)
+                continue
             setrlimit(RLIMITS[limit.type], soft, limit.hard, limit.type)
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Stage = Callable[["Child"], None]
     Order = tuple["Row", ...]
 
+_RLIMIT_FSIZE = 1
 _RLIMIT_STACK = 3
 _PASSWD_LIMIT = 1 << 20
 # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: the two that read a file without permission (capabilities(7)).
@@ -307,6 +308,8 @@ def _monitor(child: Child) -> None:
     if ctx.t0:
         block.number(boot.T0, ctx.t0)
     passed = boot.pass_block(block.done())
+    if ctx.file_limit is not None:
+        setrlimit(_RLIMIT_FSIZE, *ctx.file_limit, "RLIMIT_FSIZE")
     # The reported pid must outlive `create`.
     prctl(PR_SET_PDEATHSIG, 0)
     _conceal(ctx)

@@ -40,7 +40,7 @@ class Context:
     gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
-    RLIMIT_STACK to restore, or None.
+    RLIMIT_STACK to restore, or None; file_limit: RLIMIT_FSIZE, soft and hard, to set last, or None.
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
     t0: CLOCK_MONOTONIC ns at the beginning of krun.
@@ -48,7 +48,7 @@ class Context:
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
-        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "t0", "seccomp", "trace",
+        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "trace",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid",
     )  # fmt: skip
 
@@ -68,6 +68,7 @@ class Context:
         self.target = ""
         self.mount_label = ""
         self.stack_limit: int | None = None
+        self.file_limit: tuple[int, int] | None = None
         self.t0 = 0
         self.seccomp = b""
         self.trace = 0
