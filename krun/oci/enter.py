@@ -22,6 +22,7 @@ from krun.sysio import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     pidfd_open,
+    poll,
     read_file,
     sched_setaffinity,
 )
@@ -29,6 +30,10 @@ from krun.sysio import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.oci.spec import Process, Spec
+
+
+_STOPPED = "cannot exec in a stopped container"
+_DYING_MS = 200
 
 
 class ExecOptions(CreateOptions):
@@ -50,7 +55,10 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     labels.check_lsm(process, "", options.log)
     ctx = Context(config, process, options.id)
     child = init.Child(ctx, build_exec(process, state.id if state.new_keyring else ""))
-    pidfd = pidfd_open(state.pid)
+    try:
+        pidfd = pidfd_open(state.pid)
+    except SysError as e:
+        raise KrunError(_STOPPED) if e.errno == ESRCH else e from None
     root = -1
     try:
         root = open_root(state)
@@ -59,8 +67,10 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
         # All of it is of whoever had the number: only if that is still our init's has it been our init's all the time. Without
         # this, a process of the host with the number means "no namespace to join", and the program runs on the host's tree.
         if process_start_time(state.pid) != state.start_time:
-            raise KrunError("cannot exec in a stopped container")
+            raise KrunError(_STOPPED)
         return _exec_process(child, state, options, pidfd, root, flags)
+    except KrunError as e:
+        raise _if_stopped(e, pidfd) from None
     finally:
         child.join_fds = {"init": pidfd, "root": root}
         close_all(ctx, child)
@@ -121,6 +131,20 @@ def _exec_process(
     return launched
 
 
+def _if_stopped(error: KrunError, pidfd: int) -> KrunError:
+    """Returns the error of an exec: in runc's words where the container's init has ended meanwhile.
+
+    An init that is dying has no namespaces any more (ESRCH), and it waits for its relatives, our child among them, before
+    poll(2) tells of its end: for such an error we wait a moment.
+    """
+    if error.message.startswith(_STOPPED):
+        return error
+    dying = not isinstance(error, SysError) or error.errno == ESRCH
+    if poll((pidfd,), _DYING_MS if dying else 0)[0]:
+        return KrunError(f"{_STOPPED}: {error}")
+    return error
+
+
 def _spawn_on(cpus: "list[int]", child: init.Child, flags: int) -> Launched:
     """Spawns exec's child with these processors, [] for our own (config.md, "execCPUAffinity"); ours stay as they are."""
     if not cpus:
@@ -164,7 +188,7 @@ def differing_namespaces(pid: int) -> int:
             if kind == "time":
                 continue  # Linux before 5.6
             if e.errno in (ENOENT, ESRCH):
-                raise KrunError("cannot exec in a stopped container") from None  # it is just dying
+                raise KrunError(_STOPPED) from None  # it is just dying
             raise SysError("stat namespace of", str(pid), e.errno or 0) from None
         if theirs.st_ino != ours.st_ino:
             flags |= namespaces.FLAGS[kind]
@@ -184,7 +208,7 @@ def open_root(state: "ContainerState") -> int:
         return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as e:
         if e.errno in (ENOENT, ESRCH):
-            raise KrunError("cannot exec in a stopped container") from None
+            raise KrunError(_STOPPED) from None
         raise SysError("open", path, e.errno or 0) from None
 
 

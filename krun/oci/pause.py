@@ -16,7 +16,12 @@ def pause(opts: "Options") -> int:
         state = statedir.load()
         if st.status(state, statedir) not in (st.RUNNING, st.CREATED):
             raise KrunError("container not running")
-        Cgroup.load(state.cgroup_paths, opts.logger, state.manager).freeze()
+        try:
+            Cgroup.load(state.cgroup_paths, opts.logger, state.manager).freeze()
+        except KrunError:
+            if st.status(state, statedir) == st.STOPPED:  # its end was quicker
+                raise KrunError("container not running") from None
+            raise
     return 0
 
 

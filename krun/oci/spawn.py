@@ -1,7 +1,7 @@
 """Clones the child into its namespaces and its cgroup, and writes the id maps of a user namespace."""
 
 import os
-from _signal import SIGKILL
+from _signal import SIGKILL, SIGSEGV
 from errno import EAGAIN
 
 from krun.errors import KrunError, SysError
@@ -86,7 +86,7 @@ def spawn(
             unshare(CLONE_NEWTIME, "time namespace")
             _write_offsets(time_offsets or {})
         if pid_fd >= 0:
-            name = f"pid namespace {child.plan.joins.get('pid', '')}"
+            name = f"pid namespace {child.plan.joins.get('pid', '')}".rstrip()
             pid = _clone_inside(child, flags, pid_fd, name)
             pidfd = pidfd_open(pid) if pid else -1
         else:
@@ -137,7 +137,7 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
             setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
             init.become_root(ctx)
             if pid_fd >= 0:
-                setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}")
+                setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}".rstrip())
             if child.plan.new_time_ns:
                 unshare(CLONE_NEWTIME, "time namespace")
             # No exit signal of its own with CLONE_PARENT: it is that of ours (clone(2)).
@@ -163,6 +163,11 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
     return Launched(int(told), pidfd_open(int(told)))
 
 
+NO_MEMORY = "; was it out of memory? look at memory.limit and the kernel's log"
+#: The monitor cannot speak before it has its boot block, nor the kernel for an image that has no room for its stack.
+_NO_ROOM = "; raise RLIMIT_AS, RLIMIT_DATA or RLIMIT_STACK in process.rlimits: the monitor has no room"
+
+
 def died(pid: int) -> str:
     """Collects a child that went without a word and tells how it went."""
     try:
@@ -171,11 +176,12 @@ def died(pid: int) -> str:
         return "the container's process died before it was ready"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        hint = (
-            "; was it out of memory? look at memory.limit and the kernel's log" if number == SIGKILL else ""
-        )
+        hint = NO_MEMORY if number == SIGKILL else _NO_ROOM if number == SIGSEGV else ""
         return f"the container's process died of signal {number} before it was ready{hint}"
-    return f"the container's process ended with code {os.WEXITSTATUS(status)} before it was ready"
+    code = os.WEXITSTATUS(status)
+    # Pid 1 of a pid namespace does not hear its own SIGSEGV; the monitor exits with the code in its place.
+    hint = _NO_ROOM if code == 128 + SIGSEGV else ""
+    return f"the container's process ended with code {code} before it was ready{hint}"
 
 
 def reap(launched: "Launched | None") -> None:

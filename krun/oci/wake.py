@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 
 _STOPPED = "cannot start a container that has stopped"
+_DIED = (
+    "cannot start container: its process died while it was being started; was it killed, or out of memory? look at "
+    "memory.limit, process.rlimits and the kernel's log"
+)
 
 
 def start(statedir: StateDir, notify_socket: str, log: "Log") -> None:
@@ -100,7 +104,7 @@ def wake(begin: int, result: int, pidfd: int) -> "dict[str, int]":
             if kind == sync.ERROR:
                 raise sync.explain(sync.error_of(fields))
         if dead:
-            raise KrunError("cannot start container: its process died while it was being started")
+            raise KrunError(_DIED)
 
 
 def finish(statedir: StateDir) -> None:

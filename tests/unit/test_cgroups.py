@@ -537,3 +537,19 @@ def test_make_that_fails_leaves_nothing(driver, tmp_path, monkeypatch) -> None:
     with pytest.raises(SysError, match=r"make cgroup .*/a/b/c"):
         driver.make(paths, Log())
     assert os.listdir(tmp_path / "a") == []
+
+
+def test_a_cgroup_that_is_gone_is_not_called_a_missing_controller(tmp_path):
+    with pytest.raises(SysError, match="the cgroup does not exist"):
+        files.write(str(tmp_path / "gone"), "freezer.state", "FROZEN")
+    with pytest.raises(SysError, match="does not offer this controller"):
+        files.write(str(tmp_path), "freezer.state", "FROZEN")
+
+
+def test_a_cgroup_that_goes_while_it_is_frozen_is_an_error_of_krun(monkeypatch):
+    def freeze(paths: object, stop: bool) -> None:
+        raise FileNotFoundError(errno.ENOENT, "gone", "/gone/freezer.state")
+
+    monkeypatch.setattr(v1, "freeze", freeze)
+    with pytest.raises(SysError, match="freeze cgroup"):
+        cgroups.Cgroup({"freezer": "/gone"}, Log()).freeze()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from errno import ENOENT, ESRCH
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,3 +179,27 @@ def test_a_child_that_dies_while_its_request_is_served(monkeypatch: pytest.Monke
     with pytest.raises(KrunError, match="ended with code 7 before it was ready"):
         conversation.run()
     os.close(ours)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SysError("setns", "pid namespace", ESRCH), KrunError("the container's process died of signal 9")],
+)
+def test_exec_beside_an_init_that_dies_says_that_the_container_is_stopped(error: KrunError) -> None:
+    """An init without namespaces is no zombie yet: it waits for its relatives."""
+    with subprocess.Popen(["sleep", "0.05"]) as init:
+        pidfd = os.pidfd_open(init.pid)
+        try:
+            told = enter._if_stopped(error, pidfd).message
+        finally:
+            os.close(pidfd)
+    assert told == f"cannot exec in a stopped container: {error.message}"
+
+
+def test_exec_says_nothing_of_an_init_that_lives() -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    error = SysError("find program", "x", ENOENT)
+    try:
+        assert enter._if_stopped(error, pidfd) is error
+    finally:
+        os.close(pidfd)

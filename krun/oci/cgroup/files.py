@@ -63,6 +63,8 @@ def refused(path: str, value: "str | int", error: OSError) -> SysError:
     hint = ""
     if error.errno == errno.ENOENT:
         hint = ", the kernel or the parent cgroup does not offer this controller or file"
+        if not os.path.isdir(os.path.dirname(path)):
+            hint = ", the cgroup does not exist: who removed it?"
     return SysError("write cgroup file", path, error.errno or 0, f"value {str(value)!r}{hint}")
 
 

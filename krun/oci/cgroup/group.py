@@ -249,7 +249,10 @@ class Cgroup:
     def freeze(self) -> None:
         """Stop every process inside and wait until all stand. Errors: KrunError, SysError."""
         self._need_paths("freeze")
-        _driver(self.paths).freeze(self.paths, True)
+        try:
+            _driver(self.paths).freeze(self.paths, True)
+        except OSError as error:  # it went meanwhile
+            raise SysError.of("freeze cgroup", error, self._main()) from None
 
     def thaw(self) -> None:
         """Let every process inside go on. Errors: KrunError, SysError."""
