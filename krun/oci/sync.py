@@ -8,7 +8,7 @@
                               ---- A ---->
       prestart, createRuntime <--- H -----         only if there are such hooks
                               ---- A ---->
-                             <---- R -----         by the monitor: VM ready, waits in start.fifo
+                             <---- R -----         by the monitor: VM ready, waits in start.fifo; of exec: program loaded
       raises the error       <---- E -----         at any time: step, operation, path, errno, text
 
 The socket is SOCK_SEQPACKET: one message is one read(2). result.fifo carries the same bytes (docs/architecture.md).
@@ -94,7 +94,7 @@ def error_fields(step: str, error: BaseException) -> "tuple[str, str, str, str, 
 def explain(error: KrunError) -> KrunError:
     """Puts runc's words before an error of the child: callers show the whole line, and compare parts of it."""
     if isinstance(error, ChildError):
-        if error.step.endswith((" program", " exec")) or error.message.startswith("exec: "):
+        if error.step.endswith((" program", "exec")) or error.message.startswith("exec: "):
             return KrunError(f"unable to start container process: {error.message}")
         return KrunError(f"unable to start container process: error during container init: {error.message}")
     return error

@@ -8,7 +8,8 @@
  *  4 hide descriptors           9 load the program
  *  5 signals                   10 own seccomp filter; say "O"; run
  *
- * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper.
+ * A program that execve starts goes 1-5, 9, 6, 10: slots made before the vCPU are cheaper. A further process of a
+ * container (exec) has no start FIFO: it says "R" at step 10, so that krun hears of a failure of step 9, too.
  */
 #include "../view/ask.h"
 #include "../process/nnp.h"
@@ -32,6 +33,8 @@
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/time_types.h>
 #include <asm/prctl.h>
 
 /* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
@@ -82,8 +85,8 @@ static void say_ok(int *fd, char type) {
     say(fd, type, fields, kr_stage_fields(fields, sizeof fields));
 }
 
-/* Reports a failure of the set-up to the waiting process. Without one (a program that execve(2) has started,
- * past the point of no return) the process dies of SIGSEGV: bprm_execve() in fs/exec.c. */
+/* Reports a failure of the set-up to the waiting process. A program that execve(2) has started has none: it is past
+ * the point of no return and dies of SIGSEGV (bprm_execve() in fs/exec.c). */
 __noreturn static void give_up(struct kr_task *t, const char *step, const char *op, const char *path,
                                long err) {
     char fields[1000];
@@ -94,6 +97,8 @@ __noreturn static void give_up(struct kr_task *t, const char *step, const char *
         say(fd, 'E', fields, (size_t)KR_MIN(n, (int)sizeof fields - 1));
         kr_sys1(__NR_exit_group, 1);
     }
+    if (kr_boot.flags & KR_BOOTF_FIRST) /* krun.kvm.direct: nobody waits but the reader of stderr */
+        kr_die("%s: %s %s: errno %ld", step, op, path, -err);
     if (strcmp(step, "exec") != 0) { /* a program that cannot be loaded is the payload's own matter */
         char line[252];
         kr_snprintf(line, sizeof line, "%s: %s %s: errno %ld", step, op, path, -err);
@@ -344,11 +349,38 @@ static void wait_as_first(struct kr_task *t) {
     static char text[256];
     kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* made before the vCPU, because it is needed anyway */
     make_vm(t);
+    if (kr_boot.fd_start < 0)
+        return;
     say_ok(&kr_boot.fd_sync, 'R');
     wait_for_start(t);
     long e = kr_hooks_run(t, text, sizeof text);
     if (e < 0)
         give_up(t, "startContainer hook", text, "", e);
+}
+
+#define WORKER_TRIES 100
+#define WORKER_PAUSE_NS 10000000
+
+/* KVM starts its worker thread in the first KVM_RUN of a VM, with EAGAIN at a limit of threads. The run loop waits
+ * for room without end, because a fork cannot fail any more there. A first program is still to begin: the limit may
+ * be too small for ever, so krun hears of it after one second. With immediate_exit no instruction of the guest runs. */
+static void start_worker(struct kr_task *t) {
+    struct __kernel_timespec pause = {0, WORKER_PAUSE_NS};
+    long r;
+    for (u32 tries = 0;; tries++) {
+        t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
+        t->run->immediate_exit = 1;
+        r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+        /* A signal is the run loop's, and so is SCHED_DEADLINE, whose threads make none. */
+        if (r != -EAGAIN || t->sig_caught || kr_sys1(__NR_sched_getscheduler, 0) == SCHED_DEADLINE)
+            return;
+        if (tries == WORKER_TRIES)
+            give_up(t, "vm", "start",
+                    "KVM's worker thread: raise the limit of processes (linux.resources.pids, RLIMIT_NPROC)",
+                    r);
+        kr_sys2(__NR_nanosleep, &pause, 0);
+    }
 }
 
 /* Step 9, and 6 of a program that execve starts. */
@@ -395,6 +427,8 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     if (first)
         wait_as_first(t);
     load(t, argv, envp, auxv, first);
+    if (first)
+        start_worker(t);
     const char *why = "";
     int r = kr_jail_install(t, &why); /* without the filters nothing of the image runs */
     if (r < 0)
@@ -402,6 +436,7 @@ __attribute__((used, noreturn)) void kr_main(u64 *sp) {
     kr_board_update(t); /* no_new_privs is known now */
     if (first) {
         kr_stage("run");
+        say_ok(&kr_boot.fd_sync, 'R');
         say_ok(&kr_boot.fd_result, 'O');
     }
     kr_run(t);

@@ -1,0 +1,73 @@
+"""Programs that cannot begin: one line that says why, and runc's code; never a signal of the monitor's without a word."""
+
+import json
+import struct
+import subprocess
+import sys
+from signal import SIGXFSZ
+
+import pytest
+
+KRUN_ONLY = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+_PT_LOAD, _ET_EXEC, _EM_X86_64 = 1, 2, 62
+
+
+def unloadable() -> bytes:
+    """An ELF program whose one segment, of 2^47 bytes, has no place: the kernel would kill it in execve(2)."""
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head = struct.pack("<HHIQQQIHHHHHH", _ET_EXEC, _EM_X86_64, 1, 0x400000, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", _PT_LOAD, 7, 0, 0x400000, 0x400000, 120, 1 << 47, 4096)
+    return ident + head + segment
+
+
+def exec_with(container, **changes):
+    """exec of `true` with changes to the container's own process."""
+    process = {**container.bundle.process, "args": ["true"], **changes}
+    file = container.runtime.work / "process.json"
+    file.write_text(json.dumps(process))
+    return container.runtime.call("exec", "--process", file, container.id)
+
+
+@KRUN_ONLY
+def test_exec_says_why_a_program_does_not_load(runtime, bundle):
+    """Without a start FIFO nobody listened any more when the program was loaded: status 139, no word."""
+    program = bundle.rootfs / "bin" / "unloadable"
+    program.write_bytes(unloadable())
+    program.chmod(0o755)
+    container = runtime.start(bundle.args("sleep", "1000"))
+    done = container.exec("unloadable")
+    assert (
+        done.status == 255
+        and "unable to start container process: an ELF" in done.err
+        and "exec format" in done.err
+    ), done
+
+
+@KRUN_ONLY
+def test_a_limit_without_room_for_kvms_thread_is_an_error(runtime, bundle):
+    """It was a wait without end, of run and of exec."""
+    container = runtime.start(bundle.args("sleep", "1000"))
+    runtime.call("update", "--pids-limit", "1", container.id).ok()
+    done = container.exec("true")
+    assert done.status == 255 and "KVM's worker thread: raise the limit of processes" in done.err, done
+
+
+@KRUN_ONLY
+@pytest.mark.parametrize("name", ["RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_STACK"])
+def test_a_limit_without_room_for_the_monitor_is_named(running, name):
+    done = exec_with(running, rlimits=[{"type": name, "soft": 4096, "hard": 4096}])
+    assert done.status == 255 and name in done.err, done
+
+
+def test_no_file_size_limit_keeps_a_program_from_its_start(running):
+    """The boot block is a file in memory: it was written under the payload's limit."""
+    limit = {"type": "RLIMIT_FSIZE", "soft": 0, "hard": 0}
+    exec_with(running, rlimits=[limit]).ok()
+    assert exec_with(running, rlimits=[limit], args=["sh", "-c", "echo x >/tmp/x"]).status == 128 + SIGXFSZ
+
+
+@pytest.mark.parametrize("program", ["/nonexistent", "/etc/passwd"])
+def test_a_program_without_a_container_says_why_it_does_not_start(program):
+    command = [sys.executable, "-m", "krun.kvm.direct", program]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 127 and program in done.stderr and done.stderr.count("\n") == 1, done
