@@ -1,11 +1,12 @@
 """Walks through a directory tree of any depth and width, by descriptors and without recursion.
 
-A payload may make directories in some trees that krun reads and removes (its cgroup, the directory of the readiness socket). Their
-paths may exceed PATH_MAX, and they may be nested more deeply than Python calls or than a process may have descriptors.
+A payload may make directories in some trees that krun reads and removes (its cgroup, the directory of the readiness socket), an image
+has those that krun copies (tmpcopyup). Their paths may exceed PATH_MAX, and they may be nested more deeply than Python calls or than a process may have descriptors.
 """
 
 import os
 from errno import ELOOP, ENODEV, ENOENT, ENOTDIR, EXDEV
+from stat import S_ISLNK, S_ISREG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ class Cursor:
 
     __slots__ = ("fd", "_top", "_way", "_here")
 
-    def __init__(self, path: str) -> None:
-        """Open the directory at `path`. Errors: OSError; a symbolic link is ENOTDIR."""
-        self.fd = os.open(path, _FLAGS)
+    def __init__(self, path: str, dir_fd: "int | None" = None) -> None:
+        """Open the directory at `path`. Argument: dir_fd, where a relative path starts. Errors: OSError; a symbolic link is ENOTDIR."""
+        self.fd = os.open(path, _FLAGS, dir_fd=dir_fd)
         self._top = path
         info = os.fstat(self.fd)
         self._here = (info.st_dev, info.st_ino)
@@ -127,3 +128,67 @@ def _gone(call: "Callable[..., None]", name: str, fd: int) -> None:
         call(name, dir_fd=fd)
     except FileNotFoundError:
         pass
+
+
+def copy_tree(source: int, target: int) -> None:
+    """Copy what is in a directory, given by descriptors of it and of the target: directories, files and symlinks with owner and
+    mode. No link is followed; other kinds of file, and what is mounted below, are left out. Errors: OSError."""
+    here = Cursor(".", source)
+    there = None
+    try:
+        there = Cursor(".", target)
+        todo = [_copy_files(here, there.fd)]
+        while todo:
+            if todo[-1]:
+                name = todo[-1].pop()
+                if here.down(name):
+                    os.mkdir(name, 0o700, dir_fd=there.fd)
+                    there.down(name)
+                    todo.append(_copy_files(here, there.fd))
+                continue
+            del todo[-1]
+            if todo:
+                _own(there.fd, os.fstat(here.fd))
+                here.up()
+                there.up()
+    finally:
+        here.close()
+        if there is not None:
+            there.close()
+
+
+def _copy_files(source: Cursor, target: int) -> "list[str]":
+    """Copy the files and symlinks of one directory; return the directories."""
+    below = source.directories()
+    for name in set(os.listdir(source.fd)).difference(below):
+        info = os.lstat(name, dir_fd=source.fd)
+        if S_ISLNK(info.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source.fd), name, dir_fd=target)
+            os.chown(name, info.st_uid, info.st_gid, dir_fd=target, follow_symlinks=False)
+        elif S_ISREG(info.st_mode):
+            _copy_file(name, source.fd, target)
+    return below
+
+
+def _copy_file(name: str, source: int, target: int) -> None:
+    # O_NONBLOCK: a FIFO may have come in its place.
+    old = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+    try:
+        made = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
+        )
+        try:
+            while data := os.read(old, 1 << 16):
+                while data:  # a file system that is nearly full takes a part
+                    data = data[os.write(made, data) :]
+            _own(made, os.fstat(old))
+        finally:
+            os.close(made)
+    finally:
+        os.close(old)
+
+
+def _own(fd: int, info: os.stat_result) -> None:
+    """Give a copy the owner and the mode of its original; the owner first, because a change of it clears the set-id bits."""
+    os.fchown(fd, info.st_uid, info.st_gid)
+    os.fchmod(fd, info.st_mode & 0o7777)

@@ -5,7 +5,6 @@ descriptor of its destination: it is never visible half-made, and no path is fol
 """
 
 import os
-from stat import S_ISDIR, S_ISLNK, S_ISREG
 
 from krun.errors import ConfigError, KrunError, SysError
 from krun.mountio import (
@@ -49,6 +48,7 @@ from krun.sysio import (
     fs_magic,
     read_file,
 )
+from krun.treeio import copy_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,35 +249,6 @@ class FsMount(MountStep):
             os.close(target)
         if self.options.set & MOUNT_ATTR_RDONLY:
             mount_setattr(fd, MOUNT_ATTR_RDONLY, name=self.destination)
-
-
-def copy_tree(source: int, target: int) -> None:
-    """Copies what is in a directory, given by descriptors of it and of the target: directories, files and symlinks with
-    owner and mode; no link is followed, other kinds of file are left out."""
-    nofollow = os.O_NOFOLLOW | os.O_CLOEXEC
-    for name in os.listdir(source):
-        info = os.lstat(name, dir_fd=source)
-        if S_ISDIR(info.st_mode):
-            os.mkdir(name, 0o700, dir_fd=target)
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | nofollow, dir_fd=source)
-            made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | nofollow, dir_fd=target)
-            copy_tree(below, made)
-            os.fchown(made, info.st_uid, info.st_gid)
-            os.fchmod(made, info.st_mode & 0o7777)
-            os.close(below)
-            os.close(made)
-        elif S_ISLNK(info.st_mode):
-            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-            os.chown(name, info.st_uid, info.st_gid, dir_fd=target, follow_symlinks=False)
-        elif S_ISREG(info.st_mode):
-            below = os.open(name, os.O_RDONLY | os.O_NONBLOCK | nofollow, dir_fd=source)
-            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | nofollow, 0o600, dir_fd=target)
-            while data := os.read(below, 1 << 16):
-                os.write(made, data)
-            os.fchown(made, info.st_uid, info.st_gid)
-            os.fchmod(made, info.st_mode & 0o7777)
-            os.close(below)
-            os.close(made)
 
 
 class BindMount(MountStep):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from krun.treeio import Cursor, remove_tree
+from krun.treeio import Cursor, copy_tree, remove_tree
 
 DEEP = 3000  # deeper than Python calls
 NAME = "n" * 20  # DEEP of them exceed PATH_MAX (4096) by far
@@ -82,3 +82,49 @@ def test_a_path_in_a_message_is_short(tmp_path):
     assert len(cursor.path(NAME)) < 250 and cursor.path(NAME).endswith("(21 directories deep)")
     cursor.close()
     remove_tree(str(tmp_path / NAME))
+
+
+def copy(source, target) -> None:
+    target.mkdir()
+    old, new = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (source, target))
+    try:
+        copy_tree(old, new)
+    finally:
+        os.close(old)
+        os.close(new)
+
+
+def test_a_copy_of_a_tree_deeper_than_calls_descriptors_and_paths(tmp_path):
+    """An image decides how deep the directory is that tmpcopyup copies."""
+    top = tmp_path / "top"
+    top.mkdir()
+    nest(top, DEEP)
+    before = len(os.listdir("/proc/self/fd"))
+    copy(top, tmp_path / "copy")
+    assert len(os.listdir("/proc/self/fd")) == before
+    cursor, depth = Cursor(str(tmp_path / "copy")), 0
+    while cursor.down(NAME):
+        depth += 1
+    cursor.close()
+    assert depth == DEEP
+    for name in ("top", "copy"):
+        remove_tree(str(tmp_path / name))
+
+
+def test_a_copy_has_modes_and_links_and_leaves_other_kinds_out(tmp_path, monkeypatch):
+    top = tmp_path / "top"
+    (top / "below").mkdir(parents=True)
+    (top / "below").chmod(0o1750)
+    (top / "below" / "file").write_text("words" * 100)
+    (top / "below" / "file").chmod(0o4711)
+    (top / "link").symlink_to("/etc")
+    os.mkfifo(top / "fifo")
+    write = os.write
+    # A file system that is nearly full takes a part of what is written.
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+    copy(top, tmp_path / "copy")
+    made = tmp_path / "copy"
+    assert sorted(os.listdir(made)) == ["below", "link"] and os.readlink(made / "link") == "/etc"
+    assert (made / "below").stat().st_mode & 0o7777 == 0o1750
+    assert (made / "below" / "file").stat().st_mode & 0o7777 == 0o4711
+    assert (made / "below" / "file").read_text() == "words" * 100
