@@ -93,6 +93,8 @@ def wake(begin: int, result: int, pidfd: int) -> "dict[str, int]":
     """
     try:
         os.write(begin, b"\n")
+    except BrokenPipeError:
+        raise KrunError(_STOPPED) from None  # it died between the open and the write
     except OSError as e:
         raise SysError("write", START_FIFO, e.errno or 0) from None
     while True:

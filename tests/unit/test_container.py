@@ -203,3 +203,13 @@ def test_exec_says_nothing_of_an_init_that_lives() -> None:
         assert enter._if_stopped(error, pidfd) is error
     finally:
         os.close(pidfd)
+
+
+def test_start_of_a_monitor_that_dies_before_it_is_woken_says_that_it_has_stopped() -> None:
+    reader, begin = os.pipe()
+    os.close(reader)
+    try:
+        with pytest.raises(KrunError, match="cannot start a container that has stopped"):
+            wake.wake(begin, -1, -1)
+    finally:
+        os.close(begin)
