@@ -110,3 +110,42 @@ def test_writable_memory_is_under_the_key(areas: list[Area]) -> None:
     assert len(own) >= 3
     assert [f"{a.start:#x} {a.name}" for a in own if a.key != 1] == []
     assert {a.key for a in areas if a.start < WINDOW_END} == {0}
+
+
+#: posix_spawn(3) is clone(CLONE_VM | CLONE_VFORK) and execve(2) in the child.
+SPAWN = """
+import os, sys
+def spawn(path, strings):
+    try:
+        os.waitpid(os.posix_spawn(path, ["true"], {"A": "x" * strings}), 0)
+    except OSError:
+        pass
+for rounds in 10, 100, 100:
+    for _ in range(rounds):
+        spawn("/bin/true", 100)
+        spawn("/bin/true", 70000)
+        spawn("/nowhere", 100)
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_program_that_leaves_by_execve_leaves_nothing_behind() -> None:
+    """The child of a vfork has its execve's strings in the heap that it shares with its parent."""
+    process = subprocess.Popen(
+        [*DIRECT, "/usr/bin/python3", "-c", SPAWN], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout
+    sizes = []
+    try:
+        for _ in range(3):
+            assert process.stdout.readline() == b"ready\n"
+            text = Path(f"/proc/{process.pid}/smaps").read_text()
+            mappings = [Area(part) for part in re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", text) if part]
+            own = [a for a in mappings if a.start >= HOST_LOW and a.permissions == "rw-p"]
+            sizes.append(sum(a.end - a.start for a in own))
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+    finally:
+        process.communicate(timeout=60)
+    assert sizes[0] == sizes[1] == sizes[2]

@@ -173,8 +173,10 @@ struct kr_task {
     struct kr_task *lender; /* the task that waits for it (CLONE_VFORK) and releases it; NULL: nobody */
     u32 switched;           /* the kernel has life->head, and the payload's own word for set_tid_address(2) */
     u32 leaving;            /* it executes a program: its number may become another's */
-    u32 waits_vcpu;         /* counted in vm->waiters; under mm->lock */
-    u32 errand[2];          /* numbers of its errand threads (private.c), which the kernel clears; 0: none */
+    struct kr_leaving
+        *exec;      /* what the program that it executes leaves in the heap (exec.c); NULL: nothing */
+    u32 waits_vcpu; /* counted in vm->waiters; under mm->lock */
+    u32 errand[2];  /* numbers of its errand threads (private.c), which the kernel clears; 0: none */
     void *errand_stack[2];
     u64 clear_tid; /* the payload's word for set_tid_address(2), once switched */
     void *stack;   /* base of the mapping; NULL for the first thread */

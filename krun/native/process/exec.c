@@ -19,6 +19,7 @@
 #include "../machine/fdtab.h"
 #include "../machine/hostmem.h"
 #include <linux/capability.h>
+#include <linux/limits.h>
 #include <linux/resource.h>
 
 struct block {
@@ -194,10 +195,30 @@ long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
     return r;
 }
 
+/* What an execve has in the heap at the point of no return. Relatives (CLONE_VM) keep the heap, so whoever releases
+ * the task frees it. It stands on the task's stack. */
+struct kr_leaving {
+    struct kr_args *args;
+    struct kr_program *program;
+    char *path, *text;
+    size_t size;
+};
+
+void kr_exec_left(struct kr_task *o) {
+    struct kr_leaving *l = o->exec;
+    if (!l)
+        return;
+    o->exec = NULL; /* first: a process that is killed in between loses the rest, and nobody frees it twice */
+    kr_free(l->text, l->size);
+    kr_args_free(l->args);
+    kr_program_forget(l->program);
+    kr_free(l->path, PATH_MAX);
+}
+
 /* The point of no return. exec_lock is held from before the filters and no_new_privs are written into the
  * block. Therefore a filter that another thread adds with SECCOMP_FILTER_FLAG_TSYNC is in the block, or is
  * added after a failed execve (cred_guard_mutex in the kernel). */
-static long exec_program(struct kr_task *t, const struct kr_program *p, struct kr_args *args) {
+static long exec_program(struct kr_task *t, struct kr_program *p, struct kr_args *args, char *path) {
     char *text = NULL;
     size_t size = 0;
     kr_lock(&t->proc->exec_lock);
@@ -213,8 +234,11 @@ static long exec_program(struct kr_task *t, const struct kr_program *p, struct k
         for (long i = 0; i < r; i++, s += strlen(s) + 1)
             args->envp[args->envc + i] = s;
         args->envp[args->envc + r] = NULL;
+        struct kr_leaving left = {args, p, path, text, size};
         kr_life_leave(t, 1);
+        __atomic_store_n(&t->exec, &left, __ATOMIC_RELEASE);
         r = kr_exec_self(p, args->argv, args->envp);
+        __atomic_store_n(&t->exec, NULL, __ATOMIC_RELEASE);
         kr_life_leave(t, 0);
     }
     kr_unlock(&t->proc->exec_lock);
@@ -222,7 +246,7 @@ static long exec_program(struct kr_task *t, const struct kr_program *p, struct k
     return r;
 }
 
-long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags) {
+long kr_execve(struct kr_task *t, int dirfd, char *path, u64 argv, u64 envp, int flags) {
     struct kr_program p;
     const char *why;
     if (flags & AT_EXECVE_CHECK && kr_execve_checks())
@@ -243,7 +267,7 @@ long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 env
     /* Nobody would take the names away from a process that leaves its relatives by the execve. */
     kr_fd_unname(t);
     if (r == 0)
-        r = exec_program(t, &p, &args);
+        r = exec_program(t, &p, &args, path);
     kr_args_free(&args);
     kr_program_free(&p);
     return r;

@@ -28,6 +28,8 @@ struct kr_program {
 long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
                      const char **why);
 void kr_program_free(struct kr_program *p);
+/* Frees the memory of p, and leaves its descriptors to whoever has them. */
+void kr_program_forget(struct kr_program *p);
 
 /* Whether the kernel knows AT_EXECVE_CHECK (Linux 6.14). If so the kernel itself judges what may be executed,
  * its security modules included. */
@@ -82,6 +84,10 @@ int kr_exec_ready(void);
 /* Executes the monitor anew. Returns -errno, and only on failure. Ends the process if the descriptor is not
  * of the monitor's own file. */
 long kr_exec_self(const struct kr_program *p, char **argv, char **envp);
+
+/* Frees what o, a task of this memory whose program has gone on elsewhere by execve(2), has left in the heap. Only for a task
+ * that has ended; its stack is still mapped. */
+void kr_exec_left(struct kr_task *o);
 
 /* ---- stack.c ---- */
 

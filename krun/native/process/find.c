@@ -30,6 +30,10 @@ void kr_program_free(struct kr_program *p) {
     kr_slot_free(p->fd);
     kr_slot_free(p->interp);
     p->fd = p->interp = -1;
+    kr_program_forget(p);
+}
+
+void kr_program_forget(struct kr_program *p) {
     kr_free(p->path, PATH_MAX_);
     for (u32 i = 0; i < KR_COUNT(p->words); i++)
         kr_free(p->words[i], PATH_MAX_);

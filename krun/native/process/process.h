@@ -56,8 +56,8 @@ void kr_errands_over(struct kr_task *t);
 /* Releases what a task owns, except its stack and the task itself. Lock: mm->lock. */
 void kr_task_release(struct kr_task *t);
 
-/* execve, execveat. path is a private copy. Returns -errno only. */
-long kr_execve(struct kr_task *t, int dirfd, const char *path, u64 argv, u64 envp, int flags);
+/* execve, execveat. path is a private copy, kr_alloc(4096), which stays the caller's. Returns -errno only. */
+long kr_execve(struct kr_task *t, int dirfd, char *path, u64 argv, u64 envp, int flags);
 
 /* Runs the calling thread's guest code until it exits. */
 void kr_run(struct kr_task *t) __noreturn;

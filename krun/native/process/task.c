@@ -7,6 +7,7 @@
 #include "board.h"
 #include "bury.h"
 #include "core.h"
+#include "exec.h"
 #include "holder.h"
 #include "hostsig.h"
 #include "process.h"
@@ -56,6 +57,7 @@ void kr_task_release(struct kr_task *t) {
     if (v)
         kr_vcpu_put(&t->mm->vm, v);
     kr_seccomp_drop(t);
+    kr_exec_left(t);
     kr_free(xsave, 4096);
     kr_free(parked, sizeof *parked);
     kr_life_free(t);
@@ -73,6 +75,7 @@ void kr_tasks_after_fork(struct kr_task *t) {
         next = o->next;
         if (o == t)
             continue;
+        kr_exec_left(o);
         if (o->stack)
             kr_sys2(__NR_munmap, o->stack, o->stack_size);
         kr_seccomp_drop(o);
