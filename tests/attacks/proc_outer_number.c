@@ -40,7 +40,7 @@ static void look(void *from) {
     char *at = strrchr(text, ')');
     for (at = at ? at + 3 : text; *at; at += strcspn(at, " "), at += *at == ' ') {
         unsigned long v = strtoul(at, NULL, 10);
-        if (v >= ATTACK_WINDOW_END && v != ~0UL)
+        if (*at != '-' && v >= ATTACK_WINDOW_END && v != ~0UL) /* a niceness is negative */
             attack_won("stat has an address of the monitor: %lx", v);
     }
     if (contents("maps", text, sizeof text) > 0 || contents("mem", text, 1) > 0)
