@@ -52,6 +52,7 @@ __attribute__((weak)) long kr_call_from(struct kr_task *t, int cwd, long nr, con
 __attribute__((weak)) long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
     return kr_call_intr(nr, fd, a, b, 0, 0, 0);
 }
+__attribute__((weak)) u32 kr_fd_base(void) { return 1u << 20; }
 __attribute__((weak)) u32 kr_fd_plugs;
 __attribute__((weak)) void kr_fd_drop_plugs(struct kr_task *t) { (void)t; }
 __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {

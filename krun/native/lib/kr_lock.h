@@ -28,12 +28,20 @@ struct kr_lock {
 #define KR_LOCK_WAITED 2u
 #define KR_LOCK_STATE 3u
 
-/* A holder: the number of its thread in the pid namespace of the monitor's procfs (0: unknown, such a holder never
- * counts as dead), and CLOCK_BOOTTIME at its start in ticks of 10 ms, which the thread has read itself. */
+/* A holder: the numbers of its thread and of its process in the pid namespace of the monitor's procfs (0: unknown, such a
+ * holder never counts as dead), and CLOCK_BOOTTIME at its start in ticks of 10 ms, which the thread has read itself. The word has
+ * the low 18 bits of the ticks, 43 minutes. */
 #define KR_HOLDER_TICK 10000000ULL /* ns */
-static inline u64 kr_holder(u32 tid, u64 born) { return born << 24 | (u64)(tid & 0x3fffff) << 2; }
-static inline u32 kr_holder_tid(u64 word) { return (u32)(word >> 2) & 0x3fffff; }
-static inline u64 kr_holder_born(u64 word) { return word >> 24; }
+#define KR_HOLDER_NUMBER 0x3fffffu /* PID_MAX_LIMIT - 1 */
+#define KR_HOLDER_BORN 0x3ffffULL
+static inline u64 kr_holder(u32 tid, u32 pid, u64 born) {
+    return born << 46 | (u64)(pid & KR_HOLDER_NUMBER) << 24 | (u64)(tid & KR_HOLDER_NUMBER) << 2;
+}
+static inline u32 kr_holder_tid(u64 word) { return (u32)(word >> 2) & KR_HOLDER_NUMBER; }
+static inline u32 kr_holder_pid(u64 word) { return (u32)(word >> 24) & KR_HOLDER_NUMBER; }
+
+/* The latest time until `now` (ticks) that has the word's bits: never earlier than the true one. */
+static inline u64 kr_holder_born(u64 word, u64 now) { return now - ((now - (word >> 46)) & KR_HOLDER_BORN); }
 
 #ifndef KR_HOSTED
 /* The calling thread as a holder: kr_task.holder. */
