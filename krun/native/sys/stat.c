@@ -240,10 +240,35 @@ static long access_of(int fd, const u64 *b) {
     return kr_sys4(__NR_faccessat2, fd, "", b[0], AT_EMPTY_PATH | (b[1] & AT_EACCESS));
 }
 
+/* Whether paths are walked with other rights than the real ids have (access_override_creds() in fs/open.c). */
+static int walks_as_other(void) {
+    u32 uid[3], gid[3];
+    struct {
+        u32 version;
+        s32 pid;
+    } head = {.version = 0x20080522}; /* _LINUX_CAPABILITY_VERSION_3 */
+    u32 cap[6] = {0};                 /* effective, permitted, inheritable; twice */
+    if (kr_sys3(__NR_getresuid, &uid[0], &uid[1], &uid[2]) < 0 ||
+        kr_sys3(__NR_getresgid, &gid[0], &gid[1], &gid[2]) < 0)
+        return 1;
+    return uid[0] != (u32)kr_sys1(__NR_setfsuid, -1) || gid[0] != (u32)kr_sys1(__NR_setfsgid, -1) ||
+           (uid[0] && (kr_sys2(__NR_capget, &head, cap) < 0 || cap[0] || cap[3]));
+}
+
 static long access_path(struct kr_task *t, u64 dirfd, u64 ptr, u64 mode, u32 flags) {
+    char *path;
+    long real;
     if ((u32)mode & ~7u) /* Linux checks it before the path; an int */
         return -EINVAL;
-    return kr_path_use(t, dirfd, ptr, flags, access_of, (u64[]){mode & 7, flags});
+    long r = kr_path_use(t, dirfd, ptr, flags, access_of, (u64[]){mode & 7, flags});
+    if ((r < 0 && r != -ENOENT && r != -ENOTDIR) || flags & AT_EACCESS || !walks_as_other())
+        return r;
+    real = kr_path_copy(ptr, &path);
+    if (real < 0)
+        return real;
+    real = kr_walk_real(t, (int)dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW));
+    kr_path_put(path);
+    return r == 0 || real == -EACCES ? real : r;
 }
 
 long sys_access(struct kr_task *t, const u64 a[6]) { return access_path(t, CWD, a[0], a[1], 0); }

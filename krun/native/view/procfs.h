@@ -32,6 +32,10 @@ struct open_how;
  * descriptor. Descriptor or -errno. */
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 
+/* For access(2), which asks for the thread's real ids: whether they may search each directory on the way of path. follow: as
+ * in kr_walk. 0 or -errno. */
+long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow);
+
 /* The directory of a name, for calls that act on the name itself (mkdir, unlink, ...). `last` points to the
  * last component in path, with the slashes behind it; it is the whole path if path has one component. Nothing
  * of `last` is walked yet. */

@@ -242,6 +242,11 @@ static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
     char *after = (char *)kr_comp_next(w->rest, n);
     int slash = w->rest[n] == '/', last = !*after;
     long fd = kr_open_plain(w->at, name, O_PATH | O_NOFOLLOW, 0), r;
+    if (w->real && fd != -ENOTDIR &&
+        (r = kr_sys4(__NR_faccessat2, (s64)w->at, "", X_OK, AT_EMPTY_PATH)) < 0) {
+        kr_fd_shut(fd);
+        return r;
+    }
     if (fd == -EACCES && last && !slash && follow) {
         fd = refused_fd(t, w, name);
         if (fd >= 0) {
@@ -304,4 +309,14 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
         walk_to(w, fd);
     }
     return 0;
+}
+
+long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow) {
+    struct kr_walk w = {.real = 1, .buf = kr_alloc_any(2 * KR_PATH_ROOM)};
+    if (!w.buf)
+        return -ENOMEM;
+    long r = kr_fd_hidden((u32)dirfd) && path[0] != '/' ? -EBADF : kr_walk(t, &w, dirfd, path, follow);
+    kr_walk_end(&w);
+    kr_free(w.buf, 2 * KR_PATH_ROOM);
+    return r;
 }

@@ -24,6 +24,7 @@ struct kr_walk {
     char *rest;            /* the path still to be walked; in buf */
     char *buf;             /* 2 * KR_PATH_ROOM bytes of the caller */
     int missing;           /* -ENOENT of the last component: `at` is its directory, `rest` its name */
+    int real;              /* each directory must be searchable for the thread's real ids, too (access(2)) */
     int dot;               /* the "." at the end of `rest` stands for a slash */
     u32 dir_mode, dir_uid; /* of the directory of the last component; 0 behind a magic link */
 };
