@@ -1,7 +1,8 @@
 """Walks through a directory tree of any depth and width, by descriptors and without recursion.
 
-A payload may make directories in some trees that krun reads and removes (its cgroup, the directory of the readiness socket), an image
-has those that krun copies (tmpcopyup). Their paths may exceed PATH_MAX, and they may be nested more deeply than Python calls or than a process may have descriptors.
+A payload may make directories in some trees that krun reads and removes (its cgroup, the directory of the readiness socket). An image has
+those that krun copies (tmpcopyup). Their paths may exceed PATH_MAX. They may be nested more deeply than Python calls, or than the
+descriptors that a process may have.
 """
 
 import os

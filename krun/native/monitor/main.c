@@ -36,6 +36,7 @@
 #include <linux/sched.h>
 #include <linux/time_types.h>
 #include <asm/prctl.h>
+#include <linux/sched/types.h>
 
 /* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
@@ -361,6 +362,11 @@ static void wait_as_first(struct kr_task *t) {
 #define WORKER_TRIES 100
 #define WORKER_PAUSE_NS 10000000
 
+static int is_deadline(void) {
+    struct sched_attr a;
+    return kr_sys4(__NR_sched_getattr, 0, (u64)&a, sizeof a, 0) >= 0 && a.sched_policy == SCHED_DEADLINE;
+}
+
 /* KVM starts its worker thread in the first KVM_RUN of a VM, with EAGAIN at a limit of threads. The run loop waits
  * for room without end, because a fork cannot fail any more there. A first program is still to begin: the limit may
  * be too small for ever, so krun hears of it after one second. With immediate_exit no instruction of the guest runs. */
@@ -373,7 +379,7 @@ static void start_worker(struct kr_task *t) {
         r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
         t->run->immediate_exit = 0;
         /* A signal is the run loop's, and so is SCHED_DEADLINE, whose threads make none. */
-        if (r != -EAGAIN || t->sig_caught || kr_sys1(__NR_sched_getscheduler, 0) == SCHED_DEADLINE)
+        if (r != -EAGAIN || t->sig_caught || is_deadline())
             return;
         if (tries == WORKER_TRIES)
             give_up(t, "vm", "start",
