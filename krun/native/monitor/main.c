@@ -34,9 +34,9 @@
 #include <linux/mman.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/sched/types.h>
 #include <linux/time_types.h>
 #include <asm/prctl.h>
-#include <linux/sched/types.h>
 
 /* The kernel loads a static PIE without relocating it: only R_X86_64_RELATIVE entries exist (-nostdlib). */
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
