@@ -69,14 +69,6 @@ __attribute__((weak)) long kr_walk_real(struct kr_task *t, int dirfd, const char
     (void)t, (void)dirfd, (void)path, (void)follow;
     return 0;
 }
-__attribute__((weak)) long kr_uevent_socket(struct kr_task *t, const u64 a[6]) {
-    (void)t, (void)a;
-    return -ENOSYS;
-}
-__attribute__((weak)) long kr_uevent_filter(struct kr_task *t, const u64 a[6]) {
-    (void)t, (void)a;
-    return -ENOSYS;
-}
 __attribute__((weak)) int kr_ask_same_numbers(void) { return 1; }
 /* Nobody else is here to be asked. */
 __attribute__((weak)) long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode) {

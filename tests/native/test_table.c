@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sys/table.c and the handlers with nested pointers: whatever the payload passes, no address outside its
  * window and no hidden descriptor reaches the host. The host call is a fake that looks at what it gets.
- * Sources: table.c rows.c io.c poll.c socket.c futex.c prctl.c file.c event.c ipc.c key.c misc.c self.c ioctl.c
+ * Sources: table.c rows.c io.c poll.c socket.c uevent.c futex.c prctl.c file.c event.c ipc.c key.c misc.c self.c ioctl.c
  * bpf.c kr_alloc.c
  */
 #include "harness.h"
@@ -91,6 +91,14 @@ int kr_fd_name(struct kr_task *t, u32 i, u64 fd) {
 }
 int kr_fd_pass(struct kr_mm *mm, u64 fd) { return (void)mm, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
 void kr_fd_passed(int fd) { (void)fd; }
+int kr_slot_dup(struct kr_task *t, u64 fd) { return (void)t, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
+void kr_slot_free(int fd) { (void)fd; }
+void kr_fd_shut(long fd) { (void)fd; }
+void kr_fd_hide_begin(const struct kr_mm *mm) { (void)mm; }
+int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder) {
+    return (void)mm, (void)fd, (void)kind, (void)holder, -ENFILE;
+}
+void kr_fd_drop(int *holder) { (void)holder; }
 long kr_fd_dup(u64 fd, int cmd, u64 least) {
     (void)cmd;
     (void)least;

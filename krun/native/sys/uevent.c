@@ -115,7 +115,7 @@ long kr_uevent_filter(struct kr_task *t, const u64 a[6]) {
     else if (events)
         r = attaches ? attach_both(fd, &p) : attach_own(fd);
     else
-        r = kr_sys5(__NR_setsockopt, fd, a[1], a[2], attaches ? (u64)&p : a[3], a[4]);
+        r = kr_call_intr(__NR_setsockopt, (u64)fd, a[1], a[2], attaches ? (u64)&p : a[3], a[4], 0);
     if (shared)
         kr_slot_free(fd);
     return r;
