@@ -186,6 +186,19 @@ class Container:
         text = log.read_text() if log.exists() else ""
         return Result(argv, done.returncode, self.out(), text + self.out())
 
+    def argv(self, verb: str) -> list[str]:
+        """The command line of `create` or `run`, for a test that starts it itself."""
+        runtime = self.runtime
+        return [
+            str(runtime.path),
+            "--root",
+            str(runtime.root),
+            verb,
+            "--bundle",
+            str(self.bundle.write()),
+            self.id,
+        ]
+
     def call(self, verb: str, *arguments: str, options: tuple[str, ...] = ()) -> Result:
         return self.runtime.call(verb, *options, *_around(verb, self.id, arguments))
 

@@ -345,15 +345,7 @@ def test_no_descriptor_of_the_caller_is_kept(runtime, bundle):
     os.set_inheritable(write_end, True)
     container = runtime.new(bundle.args("sleep", "1000"))
     log = runtime.work / "out"
-    argv = [
-        str(runtime.path),
-        "--root",
-        str(runtime.root),
-        "create",
-        "--bundle",
-        str(bundle.write()),
-        container.id,
-    ]
+    argv = container.argv("create")
     files = [(os.POSIX_SPAWN_OPEN, fd, str(log), os.O_RDWR | os.O_CREAT, 0o600) for fd in (0, 1, 2)]
     pid = os.posix_spawn(argv[0], argv, runtime.environment, file_actions=files)
     assert os.waitpid(pid, 0)[1] == 0, log.read_text()
@@ -393,15 +385,7 @@ def test_run_ends_after_another_container_has_its_id(runtime, bundle, make_bundl
     if runtime.name == "runc":
         return  # it removes the other container's state, whose processes go on
     container = runtime.new(bundle.args("sleep", "1000"))
-    argv = [
-        str(runtime.path),
-        "--root",
-        str(runtime.root),
-        "run",
-        "--bundle",
-        str(bundle.write()),
-        container.id,
-    ]
+    argv = container.argv("run")
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as run:
         wait_for(lambda: container.call("state").out.find('"running"') > 0, "it does not run")
         run.send_signal(signal.SIGSTOP)
@@ -424,15 +408,7 @@ def test_start_of_run_after_its_container_is_gone(runtime, bundle):
     hook = {"path": "/bin/sh", "args": ["sh", "-c", f"cat >/dev/null; echo poststop >>{said}"]}
     bundle.config["hooks"] = {"poststop": [hook]}
     container = runtime.new(bundle.args("sleep", "1000"))
-    argv = [
-        str(runtime.path),
-        "--root",
-        str(runtime.root),
-        "run",
-        "--bundle",
-        str(bundle.write()),
-        container.id,
-    ]
+    argv = container.argv("run")
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as run:
         wait_for(lambda: container.call("state").out.find('"running"') > 0, "it does not run")
         container.call("delete", "--force").ok()

@@ -85,15 +85,7 @@ def test_run_detached(runtime, ready_bundle, manager):
 def test_run_in_the_foreground(runtime, ready_bundle, manager):
     """The service's process is the runtime, which hands signals on."""
     container = runtime.new(ready_bundle)
-    argv = [
-        str(runtime.path),
-        "--root",
-        str(runtime.root),
-        "run",
-        "--bundle",
-        str(ready_bundle.write()),
-        container.id,
-    ]
+    argv = container.argv("run")
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=runtime.environment
     )

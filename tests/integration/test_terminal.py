@@ -136,15 +136,7 @@ def spawn_on_terminal(argv, environment):
 def test_run_on_a_terminal(runtime, bundle):
     bundle.process["terminal"] = True
     container = runtime.new(bundle.shell("test -t 0 && test -t 1 && echo both; read a; echo got $a; exit 5"))
-    argv = [
-        str(runtime.path),
-        "--root",
-        str(runtime.root),
-        "run",
-        "--bundle",
-        str(bundle.write()),
-        container.id,
-    ]
+    argv = container.argv("run")
     process, master = spawn_on_terminal(argv, runtime.environment)
     read_until(master, b"both")
     os.write(master, b"line\n")

@@ -171,6 +171,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.control.capacity",
             "krun.serve.control.gauges",
             "krun.serve.control.pagehtml",
+            "krun.serve.control.periodic",
         },
         {"krun.serve.control.context", "krun.serve.control.configs", "krun.serve.control.domains"},
         {

@@ -5,13 +5,13 @@ emptyDir.sizeLimit, the sum of the containers' limits of ephemeral-storage, each
 writable layer and its logs; that of the instance has its disk-backed emptyDir volumes besides.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from krun.errors import KrunError
 from krun.serve.control.context import Context
 from krun.serve.control.member import Member
+from krun.serve.control.periodic import Periodic
 from krun.serve.control.pool import Pool
 from krun.serve.model.kinds import POD
 from krun.serve.units import quantity
@@ -97,24 +97,15 @@ class Evictions:
         self.runner = runner
         self.context = context
         self.report = report
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(self.once, "look at local storage", report)
 
     def start(self, period: float = PERIOD) -> None:
         """Begins to look."""
-        self._task = asyncio.get_running_loop().create_task(self._run(period))
+        self._rounds.start(period)
 
     def close(self) -> None:
         """Ends."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _run(self, period: float) -> None:
-        while True:
-            await asyncio.sleep(period)
-            try:
-                await self.once()
-            except Exception as error:
-                self.report(f"look at local storage: internal error: {error!r}")
+        self._rounds.close()
 
     async def once(self) -> None:
         """Looks at each instance once, and evicts those that take too much."""

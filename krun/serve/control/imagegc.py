@@ -4,7 +4,6 @@ The server knows which images revisions name, the worker which ones instances an
 in the log, in metrics, and by Events about the Node, as the kubelet's.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 from krun.errors import KrunError
 from krun.serve.control import pods
 from krun.serve.control.context import Context
+from krun.serve.control.periodic import Periodic
 from krun.serve.model.kinds import REVISION, Kind
 from krun.serve.proxy.metrics import Family
 from krun.serve.settings import Images
@@ -48,21 +48,15 @@ class ImageGc:
         self.removed: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.percent = 0
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Periodic(self.once, "collect images", report)
 
     def start(self, period: float = PERIOD) -> None:
         """Begins; the first collection is after a period, as what a restart needs is not known before."""
-        self._task = asyncio.get_running_loop().create_task(self._run(period))
+        self._rounds.start(period)
 
     def close(self) -> None:
         """Ends; a collection that has begun is finished by the worker."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _run(self, period: float) -> None:
-        while True:
-            await asyncio.sleep(period)
-            await self.once()
+        self._rounds.close()
 
     def references(self) -> list[str]:
         """Returns the images of all revisions, also of those without an instance."""
