@@ -92,10 +92,10 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = 20) ->
 
 
 def remove_cgroup(path: str) -> None:
-    """Remove the parent of the containers' cgroups, which the runtimes have made, in every hierarchy."""
+    """Remove the parent of the containers' cgroups, which the runtimes have made, in every hierarchy: by the last of several runners."""
     for mount in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()):
         own = mount / path.lstrip("/")
-        if own.is_dir():
+        if own.is_dir() and not any(entry.is_dir() for entry in own.iterdir()):
             own.rmdir()
 
 

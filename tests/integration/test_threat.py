@@ -1,7 +1,6 @@
 """From inside a container: /dev/kvm, the monitor's file, descriptors and memory are out of reach."""
 
 import hashlib
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -128,7 +127,7 @@ assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0
 direct.exec_monitor("/bin/echo", ["echo", "ran"], 0, {str(tmp_path / "log")!r})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGSEGV and done.stdout == "", done
+    assert done.returncode == 127 and done.stdout == "", done
     assert "installing the monitor's own seccomp filter" in (tmp_path / "log").read_text()
 
 
