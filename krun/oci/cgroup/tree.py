@@ -39,12 +39,9 @@ def groups(path: str) -> "Iterator[Cursor]":
     """Yield a position at a directory's group, then at each one below it; nothing when it is gone. A payload may have nested its
     groups to any depth. Errors: SysError.
     """
-    try:
-        cursor = Cursor(path)
-    except FileNotFoundError:
+    cursor = _open(path)
+    if cursor is None:
         return
-    except OSError as error:
-        raise SysError.of("open cgroup", error, path) from None
     try:
         yield cursor
         todo = [_below(cursor)]
@@ -60,6 +57,15 @@ def groups(path: str) -> "Iterator[Cursor]":
         raise SysError.of("read cgroups", error, cursor.path()) from None
     finally:
         cursor.close()
+
+
+def _open(path: str) -> "Cursor | None":
+    try:
+        return Cursor(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SysError.of("open cgroup", error, path) from None
 
 
 def _below(cursor: Cursor) -> "list[str]":
@@ -135,12 +141,9 @@ def remove(path: str, patience: Patience) -> None:
 
 
 def _remove_below(path: str, patience: Patience) -> None:
-    try:
-        cursor = Cursor(path)
-    except FileNotFoundError:
+    cursor = _open(path)
+    if cursor is None:
         return
-    except OSError as error:
-        raise SysError.of("open cgroup", error, path) from None
     try:
         todo = [_below(cursor)]
         while todo:
