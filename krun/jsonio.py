@@ -85,9 +85,8 @@ def loads(data: "bytes | str", name: str = "") -> "Any":
         value, end = (_scan or _find())(text, start)
         if end != size and text[end:].strip(_WHITE):
             raise ValueError("extra data")
-        if (
-            "\\ud" in text or "\\uD" in text
-        ):  # Go's encoder writes \u0026 and the like for harmless characters
+        # A surrogate's escape. Go's encoder writes \u0026 and the like for harmless characters.
+        if "\\ud" in text or "\\uD" in text:
             _refuse_half_characters(value, name)
         return value
     except RecursionError:
