@@ -152,6 +152,12 @@ static struct kr_sigaction take_action(struct kr_proc *p, int sig) {
     return a;
 }
 
+/* Whether the kernel drops a signal that was sent: one with the default action to the first process of a pid namespace
+ * (SIGNAL_UNKILLABLE in get_signal()). Only SIGSEGV and SIGBUS are caught there without an action of the payload's. */
+static int dropped(int sig, const struct kr_sigaction *act) {
+    return FAULTS_OURS(sig) && act->handler == (u64)SIG_DFL && kr_sys0(__NR_getpid) == 1;
+}
+
 void kr_signal_deliver(struct kr_task *t) {
     for (;;) {
         if (!t->sig_caught) {
@@ -171,7 +177,7 @@ void kr_signal_deliver(struct kr_task *t) {
         t->sig_caught = 0;
         if (act.handler != (u64)SIG_IGN)
             kr_ask_signal(t, act.flags);
-        if (act.handler == (u64)SIG_IGN) {
+        if (act.handler == (u64)SIG_IGN || dropped(sig, &act)) {
             t->wait_mask.active = 0;
             kr_host_mask(t->sigmask);
         } else if (act.handler == (u64)SIG_DFL) {
