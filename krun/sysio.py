@@ -118,6 +118,13 @@ def fs_magic(fd: int, name: str = "") -> int:
     return int(magic[0])
 
 
+def mount_id(fd: int, name: str = "") -> int:
+    """Returns the number of the mount that `fd` lies on, as mountinfo has it (statx(2), STATX_MNT_ID)."""
+    number = ffi.new("uint64_t *")
+    check(lib.kr_mount_id(fd, number), "statx", name)
+    return int(number[0])
+
+
 def memfd(name: str, content: bytes) -> int:
     """Returns a close-on-exec memfd with this content; it is sealed, and cannot be executed (since Linux 6.3)."""
     fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_NOEXEC_SEAL)

@@ -1,14 +1,14 @@
 """Stdio: a pty of the container's own devpts, its master for the caller, its slave as stdio and /dev/console; pipes; the null device."""
 
 import os
-from errno import EEXIST
 from fcntl import F_GETFL, fcntl
 from stat import S_IFCHR, S_ISCHR, S_ISFIFO
 
 from krun.errors import KrunError, SysError
 from krun.mountio import OPEN_TREE_CLONE, move_mount, new_mount, open_tree
-from krun.oci.devices import open_dev
-from krun.oci.steps import PATH, Context, Step, find_in_root, label_file, open_in_root
+from krun.oci import places
+from krun.oci.devices import node_place, open_dev
+from krun.oci.steps import PATH, Context, Step, find_in_root, label_file
 from krun.sysio import (
     AT_EMPTY_PATH,
     DEVPTS_SUPER_MAGIC,
@@ -21,20 +21,20 @@ from krun.sysio import (
 
 
 def open_pty(
-    root: int, proc: int, uid: int, gid: "int | None", size: "tuple[int, int] | None"
+    ctx: Context, uid: int, gid: "int | None", size: "tuple[int, int] | None"
 ) -> "tuple[int, int, str]":
-    """Makes a pty on the devpts below `root`; proc is a procfs of krun's own.
+    """Makes a pty on the container's devpts.
 
     Returns (master, slave, name of the slave inside). The slave is opened by TIOCGPTPEER, not by its path
     (CVE-2025-52565). Raises SysError; KrunError if /dev/pts is not a devpts.
     """
-    ptmx = open_in_root(root, "/dev/pts/ptmx", PATH | os.O_NOFOLLOW)
+    ptmx = check(places.find(ctx, "/dev/pts/ptmx", PATH | os.O_NOFOLLOW), "open", "/dev/pts/ptmx")
     if fs_magic(ptmx, "/dev/pts") != DEVPTS_SUPER_MAGIC:
         raise KrunError("open terminal: the container's /dev/pts is not a devpts file system")
     try:
         # The descriptor is verified, and reopening it by its number follows no name of the image: with exec, /proc is the
         # container's, where the opening alone may have an effect (a FIFO, a device).
-        master = os.open(f"self/fd/{ptmx}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=proc)
+        master = os.open(f"self/fd/{ptmx}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=ctx.proc)
     except OSError as e:
         raise SysError("open", "/dev/pts/ptmx", e.errno or 0) from None
     finally:
@@ -63,7 +63,7 @@ class OpenConsole(Step):
         return "open a terminal" + (" as /dev/console and stdio" if self.dev_console else " as stdio")
 
     def execute(self, ctx: Context) -> None:
-        master, slave, name = open_pty(ctx.root, ctx.proc, self.uid, None, self.size)
+        master, slave, name = open_pty(ctx, self.uid, None, self.size)
         if self.dev_console:
             self._bind_console(ctx, slave)
         send_fd(ctx.console, name.encode(), master)
@@ -77,17 +77,7 @@ class OpenConsole(Step):
     def _bind_console(ctx: Context, slave: int) -> None:
         dev = open_dev(ctx)
         try:
-            try:
-                os.close(
-                    os.open(
-                        "console", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600, dir_fd=dev
-                    )
-                )
-            except OSError as e:
-                if e.errno != EEXIST:
-                    raise SysError("make", "/dev/console", e.errno or 0) from None
-            # Never through a link that the image may have put there (CVE-2026-88264).
-            place = os.open("console", PATH | os.O_NOFOLLOW, dir_fd=dev)
+            place = node_place(dev, "console", "/dev/console")
             label_file(slave, ctx.mount_label, "/dev/console")
             fd = open_tree(slave, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, "pty")
             move_mount(fd, place, "/dev/console")

@@ -10,11 +10,9 @@ from krun.mountio import (
     move_mount,
     open_tree,
 )
-from krun.oci.steps import PATH, Context, Step, clean, find_in_root, is_dir, make_dir, make_file
-from krun.sysio import (
-    AT_FDCWD,
-    mknodat,
-)
+from krun.oci import places
+from krun.oci.steps import PATH, Context, Step, clean, is_dir
+from krun.sysio import AT_EMPTY_PATH, mknodat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,9 +40,9 @@ DEV_LINKS = {
 
 def open_dev(ctx: Context) -> int:
     """Opens the container's /dev. It must be a directory, not a link of the image's (CVE-2026-41579)."""
-    fd = find_in_root(ctx.root, "/dev", PATH | os.O_NOFOLLOW)
+    fd = places.find(ctx, "/dev", PATH | os.O_NOFOLLOW)
     if fd == -ENOENT:
-        return make_dir(ctx.root, "/dev")
+        return places.plain_directory(ctx, "/dev", "devices")
     if fd < 0:
         raise SysError("open", "/dev", -fd)
     if S_ISLNK(os.fstat(fd).st_mode) or not is_dir(fd):
@@ -74,9 +72,9 @@ class MakeDevices(Step):
             umask = os.umask(0)
             for name, (major, minor) in DEFAULT_DEVICES.items():
                 if f"/dev/{name}" not in listed:
-                    self._make(ctx, dev, name, f"/dev/{name}", S_IFCHR | 0o666, major, minor, 0, 0)
+                    self._make(dev, name, f"/dev/{name}", S_IFCHR | 0o666, major, minor, 0, 0)
             for device in self.devices:
-                self._make_listed(ctx, device)
+                self._make_listed(ctx, dev, device)
             os.umask(umask)
             for name, target in DEV_LINKS.items():
                 link(dev, name, target)
@@ -90,7 +88,7 @@ class MakeDevices(Step):
     def _has_core() -> bool:
         return os.access("/proc/kcore", os.F_OK)
 
-    def _make_listed(self, ctx: Context, device: "Device") -> None:
+    def _make_listed(self, ctx: Context, dev: int, device: "Device") -> None:
         path = clean(device.path)
         folder, _, name = path.rpartition("/")
         if not name:
@@ -98,10 +96,10 @@ class MakeDevices(Step):
         if path == "/dev/ptmx":
             return  # the link to pts/ptmx is the container's own (runc does the same)
         kind = {"c": S_IFCHR, "u": S_IFCHR, "b": S_IFBLK, "p": S_IFIFO}[device.type]
-        parent = make_dir(ctx.root, folder or "/")
+        # No second look at the name /dev: it has been opened, and is no link.
+        parent = os.dup(dev) if folder == "/dev" else places.directory(ctx, folder or "/")
         try:
             self._make(
-                ctx,
                 parent,
                 name,
                 path,
@@ -116,7 +114,6 @@ class MakeDevices(Step):
 
     def _make(
         self,
-        ctx: Context,
         parent: int,
         name: str,
         path: str,
@@ -127,14 +124,18 @@ class MakeDevices(Step):
         gid: int,
     ) -> None:
         if self.bind and S_IFMT(mode) != S_IFIFO:
-            self._bind(ctx, path)
+            bind_node(open_node(path, mode, major, minor), parent, name, path)
             return
         try:
             mknodat(parent, name, mode, 0 if S_IFMT(mode) == S_IFIFO else major, minor)
         except SysError as e:
-            if e.errno == EPERM and _is_device(path, mode, major, minor):
+            if e.errno == EPERM:
                 # Root of a user namespace that is not the container's own (rootless podman's) makes no devices either.
-                self._bind(ctx, path)
+                try:
+                    node = open_node(path, mode, major, minor)
+                except KrunError:
+                    raise SysError("mknod", path, EPERM) from None
+                bind_node(node, parent, name, path)
                 return
             if e.errno != EEXIST:
                 raise SysError("mknod", path, e.errno) from None
@@ -148,14 +149,6 @@ class MakeDevices(Step):
             os.chown(name, uid, gid, dir_fd=parent, follow_symlinks=False)
 
     @staticmethod
-    def _bind(ctx: Context, path: str) -> None:
-        place = make_file(ctx.root, path)
-        fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE)
-        move_mount(fd, place, path)
-        os.close(fd)
-        os.close(place)
-
-    @staticmethod
     def _ptmx(dev: int) -> None:
         """/dev/ptmx is the container's own (config-linux.md); what the image has there is replaced, as by runc."""
         try:
@@ -166,13 +159,57 @@ class MakeDevices(Step):
         link(dev, "ptmx", "pts/ptmx")
 
 
-def _is_device(path: str, mode: int, major: int, minor: int) -> bool:
-    """Tells whether the host has just this device at `path`."""
+def open_node(path: str, mode: int, major: int, minor: int) -> int:
+    """Opens the host's node of a device, whose name may lead to any other file of the host.
+
+    Arguments: path; mode, whose type counts, S_IFCHR or S_IFBLK; major, minor. Returns an O_PATH descriptor, which has been looked at.
+    Raises SysError; KrunError if another file is there.
+    """
     try:
-        info = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return False
-    return S_IFMT(info.st_mode) == S_IFMT(mode) and info.st_rdev == os.makedev(major, minor)
+        fd = os.open(path, PATH)
+    except OSError as e:
+        raise SysError("open device", path, e.errno or 0) from None
+    info = os.fstat(fd)
+    if S_IFMT(info.st_mode) != S_IFMT(mode) or info.st_rdev != os.makedev(major, minor):
+        os.close(fd)
+        kind = "block" if S_IFMT(mode) == S_IFBLK else "character"
+        raise KrunError(
+            f"bind device {path}: the host's {path} is not {kind} device {major}:{minor}; correct linux.devices"
+        )
+    return fd
+
+
+def bind_node(node: int, parent: int, name: str, path: str) -> None:
+    """Binds a node of the host, which is closed, on a name in a directory of the container. Raises SysError, KrunError."""
+    try:
+        place = node_place(parent, name, path)
+        fd = open_tree(node, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, path)
+        move_mount(fd, place, path)
+        os.close(fd)
+        os.close(place)
+    finally:
+        os.close(node)
+
+
+def node_place(parent: int, name: str, path: str) -> int:
+    """Opens the file that a node is bound on, made where it is missing; never through a link of the image (CVE-2026-88264).
+
+    Arguments: parent, a directory of the container; name in it; path, for errors. Returns an O_PATH descriptor. Raises SysError,
+    KrunError.
+    """
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=parent))
+    except OSError as e:
+        if e.errno != EEXIST:
+            raise SysError("make", path, e.errno or 0) from None
+    try:
+        place = os.open(name, PATH | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+    if S_ISLNK(os.fstat(place).st_mode):
+        os.close(place)
+        raise KrunError(f"bind device {path}: the image has a symbolic link there")
+    return place
 
 
 def link(dirfd: int, name: str, target: str) -> None:

@@ -278,6 +278,7 @@ def _descriptors(child: Child) -> None:
     ctx = child.ctx
     close_all_but(ctx.for_monitor())
     ctx.root = ctx.null = ctx.console = -1
+    ctx.attached = []
     for fd in ctx.keep:
         keep_over_exec(fd)
 

@@ -1,10 +1,9 @@
 """Paths of the final tree: linux.maskedPaths and linux.readonlyPaths (config-linux.md), mounts of binfmt_misc."""
 
 import os
-from errno import ENOENT, ENOTDIR
 from stat import S_ISCHR
 
-from krun.errors import KrunError, SysError
+from krun.errors import KrunError
 from krun.mountio import (
     AT_RECURSIVE,
     MOUNT_ATTR_NODEV,
@@ -17,13 +16,13 @@ from krun.mountio import (
     new_mount,
     open_tree,
 )
-from krun.oci.steps import PATH, Context, Step, find_in_root, is_dir, labelled, mounts_seen
+from krun.oci import places
+from krun.oci.steps import PATH, Context, MountRow, Step, is_dir, labelled, mounts_seen
 from krun.sysio import (
     AT_EMPTY_PATH,
-    BINFMTFS_MAGIC,
     RESOLVE_IN_ROOT,
     RESOLVE_NO_SYMLINKS,
-    fs_magic,
+    mount_id,
     try_openat2,
 )
 
@@ -32,19 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def places(root: int, paths: "list[str]") -> "Iterator[tuple[str, int]]":
-    """Yields each of the paths that exists below `root`, with an O_PATH descriptor that is closed after its turn.
+_LOOKS = 8  # how often SealBinfmt looks for mounts that somebody moves
+
+
+def found(ctx: Context, paths: "list[str]") -> "Iterator[tuple[str, int]]":
+    """Yields each of the paths that exists, with an O_PATH descriptor of the place, which is closed after its turn.
 
     Raises SysError for a path that cannot be opened.
     """
     for path in paths:
-        place = find_in_root(root, path)
-        if place in (-ENOENT, -ENOTDIR):
-            continue
-        if place < 0:
-            raise SysError("open", path, -place)
-        yield path, place
-        os.close(place)
+        there = places.find_all(ctx, path)
+        for place in there:
+            yield path, place
+        places.close_all(there)
 
 
 class OpenNull(Step):
@@ -77,10 +76,10 @@ class ReadonlyPaths(Step):
         return f"read-only paths {' '.join(self.paths)}"
 
     def execute(self, ctx: Context) -> None:
-        for path, place in places(ctx.root, self.paths):
+        for path, place in found(ctx, self.paths):
             fd = open_tree(place, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | AT_RECURSIVE, path)
             mount_setattr(fd, MOUNT_ATTR_RDONLY, name=path)
-            move_mount(fd, place, path)
+            places.attach(ctx, fd, place, path)
             os.close(fd)
 
 
@@ -98,7 +97,7 @@ class MaskPaths(Step):
     def execute(self, ctx: Context) -> None:
         empty = -1
         attached: list[int] = []
-        for path, place in places(ctx.root, self.paths):
+        for path, place in found(ctx, self.paths):
             if is_dir(place):
                 # One empty file system serves all directories: a clone of its mount for each.
                 if empty < 0:
@@ -128,7 +127,7 @@ class SealBinfmt(Step):
     """Makes each binfmt_misc of the tree read-only: those of the host that came with a recursive bind (/proc, /) or with the root.
 
     An entry of it names the program that starts in place of a file, also in place of the monitor's: the image's would run natively.
-    krun makes no such mount itself (mounts.make). One that another mount covers stays as it is: only CAP_SYS_ADMIN uncovers it.
+    krun makes no such mount itself (mounts.make). One that a mount of config.json covers stays as it is: only CAP_SYS_ADMIN uncovers it.
     """
 
     __slots__ = ()
@@ -137,12 +136,41 @@ class SealBinfmt(Step):
         return "binfmt_misc is read-only"
 
     def execute(self, ctx: Context) -> None:
-        for point, kind in mounts_seen(ctx):
-            if kind != "binfmt_misc":
-                continue
-            fd = try_openat2(ctx.root, point, PATH, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
-            if fd < 0:
-                continue
-            if fs_magic(fd, point) == BINFMTFS_MAGIC:
-                mount_setattr(fd, MOUNT_ATTR_RDONLY, name=point)
-            os.close(fd)
+        # The path in mountinfo only leads to the mount, whose number decides: who renames directories meanwhile lets us
+        # look again, and at last fail.
+        for _ in range(_LOOKS):
+            rows = mounts_seen(ctx)
+            left = [
+                row for row in rows if row.kind == "binfmt_misc" and row.writable and not covered(row, rows)
+            ]
+            if not left:
+                return
+            for row in left:
+                fd = try_openat2(ctx.root, row.point, PATH, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
+                if fd < 0:
+                    continue
+                if mount_id(fd) == row.id:
+                    mount_setattr(fd, MOUNT_ATTR_RDONLY, name=row.point)
+                os.close(fd)
+        raise KrunError(
+            f"make binfmt_misc on {left[0].point} read-only: directories above it are renamed meanwhile; stop what does it"
+        )
+
+
+def covered(row: "MountRow", rows: "list[MountRow]") -> bool:
+    """Tells whether a mount cannot be reached by its path, because another mount lies on it or on a directory above it.
+
+    Arguments: row, of the mount; rows, of all mounts, from one look. Pure.
+    """
+    by_id = {other.id: other for other in rows}
+    way = [row]
+    while way[-1].parent in by_id and by_id[way[-1].parent] not in way:
+        way.append(by_id[way[-1].parent])
+    beside = [other for other in rows if other not in way]
+    return any(
+        # On the root of a mount of the way, or on a directory above the next mount of the way.
+        (other.parent == part.id and other.point == part.point)
+        or (other.parent == part.parent and part.point.startswith(other.point.rstrip("/") + "/"))
+        for part in way
+        for other in beside
+    )

@@ -29,6 +29,7 @@ from krun.mountio import (
     new_mount,
     open_tree,
 )
+from krun.oci import places
 from krun.oci.steps import (
     PATH,
     Context,
@@ -37,9 +38,6 @@ from krun.oci.steps import (
     is_dir,
     label_file,
     labelled,
-    make_dir,
-    make_file,
-    refuse_symlink,
 )
 from krun.sysio import (
     AT_FDCWD,
@@ -164,15 +162,16 @@ def _inverse(on: int) -> int:
 
 
 class MountStep(Step):
-    """The common part of all mounts: destination, options, attaching."""
+    """The common part of all mounts: destination, options, attaching. kept: later steps look below it (places.py)."""
 
-    __slots__ = ("mount", "options", "destination", "index")
+    __slots__ = ("mount", "options", "destination", "index", "kept")
 
     def __init__(self, mount: "Mount", options: Options, index: int) -> None:
         self.mount = mount
         self.options = options
         self.destination = clean(mount.destination)
         self.index = index
+        self.kept = False
 
     def describe(self) -> str:
         words = ",".join(self.mount.options)
@@ -184,14 +183,19 @@ class MountStep(Step):
         """Attaches the finished mount and sets its propagation, which counts only for an attached one."""
         name = self.destination
         place_is_root = name == "/"
-        move_mount(fd, place, name)
+        places.attach(ctx, fd, place, name)
         for flags in self.options.propagation:
             mount_setattr(fd, 0, 0, flags & ~MS_REC, recursive=bool(flags & MS_REC), name=name)
         os.close(place)
         if place_is_root:
             # The image's tree is hidden now: later destinations lie in this mount.
             os.dup2(fd, ctx.root, inheritable=False)
-        os.close(fd)
+            places.close_all([kept for _, kept in ctx.attached])
+            ctx.attached.clear()
+        if self.kept and not place_is_root:
+            ctx.attached.append((name, fd))
+        else:
+            os.close(fd)
 
     def set_attrs(self, fd: int) -> None:
         """Applies plain and recursive attributes to a detached tree."""
@@ -214,8 +218,9 @@ class FsMount(MountStep):
     def execute(self, ctx: Context) -> None:
         kind, name = self.mount.type, self.destination
         if kind in ("proc", "sysfs"):
-            refuse_symlink(ctx.root, name, f'filesystem "{kind}"')
-        place = make_dir(ctx.root, name)
+            place = places.plain_directory(ctx, name, f'filesystem "{kind}"')
+        else:
+            place = places.directory(ctx, name)
         data = self.options.data
         if self.mount.source:
             data = [("source", self.mount.source), *data]
@@ -280,10 +285,11 @@ class BindMount(MountStep):
             raise KrunError(f"bind {self.source} on {name}: {NO_BINFMT}")
         if below_proc:
             check_over_proc(name, fd)
-        if name in ("/proc", "/sys"):
-            refuse_symlink(ctx.root, name, "a bind mount")
         self.set_attrs(fd)
-        place = make_dir(ctx.root, name) if is_dir(fd) else make_file(ctx.root, name)
+        if name in ("/proc", "/sys"):
+            place = places.plain_directory(ctx, name, "a bind mount")
+        else:
+            place = places.directory(ctx, name) if is_dir(fd) else places.file(ctx, name)
         if not below_proc and fs_magic(place, name) == PROC_SUPER_MAGIC:
             # A link of the image may lead there.
             check_over_proc(real_name(ctx, place), fd)
@@ -347,7 +353,7 @@ class CgroupMount(MountStep):
             return
         name = self.destination
         attrs = self.options.set
-        place = make_dir(ctx.root, name)
+        place = places.directory(ctx, name)
         top = new_mount(
             "tmpfs", labelled([("mode", "755")], ctx.mount_label), attrs & ~MOUNT_ATTR_RDONLY, name
         )
@@ -383,7 +389,7 @@ class CgroupMount(MountStep):
 
     def _mount_v2(self, ctx: Context, folder: str) -> None:
         name = self.destination
-        place = make_dir(ctx.root, name)
+        place = places.directory(ctx, name)
         if self.namespace:
             fd = new_mount("cgroup2", self.options.data, self.options.set, name)
         else:
@@ -452,4 +458,15 @@ def make(spec: "Spec", warnings: "list[str]") -> "list[MountStep]":
             raise ConfigError(
                 f"/mounts/{index}/options", f"{options.idmap} without mappings and without user namespace"
             )
+    mark_kept(steps, spec)
     return steps
+
+
+def mark_kept(steps: "list[MountStep]", spec: "Spec") -> None:
+    """Marks the mounts below which a later mount, a device, the terminal or a masked or read-only path lies. Pure."""
+    wanted = {"/dev", "/dev/pts"}
+    for path in (*spec.masked, *spec.readonly, *(device.path for device in spec.devices)):
+        wanted.update(places.with_parents(path))
+    for step in reversed(steps):
+        step.kept = step.destination in wanted
+        wanted.update(places.with_parents(step.destination))

@@ -30,7 +30,7 @@ from krun.oci.steps import PATH, Context, Step, clean, mounts_seen
 from krun.sysio import (
     AT_FDCWD,
     CLONE_NEWNS,
-    read_file,
+    mount_id,
     setns,
 )
 
@@ -107,7 +107,8 @@ def mount_point_of(ctx: Context, fd: int) -> str:
     """Returns the mount point that a descriptor's path lies on: the longest that is a prefix."""
     path = path_of(ctx, fd)
     best = "/"
-    for point, _ in mounts_seen(ctx):
+    for row in mounts_seen(ctx):
+        point = row.point
         if len(point) > len(best) and (path == point or path.startswith(point + "/")):
             best = point
     return best
@@ -156,14 +157,6 @@ class TakeRoot(Step):
 
     def execute(self, ctx: Context) -> None:
         ctx.root = ctx.sources[-1]
-
-
-def mount_id(fd: int) -> int:
-    """Returns the number of the mount that a descriptor lies on, as mountinfo has it (proc(5), fdinfo). Raises SysError."""
-    for line in read_file(f"/proc/self/fdinfo/{fd}").split(b"\n"):
-        if line.startswith(b"mnt_id:"):
-            return int(line[7:])
-    return 0
 
 
 def attach_root(path: str, remember: "Callable[[int], None]") -> int:
@@ -257,8 +250,9 @@ def move_root(ctx: Context) -> None:
     Without the unmounts, a chroot is all that hides the host's /proc and /sys (runc CVE-2019-... class), so they go first.
     """
     root = path_of(ctx, ctx.root).rstrip("/") + "/"
-    for point, kind in mounts_seen(ctx):
-        if kind in ("proc", "sysfs") and not point.startswith(root) and point != "/":
+    for row in mounts_seen(ctx):
+        point = row.point
+        if row.kind in ("proc", "sysfs") and not point.startswith(root) and point != "/":
             mount(None, point, None, MS_SLAVE | MS_REC)
             try:
                 umount2(point, MNT_DETACH)
@@ -337,10 +331,11 @@ def make_after_pivot(spec: "Spec") -> "list[Step]":
         steps.append(SetSysctls(spec.sysctl))
     if spec.root_readonly:
         steps.append(ReadonlyRoot())
+    if "mount" in spec.namespaces:
+        # Before masks of ours may cover one.
+        steps.append(SealBinfmt())
     if spec.readonly:
         steps.append(ReadonlyPaths(spec.readonly))
     if spec.masked:
         steps.append(MaskPaths(spec.masked))
-    if "mount" in spec.namespaces:
-        steps.append(SealBinfmt())
     return steps

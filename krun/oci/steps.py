@@ -10,12 +10,11 @@ from errno import EEXIST, ELOOP, ENOENT, EOPNOTSUPP
 from posixpath import normpath
 from stat import S_ISDIR, S_ISLNK
 
-from krun.errors import KrunError, SysError
+from krun.errors import SysError
 from krun.sysio import (
     RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
-    openat2,
     read_file,
     try_openat2,
 )
@@ -43,13 +42,14 @@ class Context:
     RLIMIT_STACK to restore, or None; file_limit: RLIMIT_FSIZE, soft and hard, to set last, or None.
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
+    attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
     t0: CLOCK_MONOTONIC ns at the beginning of krun.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "trace",
-        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid",
+        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -61,6 +61,7 @@ class Context:
         self.cgroup_fd = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
+        self.attached: list[tuple[str, int]] = []
         self.keep: list[int] = []
         self.hook_state: dict[str, object] = {}
         self.env: list[bytes] = []
@@ -122,13 +123,8 @@ def clean(path: str) -> str:
     return normpath("/" + path.lstrip("/"))
 
 
-def open_in_root(root: int, path: str, flags: int = PATH) -> int:
-    """Opens an existing path below `root`; symlinks stay inside. Raises SysError."""
-    return openat2(root, clean(path), flags, IN_ROOT)
-
-
 def find_in_root(root: int, path: str, flags: int = PATH) -> int:
-    """As open_in_root, but returns the negative errno if it fails."""
+    """Opens an existing path below `root`; symlinks stay inside. Returns the negative errno if it fails."""
     return try_openat2(root, clean(path), flags, IN_ROOT)
 
 
@@ -231,12 +227,26 @@ def make_file(root: int, path: str) -> int:
         os.close(parent)
 
 
-def mounts_seen(ctx: Context) -> "list[tuple[str, str]]":
-    """Returns (mount point, type) of each mount below our root (proc(5), mountinfo). Raises SysError."""
+class MountRow:
+    """A line of mountinfo (proc(5)): number of the mount and of the one that it lies on, mount point, whether the mount itself can
+    be written, type of the file system."""
+
+    __slots__ = ("id", "parent", "point", "writable", "kind")
+
+    def __init__(self, id: int, parent: int, point: str, writable: bool, kind: str) -> None:
+        self.id = id
+        self.parent = parent
+        self.point = point
+        self.writable = writable
+        self.kind = kind
+
+
+def mounts_seen(ctx: Context) -> "list[MountRow]":
+    """Returns each mount below our root, in the order of mountinfo. Raises SysError."""
     found = []
     for line in read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
-        point = left.split(" ", 5)[4]
+        number, parent, _, _, point, options = left.split(" ", 6)[:6]
         if "\\" in point:
             point = (
                 point.replace("\\040", " ")
@@ -244,21 +254,11 @@ def mounts_seen(ctx: Context) -> "list[tuple[str, str]]":
                 .replace("\\012", "\n")
                 .replace("\\134", "\\")
             )
-        found.append((point, right.split(" ", 1)[0]))
+        writable = "rw" in options.split(",")
+        found.append(MountRow(int(number), int(parent), point, writable, right.split(" ", 1)[0]))
     return found
 
 
 def is_dir(fd: int) -> bool:
     """Tells whether a descriptor (O_PATH too) is a directory's."""
     return S_ISDIR(os.fstat(fd).st_mode)
-
-
-def refuse_symlink(root: int, path: str, what: str) -> None:
-    """Raises KrunError if the image has a symlink at `path` (CVE-2019-19921, CVE-2023-27561: /proc, /sys)."""
-    fd = try_openat2(root, clean(path), PATH | os.O_NOFOLLOW, IN_ROOT)
-    if fd < 0:
-        return
-    mode = os.fstat(fd).st_mode
-    os.close(fd)
-    if S_ISLNK(mode):
-        raise KrunError(f'{what} must be mounted on ordinary directory: "{path}" is a symbolic link')

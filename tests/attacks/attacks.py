@@ -124,6 +124,14 @@ def host_pid_namespace(bundle: Bundle) -> None:
     bundle.namespaces(drop=("pid",))
 
 
+def root_renamed(bundle: Bundle) -> None:
+    """Between the mounts and the masks, somebody who shares the root directory renames /proc and makes another."""
+    hook, root = bundle.path / "rename", bundle.rootfs
+    hook.write_text(f"#!/bin/sh\nmv {root}/proc {root}/renamed && mkdir {root}/proc\n")
+    hook.chmod(0o755)
+    bundle.config["hooks"] = {"createRuntime": [{"path": str(hook)}]}
+
+
 def host_socket_name(bundle: Bundle) -> None:
     """Where host_socket listens."""
     bundle.process["env"].append(
@@ -279,6 +287,7 @@ ATTACKS = (
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_limits", (ROOT_USER,), 8, beside=(exec_true, create_beside)),
+    Attack("mask_root_renamed", seconds=1, prepare=(root_renamed,)),
     # What the host tells everybody.
     Attack("uevent_vms", seconds=3, engines=True),
     # The kernel's help: filters, native code.

@@ -178,6 +178,30 @@ int main(int argc, char **argv) {
 """
 
 
+@pytest.mark.parametrize("user", [False, True])
+def test_a_hosts_file_under_the_name_of_a_device(runtime, bundle, canary, user):
+    """A link of the host's at a device's name is followed where nodes are bound, and what it leads to is looked at."""
+    name = f"{canary.path.parent}/device"
+    os.symlink(canary.path / "secret", name)
+    for folder in canary.path.parents:
+        if str(folder) not in ("/tmp", "/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    bundle.linux["devices"] = [{"path": name, "type": "c", "major": 1, "minor": 3, "fileMode": 0o666}]
+    if user:
+        bundle.namespaces(add=("user",))
+        bundle.linux["uidMappings"] = bundle.linux["gidMappings"] = [
+            {"containerID": 0, "hostID": 100000, "size": 65536}
+        ]
+        os.chown(canary.path / "secret", 100000, 0)
+        canary.before = canary.look()
+    done = runtime.run(bundle.shell(f"cat {name}"))
+    assert "SECRET" not in done.out, done
+    if user:
+        assert "is not character device 1:3" in done.err, done
+    else:
+        assert done.ok().out == ""
+
+
 def test_cwd_is_a_descriptor(runtime, bundle, canary):
     """CVE-2024-21626: a working directory through a descriptor that somebody forgot to close."""
     for number in range(3, 16):

@@ -185,6 +185,7 @@ PLANTED = """
 import os, sys
 sys.path.insert(0, {tree!r})
 from krun.oci.console import open_pty
+from krun.oci.steps import Context
 root = {root!r}
 def mount(*words):
     assert os.spawnlp(os.P_WAIT, "mount", "mount", *words) == 0
@@ -197,7 +198,9 @@ if {planted}:
     os.makedirs("/proc/self/fd")
     for number in range(3, 40):
         os.symlink("/dev/pts/ptmx", f"/proc/self/fd/{{number}}")
-master, slave, name = open_pty(place, proc, 0, None, None)
+ctx = Context(None, None, "x")
+ctx.root, ctx.proc = place, proc
+master, slave, name = open_pty(ctx, 0, None, None)
 there = os.stat(root + "/dev/pts/ptmx")
 print(name, os.path.samestat(os.fstat(master), there), os.fstat(slave).st_dev == there.st_dev)
 """

@@ -39,6 +39,7 @@ LAYERS: list[list[set[str]]] = [
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
     [
         {"krun.oci.steps"},
+        {"krun.oci.places"},
         {"krun.oci.cgroup.files"},
         {
             "krun.oci.cgroup.tree",

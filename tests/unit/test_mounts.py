@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_IFBLK, S_IFCHR
+from typing import cast
 
 import pytest
 
 from krun.errors import KrunError, SysError
-from krun.oci import cwd, devices, mounts, steps
+from krun.oci import cwd, devices, masks, mounts, places, steps
+from krun.oci.spec import Process, Spec
 
 
 @pytest.fixture
@@ -19,6 +22,13 @@ def root(tmp_path: Path) -> Iterator[int]:
     fd = os.open(tmp_path / "root", os.O_PATH | os.O_DIRECTORY)
     yield fd
     os.close(fd)
+
+
+def context(root: int) -> steps.Context:
+    """What a step gets, with nothing but a root."""
+    ctx = steps.Context(cast(Spec, None), cast(Process, None), "x")
+    ctx.root = root
+    return ctx
 
 
 def test_directories_are_made_inside(root: int, tmp_path: Path) -> None:
@@ -65,21 +75,77 @@ def test_magic_links_are_not_followed(root: int, tmp_path: Path) -> None:
 
 
 def test_symlinked_proc_is_refused(root: int, tmp_path: Path) -> None:
+    ctx = context(root)
     (tmp_path / "root/proc").symlink_to("a")
-    with pytest.raises(KrunError, match="must be mounted on ordinary directory"):
-        steps.refuse_symlink(root, "/proc", 'filesystem "proc"')
-    steps.refuse_symlink(root, "/a", "x")
-    steps.refuse_symlink(root, "/absent", "x")
+    with pytest.raises(KrunError, match='"/proc" is a symbolic link'):
+        places.plain_directory(ctx, "/proc", 'filesystem "proc"')
+    for name in ("/a", "/absent", "/made/deep"):
+        os.close(places.plain_directory(ctx, name, "x"))
+    assert (tmp_path / "root/made/deep").is_dir()
 
 
 def test_symlinked_dev_is_refused(root: int, tmp_path: Path) -> None:
-    class Fake:
-        root = -1
-
-    Fake.root = root
     (tmp_path / "root/dev").symlink_to(tmp_path / "outside")
     with pytest.raises(KrunError, match="/dev is not a directory"):
-        devices.open_dev(Fake)  # type: ignore[arg-type]
+        devices.open_dev(context(root))
+
+
+def test_a_place_is_looked_for_in_its_mount(root: int, tmp_path: Path) -> None:
+    """A directory outside of the root stands for the mount on /m, whose directory somebody has renamed."""
+    mount = tmp_path / "outside"
+    (mount / "d").mkdir()
+    (mount / "leave").symlink_to("../root/a")
+    (mount / "stay").symlink_to("d")
+    (tmp_path / "root/m/d").mkdir(parents=True)
+    (tmp_path / "root/m/leave").mkdir()
+    ctx = context(root)
+    fd = os.open(mount, os.O_PATH | os.O_DIRECTORY)
+    ctx.attached.append(("/m", fd))
+
+    def at(place: int) -> str:
+        path = os.readlink(f"/proc/self/fd/{place}")
+        os.close(place)
+        return str(Path(path).relative_to(tmp_path))
+
+    assert [at(places.find(ctx, name)) for name in ("/m", "/m/d", "/m/stay", "/mm/../m/d/")] == [
+        "outside", "outside/d", "outside/d", "outside/d",
+    ]  # fmt: skip
+    assert places.find(ctx, "/m/absent") == -2
+    # A link out of the mount, and what lies in no mount, are the root's.
+    assert [at(places.find(ctx, name)) for name in ("/m/leave", "/a")] == ["root/m/leave", "root/a"]
+    # What is to be hidden is hidden at the name, too.
+    assert [at(place) for place in places.find_all(ctx, "/m/d")] == ["outside/d", "root/m/d"]
+    assert [at(place) for place in places.find_all(ctx, "/a")] == ["root/a"]
+    assert at(places.directory(ctx, "/m/x/y")) == "outside/x/y"
+    assert at(places.file(ctx, "/m/x/f")) == "outside/x/f"
+    os.close(fd)
+
+
+def test_a_hosts_file_is_no_device(tmp_path: Path) -> None:
+    """Neither a file, nor a link to another device, nor a device of another number or kind is bound as the device."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for name, kind, minor in (
+        ("file", S_IFCHR, 3),
+        ("link", S_IFCHR, 3),
+        ("null", S_IFCHR, 5),
+        ("null", S_IFBLK, 3),
+    ):
+        with pytest.raises(KrunError, match=f"{name} is not (character|block) device 1:{minor}"):
+            devices.open_node(str(tmp_path / name), kind | 0o666, 1, minor)
+    with pytest.raises(SysError, match="no such file"):
+        devices.open_node(str(tmp_path / "absent"), S_IFCHR, 1, 3)
+    os.close(devices.open_node(str(tmp_path / "null"), S_IFCHR | 0o666, 1, 3))
+
+
+def test_a_device_is_bound_over_no_link(root: int, tmp_path: Path) -> None:
+    (tmp_path / "root/a/null").symlink_to("../x")
+    with pytest.raises(KrunError, match="the image has a symbolic link there"):
+        devices.node_place(root, "a/null", "/dev/null")
+    assert not (tmp_path / "root/x").exists()
+    os.close(devices.node_place(root, "a/made", "/dev/made"))
+    assert (tmp_path / "root/a/made").is_file()
 
 
 def test_mount_over_proc(tmp_path: Path) -> None:
@@ -107,3 +173,41 @@ def test_cwd_outside_is_refused(tmp_path: Path) -> None:
     finally:
         os.chdir(here)
         os.close(fd)
+
+
+def test_which_mounts_are_covered() -> None:
+    """A host's tree on /h, with a binfmt_misc in it, and mounts over it, beside it and below what hides them."""
+
+    def row(id: int, parent: int, point: str) -> steps.MountRow:
+        return steps.MountRow(id, parent, point, True, "x")
+
+    root, host, misc = row(1, 0, "/"), row(2, 1, "/h"), row(3, 2, "/h/proc/misc")
+    for other, expected in (
+        (row(4, 3, "/h/proc/misc"), True),  # on the mount itself
+        (row(4, 3, "/h/proc/misc/status"), False),  # on a file of it
+        (row(4, 2, "/h/proc"), True),  # above it
+        (row(4, 2, "/h"), True),  # on the whole tree
+        (row(4, 2, "/h/pro"), False),  # beside it
+        (row(4, 1, "/h/proc"), False),  # hidden by /h itself
+    ):
+        assert masks.covered(misc, [root, host, misc, other]) is expected, other.point
+
+
+@pytest.mark.parametrize("numbers", [[7], [8, -1, 7], [8]])
+def test_binfmt_misc_is_sealed_by_its_number(monkeypatch: pytest.MonkeyPatch, numbers: list[int]) -> None:
+    """What its path leads to while somebody renames directories (another mount, nothing, the mount) is not taken for it."""
+    sealed: list[int] = []
+    looks = iter(numbers + [numbers[-1]] * 100)
+    monkeypatch.setattr(
+        masks, "mounts_seen", lambda ctx: [steps.MountRow(7, 1, "/h/m", not sealed, "binfmt_misc")]
+    )
+    monkeypatch.setattr(masks, "try_openat2", lambda *words: next(looks))
+    monkeypatch.setattr(masks, "mount_id", lambda fd: fd)
+    monkeypatch.setattr(masks, "mount_setattr", lambda fd, flags, name: sealed.append(fd))
+    monkeypatch.setattr(masks.os, "close", lambda fd: None)
+    if numbers == [8]:
+        with pytest.raises(KrunError, match="make binfmt_misc on /h/m read-only"):
+            masks.SealBinfmt().execute(context(-1))
+    else:
+        masks.SealBinfmt().execute(context(-1))
+    assert sealed == ([] if numbers == [8] else [7])

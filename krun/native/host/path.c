@@ -39,6 +39,18 @@ int kr_fstype(int fd, uint64_t *magic) {
     return 0;
 }
 
+/* Writes the number of the mount that `fd` (O_PATH, too) lies on, as mountinfo has it, into *number (statx(2), Linux 5.8). */
+int kr_mount_id(int fd, uint64_t *number) {
+    struct statx st;
+
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &st) < 0)
+        return -errno;
+    if (!(st.stx_mask & STATX_MNT_ID))
+        return -ENOSYS;
+    *number = st.stx_mnt_id;
+    return 0;
+}
+
 int kr_memfd_create(const char *name, unsigned int flags) {
     return (int)KR_CALL(SYS_memfd_create, name, flags);
 }
