@@ -93,10 +93,14 @@ class Relay:
                 os.unlink(NAME, dir_fd=folder)
             except FileNotFoundError:
                 pass
-            # By the descriptor: sockaddr_un holds 107 bytes, an id alone may have 1024.
-            self.inner.bind(f"/proc/self/fd/{folder}/{NAME}")
-            # Before anything runs in the container; it sees the directory read-only.
-            os.chmod(NAME, 0o777, dir_fd=folder)
+            # Any user of the container may write to it. Not by chmod(2), which follows a link: a payload with CAP_SYS_ADMIN can make
+            # its view of the directory writable, and put one there as soon as the socket has its name.
+            umask = os.umask(0)
+            try:
+                # By the descriptor: sockaddr_un holds 107 bytes, an id alone may have 1024.
+                self.inner.bind(f"/proc/self/fd/{folder}/{NAME}")
+            finally:
+                os.umask(umask)
         finally:
             os.close(folder)
 
