@@ -341,6 +341,20 @@ def poll(fds: "Sequence[int]", timeout_ms: int = -1) -> "list[bool]":
     return [fd in ready for fd in fds]
 
 
+def poll_for(wanted: "Sequence[tuple[int, int]]", timeout_ms: int = -1) -> "list[bool]":
+    """As poll, for (descriptor, events) each; an error or hang-up counts as ready. One descriptor may stand there twice."""
+    events: dict[int, int] = {}
+    for fd, mask in wanted:
+        if fd >= 0:
+            events[fd] = events.get(fd, 0) | mask
+    waiting = select.poll()
+    for fd, mask in events.items():
+        waiting.register(fd, mask)
+    found = dict(waiting.poll(timeout_ms))
+    failed = select.POLLERR | select.POLLHUP | select.POLLNVAL
+    return [bool(found.get(fd, 0) & (mask | failed)) for fd, mask in wanted]
+
+
 def signalfd_all() -> int:
     """Blocks all signals of this thread and returns a descriptor that reads them."""
     return check(lib.kr_signalfd_all(), "signalfd")

@@ -1,16 +1,18 @@
 """Foreground processes of `run` and `exec`: forwards signals, copies the terminal, returns the exit code."""
 
 import os
-from _signal import SIGCHLD, SIGPIPE, SIGURG, SIGWINCH
+from _signal import SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGURG, SIGWINCH
+from select import POLLIN
 
 from krun.errors import SysError
+from krun.oci.copying import Flow, Target
 from krun.sysio import (
     check,
     exit_code,
     ffi,
     lib,
     pidfd_send_signal,
-    poll,
+    poll_for,
     recv_fd,
     signalfd_all,
     signalfd_read,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from krun.oci.notify import Relay
 
 _TERMIOS_SIZE = 256
+_ENDING = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
+_PATIENCE_MS = 1000
 
 
 class Foreground:
@@ -69,43 +73,71 @@ class Foreground:
             lib.kr_tty_set_size(master, size[0], size[1])
 
     def _loop(self, pid: int, pidfd: int, master: int) -> int:
-        stdin = 0 if master >= 0 else -1
+        terminal = master >= 0
+        if terminal:
+            # The file is ours alone: its other users were the child, which has closed it.
+            os.set_blocking(master, False)
+        target = Target(1) if terminal else None
+        output, typed = Flow(master, target), Flow(0, Target(master) if terminal else None)
+        try:
+            return self._serve(pid, pidfd, master, output, typed)
+        finally:
+            if target is not None:
+                target.close()
+
+    def _serve(self, pid: int, pidfd: int, master: int, output: Flow, typed: Flow) -> int:
+        """Returns the exit code, once all that the terminal still held has been copied.
+
+        The reader of our output decides how long that takes; but after a signal that asks for the end it has _PATIENCE_MS for each piece.
+        """
         relay = self.relay
+        code = -1
+        ending = False
         while True:
             # A negative descriptor is one that poll(2) leaves alone.
             notice = -1 if relay is None else relay.fileno()
-            signal, ended, output, typed, said = poll((self.signals, pidfd, master, stdin, notice))
-            if signal:
-                self._forward(pidfd, master, pid)
+            wanted = (
+                (self.signals, POLLIN),
+                (pidfd if code < 0 else -1, POLLIN),
+                output.wanted(),
+                typed.wanted(),
+                (notice, POLLIN),
+            )
+            # A process that has ended writes nothing more: what is not there now will not come. What is read waits for its reader.
+            patience = -1 if code < 0 else 0 if not output.left else _PATIENCE_MS if ending else -1
+            signal, ended, out, put, said = poll_for(wanted, patience)
+            if signal and self._forward(pidfd, master, pid):
+                ending = True
             if said and relay is not None and relay.read():
                 # As runc: the service's process is krun, which hands signals on. Told once: a payload that goes on
                 # writing must not keep us from our work.
                 relay.tell(os.getpid())
                 relay.close()
                 relay = None
-            if output and not copy(master, 1):
-                master = -1
-            if typed and not copy(0, master):
-                stdin = -1
-            if ended and not output:
-                # All that the terminal still holds has been copied: the slave is closed with the process.
-                return self._collect(pid)
+            if out:
+                output.go_on()
+            if put:
+                typed.go_on()
             if ended:
-                while master >= 0 and poll((master,), 0)[0] and copy(master, 1):
-                    pass
-                return self._collect(pid)
+                code = self._collect(pid)
+                typed.open = False
+            elif code >= 0 and not (signal or out or said):
+                return code
 
-    def _forward(self, pidfd: int, master: int, pid: int) -> None:
+    def _forward(self, pidfd: int, master: int, pid: int) -> bool:
+        """Hands pending signals on. Returns whether one of them asks for the end of krun."""
+        ending = False
         while True:
             number, _ = signalfd_read(self.signals)
             if number == 0:
-                return
+                return ending
             if number == SIGCHLD:
                 reap_orphans(pid)
             elif number == SIGWINCH:
                 if master >= 0:
                     self._resize(master)
             elif number not in (SIGURG, SIGPIPE):
+                ending = ending or number in _ENDING
                 # In runc the Go run-time uses SIGURG; krun does not use it, but callers expect that it is not forwarded.
                 try:
                     pidfd_send_signal(pidfd, number)
@@ -120,19 +152,6 @@ class Foreground:
                 return exit_code(status)
             except InterruptedError:
                 continue
-
-
-def copy(source: int, target: int) -> bool:
-    """Copies what there is from one descriptor to another. Returns False at the end of either (EIO of a closed pty)."""
-    try:
-        data = os.read(source, 1 << 14)
-        while data:
-            data = data[os.write(target, data) :]
-            if not data:
-                return True
-    except OSError:
-        return False
-    return False
 
 
 def reap_orphans(pid: int) -> None:

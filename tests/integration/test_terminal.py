@@ -1,15 +1,17 @@
 """process.terminal: the console socket, run on a terminal, exec -t."""
 
 import array
+import fcntl
 import os
 import pty
 import select
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from helpers.runtime import SLOW
+from helpers.runtime import SLOW, wait_for
 
 
 class Console:
@@ -143,6 +145,34 @@ def test_run_on_a_terminal(runtime, bundle):
     read_until(master, b"got line")
     assert process.wait(20 * SLOW) == 5
     os.close(master)
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_reader_that_stops(runtime, bundle, ends):
+    """Whoever reads krun's output stops reading and does not close it: krun hears SIGTERM before and after the program's end.
+    Only krun: runc waits for the reader."""
+    bundle.process["terminal"] = True
+    rest = "sleep 1; exit 3" if ends else "sleep 1000 & wait"
+    container = runtime.new(bundle.shell(f"trap 'exit 3' TERM; head -c 300000 /dev/zero & {rest}"))
+    reader, end = os.pipe()
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen(container.argv("run"), stdin=subprocess.DEVNULL, stdout=end) as process:
+        try:
+            wait_for(lambda: not select.select([], [end], [], 0)[1], "the pipe is not full")
+            time.sleep(0.3)  # and krun has more for it
+            if ends:
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+                wait_for(lambda: not children.read_text(), "krun has not collected the program")
+            assert process.poll() is None
+        finally:
+            process.terminate()
+            try:
+                assert process.wait(20 * SLOW) == 3
+            finally:
+                process.kill()
+                os.close(reader)
+                os.close(end)
 
 
 def test_exec_on_a_terminal(running):

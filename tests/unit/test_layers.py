@@ -73,6 +73,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.enter"},
     ],
     [
+        {"krun.oci.copying"},
         {"krun.oci.foreground", "krun.oci.create"},
         {
             "krun.oci." + name

@@ -2,6 +2,7 @@ int kr_close_range(unsigned int first, unsigned int last, unsigned int flags);
 int kr_set_cloexec(int fd, int on);
 int kr_socketpair(int *fds);
 int kr_unix_connect(const char *path);
+int kr_send_now(int sock, const char *data, size_t len);
 int kr_send_fd(int sock, const char *payload, size_t len, int fd);
 int kr_recv_fd(int sock, char *payload, size_t len, int *fd);
 int kr_pidfd_send_signal(int pidfd, int signo);

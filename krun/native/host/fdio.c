@@ -44,6 +44,11 @@ int kr_unix_connect(const char *path) {
     return fd;
 }
 
+/* send(2) that never waits: -EAGAIN where there is no room. */
+int kr_send_now(int sock, const char *data, size_t len) {
+    return (int)KR_CALL(SYS_sendto, sock, data, len, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
 /* One message with exactly one descriptor (unix(7), SCM_RIGHTS). */
 int kr_send_fd(int sock, const char *payload, size_t len, int fd) {
     union {
