@@ -1,13 +1,12 @@
 """Walks through a directory tree of any depth and width, by descriptors and without recursion.
 
 A payload may make directories in some trees that krun reads and removes (its cgroup, the directory of the readiness socket). An image has
-those that krun copies (tmpcopyup). Their paths may exceed PATH_MAX. They may be nested more deeply than Python calls, or than the
-descriptors that a process may have.
+those that krun copies (tmpcopyup) and removes. Their paths may exceed PATH_MAX. They may be nested more deeply than Python calls,
+or than the descriptors that a process may have.
 """
 
 import os
 from errno import ELOOP, ENODEV, ENOENT, ENOTDIR, EXDEV
-from stat import S_ISLNK, S_ISREG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 200  # characters of a path in a message
+_BATCH = 1000  # names of directories that one look takes
+_PENDING = 100_000  # such names on all levels together: a tree of any shape is removed with some MB
 
 
 class Cursor:
@@ -101,27 +102,57 @@ def remove_tree(path: str) -> None:
         os.unlink(path)
         return
     try:
-        todo = [_unlink_files(cursor)]
+        pending, more = _unlink_files(cursor, _BATCH)
+        # Of each level: the directories that are left of the last look, and whether the next look may find others.
+        todo = [(pending, more)]
+        count = len(pending)
         while todo:
-            if todo[-1]:
-                if cursor.down(todo[-1].pop()):
-                    todo.append(_unlink_files(cursor))
-                continue
-            del todo[-1]
-            if todo:
-                name = cursor.up()
-                _gone(os.rmdir, name, cursor.fd)
+            pending, more = todo[-1]
+            if pending:
+                name = pending.pop()
+                count -= 1
+                if cursor.down(name):
+                    todo.append(_unlink_files(cursor, _room(count)))
+                    count += len(todo[-1][0])
+                else:
+                    _gone(
+                        os.rmdir, name, cursor.fd
+                    )  # EBUSY for a mount point: no look finds it again and again
+            elif more:
+                todo[-1] = _unlink_files(cursor, _room(count))
+                count += len(todo[-1][0])
+            else:
+                del todo[-1]
+                if todo:
+                    name = cursor.up()
+                    _gone(os.rmdir, name, cursor.fd)
     finally:
         cursor.close()
     os.rmdir(path)
 
 
-def _unlink_files(cursor: Cursor) -> "list[str]":
-    """Remove what is no directory; return the directories."""
-    below = cursor.directories()
-    for name in set(os.listdir(cursor.fd)).difference(below):
-        _gone(os.unlink, name, cursor.fd)
-    return below
+def _room(count: int) -> int:
+    return min(_BATCH, max(1, _PENDING - count))
+
+
+def _unlink_files(cursor: Cursor, most: int) -> "tuple[list[str], bool]":
+    """Remove what is no directory, up to the `most`-th directory; return the directories, and whether there may be more.
+
+    A name is removed while the directory is listed, so that a directory of any number of entries is never in memory as a whole.
+    """
+    below: list[str] = []
+    try:
+        with os.scandir(cursor.fd) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    _gone(os.unlink, entry.name, cursor.fd)
+                    continue
+                below.append(entry.name)
+                if len(below) >= most:
+                    return below, True
+    except FileNotFoundError:
+        pass  # the directory itself has been removed
+    return below, False
 
 
 def _gone(call: "Callable[..., None]", name: str, fd: int) -> None:
@@ -160,14 +191,18 @@ def copy_tree(source: int, target: int) -> None:
 
 def _copy_files(source: Cursor, target: int) -> "list[str]":
     """Copy the files and symlinks of one directory; return the directories."""
-    below = source.directories()
-    for name in set(os.listdir(source.fd)).difference(below):
-        info = os.lstat(name, dir_fd=source.fd)
-        if S_ISLNK(info.st_mode):
-            os.symlink(os.readlink(name, dir_fd=source.fd), name, dir_fd=target)
-            os.chown(name, info.st_uid, info.st_gid, dir_fd=target, follow_symlinks=False)
-        elif S_ISREG(info.st_mode):
-            _copy_file(name, source.fd, target)
+    below = []
+    with os.scandir(source.fd) as entries:
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                below.append(name)
+            elif entry.is_symlink():
+                info = entry.stat(follow_symlinks=False)
+                os.symlink(os.readlink(name, dir_fd=source.fd), name, dir_fd=target)
+                os.chown(name, info.st_uid, info.st_gid, dir_fd=target, follow_symlinks=False)
+            elif entry.is_file(follow_symlinks=False):
+                _copy_file(name, source.fd, target)
     return below
 
 

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from krun import treeio
 from krun.treeio import Cursor, copy_tree, remove_tree
 
 DEEP = 3000  # deeper than Python calls
@@ -128,3 +129,36 @@ def test_a_copy_has_modes_and_links_and_leaves_other_kinds_out(tmp_path, monkeyp
     assert (made / "below").stat().st_mode & 0o7777 == 0o1750
     assert (made / "below" / "file").stat().st_mode & 0o7777 == 0o4711
     assert (made / "below" / "file").read_text() == "words" * 100
+
+
+def test_a_wide_tree_is_removed_in_parts(tmp_path, monkeypatch):
+    """Neither a directory of many entries nor many such directories in one another are in memory as a whole."""
+    monkeypatch.setattr(treeio, "_BATCH", 5)
+    monkeypatch.setattr(treeio, "_PENDING", 12)
+    top = tmp_path / "top"
+    for i in range(23):
+        (top / f"{i}" / "a" / "b").mkdir(parents=True)
+        (top / f"file{i}").write_text("")
+        for k in range(9):
+            (top / "0" / "a" / "b" / f"{k}").mkdir(parents=True, exist_ok=True)
+            (top / "0" / f"{k}").mkdir(exist_ok=True)
+    looks = []
+    look = treeio._unlink_files
+
+    def noted(cursor, most):
+        found = look(cursor, most)
+        looks.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(treeio, "_unlink_files", noted)
+    remove_tree(str(top))
+    assert not top.exists() and max(looks) == 5
+
+
+def test_a_removal_that_cannot_go_on_ends(tmp_path, monkeypatch):
+    """A directory that cannot be entered is an error, not a look after the other."""
+    (tmp_path / "top" / "mounted").mkdir(parents=True)
+    (tmp_path / "top" / "mounted" / "file").write_text("")
+    monkeypatch.setattr(Cursor, "down", lambda self, name: False)
+    with pytest.raises(OSError, match="not empty"):
+        remove_tree(str(tmp_path / "top"))

@@ -83,6 +83,7 @@ def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
         worker.cgroup,
         message["spec"],
         worker.network,
+        trash=worker.trash,
     )
     try:
         worker.on_main(lambda: worker.add(made))

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import socket
 import struct
 import threading
@@ -26,6 +25,7 @@ from krun.serve.run.logfile import LogFile
 from krun.serve.run.process import Process
 from krun.serve.run.rootdir import RootDir
 from krun.serve.run.runtime import Runtime
+from krun.serve.run.trash import Trash
 from krun.serve.units import quantity
 from krun.sysio import CLONE_NEWNET, unshare
 
@@ -54,7 +54,8 @@ class Container:
 
 class Sandbox:
     """An instance. Arguments: id; directory; runtime; cgroup, the parent of its containers' cgroupsPath; spec, what the server
-    wants back after its own restart; network, its way out, or None. `address` is its own in there, else the loopback's.
+    wants back after its own restart; network, its way out, or None; trash, where its directories go. `address` is
+    its own in there, else the loopback's.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Sandbox:
         cgroup: str,
         spec: dict[str, Any],
         network: Bridge | None = None,
+        *,
+        trash: Trash,
     ) -> None:
         self.id = id
         self.directory = directory
@@ -89,6 +92,7 @@ class Sandbox:
         os.makedirs(directory, 0o711)
         self.netns = -1
         self.network = network
+        self.trash = trash
         self.attachment: Attachment | None = None
         self.address = "127.0.0.1"
         self.syslog = socket.socket(
@@ -287,7 +291,7 @@ class Sandbox:
         if c.mounted:
             _unmount(os.path.join(c.directory, "rootfs"))
             c.mounted = False
-        shutil.rmtree(c.directory, ignore_errors=True)
+        self.trash.put(c.directory)
 
     def remove(self) -> None:
         """Take the whole instance down; again where it has failed before. Raises KrunError for a container that does not go."""
@@ -309,7 +313,7 @@ class Sandbox:
         if self.netns >= 0:
             os.close(self.netns)
             self.netns = -1
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.trash.put(self.directory)
 
 
 def _unmount(path: str) -> None:

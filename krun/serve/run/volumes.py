@@ -8,7 +8,6 @@ payload's leads out of it (CVE-2017-1002101).
 import base64
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 from krun.mountio import mount
 from krun.serve.run.errors import StartError
 from krun.serve.run.rootdir import RootDir
+from krun.treeio import remove_tree
 
 Lookup = Callable[[str, str], "dict[str, Any] | None"]
 _DEFAULT_MODE = 0o644
@@ -192,7 +192,7 @@ def publish(directory: str, files: dict[str, list[Any]]) -> None:
         if not os.path.lexists(os.path.join(directory, name)):
             os.symlink(f"..data/{name}", os.path.join(directory, name))
     if old is not None and "/" not in old:
-        shutil.rmtree(os.path.join(directory, old), ignore_errors=True)
+        remove_tree(os.path.join(directory, old))
 
 
 def mounts(

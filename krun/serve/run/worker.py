@@ -34,6 +34,7 @@ from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.sandbox import Container, Sandbox
+from krun.serve.run.trash import Trash
 
 Answer = tuple[dict[str, Any], list[int]]
 Command = Callable[["Worker", dict[str, Any]], Answer]
@@ -45,6 +46,7 @@ _TAIL_LINES, _TAIL_BYTES = 80, 2048  # Kubernetes: FallbackToLogsOnError
 _SOON = 0.5  # s: the same while the worker ends
 _ALONE = 60.0  # s without a server and without an instance, after which the worker ends
 _GRACE = 8.0  # s between SIGTERM and SIGKILL of the instances of a worker that ends by itself
+_TRASH_SECONDS = 5.0  # for what was removed last; the next worker removes what is left
 _LONGEST_OUTBOX = 10_000  # messages for a server that does not read: it asks anew when it is back
 KEPT_LOGS = 64  # instances that have gone and whose logs stay: each start is at most 20 MB
 _LOGS_KEPT = 2  # starts of a container whose logs stay: the present one, and the one before (`previous`)
@@ -69,6 +71,7 @@ class Worker:
             pull=config["pull"],
             podman=config.get("podman"),
         )
+        self.trash = Trash(os.path.join(self.directory, "trash"))
         self.network_config = config.get("network")
         self.network: Bridge | None = None  # made after the lock of the directory has been taken
         self.sandboxes: dict[str, Sandbox] = {}
@@ -105,6 +108,7 @@ class Worker:
                 self._remove_again()
                 self._interrupt()
         self.threads.shutdown()
+        self.trash.wait(_TRASH_SECONDS)
         self.store.close()
         if self.network is not None:
             self.network.remove()

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -21,6 +20,7 @@ from krun.serve.run.bridge import Bridge
 from krun.serve.run.commands import COMMANDS
 from krun.serve.run.errors import complain
 from krun.serve.run.runtime import Runtime
+from krun.serve.run.trash import Trash
 from krun.serve.run.worker import Worker
 from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_send_signal, prctl, unshare
 
@@ -45,7 +45,7 @@ def lock(directory: str) -> int:
             time.sleep(0.02)
 
 
-def clean(directory: str, runtime: Runtime) -> None:
+def clean(directory: str, runtime: Runtime, trash: Trash) -> None:
     """Take down what a worker left that died: its commands, containers, directories. Its mounts have gone with it."""
     instances = os.path.join(directory, "instances")
     os.makedirs(instances, 0o711, exist_ok=True)
@@ -60,8 +60,12 @@ def clean(directory: str, runtime: Runtime) -> None:
         except KrunError as error:
             if os.path.lexists(os.path.join(runtime.root, name)):
                 complain(f"krun serve worker: remove {name}: {error}\n")
+    trash.start()
     for id in os.listdir(instances):
-        shutil.rmtree(os.path.join(instances, id), ignore_errors=True)
+        try:
+            trash.put(os.path.join(instances, id))
+        except SysError as error:
+            complain(f"krun serve worker: {error}\n")
 
 
 def _end_commands(root: str) -> None:
@@ -114,7 +118,7 @@ def main() -> int:
     held = lock(config["directory"])
     worker = Worker(config, COMMANDS)
     worker.lock = held
-    clean(worker.directory, worker.runtime)
+    clean(worker.directory, worker.runtime, worker.trash)
     _network(worker)
     path = os.path.join(worker.directory, "worker.sock")
     try:

@@ -23,9 +23,11 @@ from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
 from krun.serve.run.image import layout, unpack
 from krun.serve.run.image.config import Image
+from krun.serve.run.trash import Trash
 
 _PULL_SECONDS = 600
 _ASK_SECONDS = 60
+_REMOVE_SECONDS = 600.0
 #: What the store makes itself, and the collector removes.
 _KINDS = ("layers", "layouts")
 
@@ -57,8 +59,9 @@ class Store:
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._pins: Counter[str] = Counter()  # entries that a call of `using` has in hand
-        for name in (*_KINDS, "links", "used", "trash"):
+        for name in (*_KINDS, "links", "used"):
             os.makedirs(os.path.join(directory, name), mode=0o711, exist_ok=True)
+        self.trash = Trash(os.path.join(directory, "trash"))
         self._tidy()
 
     @property
@@ -167,13 +170,12 @@ class Store:
             return os.stat(self._stamp(path)).st_mtime
 
     def discard(self, path: str, used: Callable[[str], bool]) -> bool:
-        """Remove an entry unless it is in use; returns whether it has gone. Raises OSError."""
-        trash = os.path.join(self.directory, "trash", f"{os.path.basename(path)}.{os.urandom(4).hex()}")
+        """Remove an entry unless it is in use; returns whether it has gone. Raises SysError, OSError."""
         with self._guard:
             if self._pins[path] or used(path):
                 return False
-            os.rename(path, trash)
-        _remove(trash)
+            self.trash.put(path)
+        self.trash.wait(_REMOVE_SECONDS)  # the collector looks at the file system's free space next
         try:
             os.unlink(self._stamp(path))
         except FileNotFoundError:
@@ -190,11 +192,12 @@ class Store:
 
     def _tidy(self) -> None:
         """Remove what a crash has left: half-unpacked entries, and those that were being removed."""
-        for kind in (*_KINDS, "trash"):
+        self.trash.start()
+        for kind in _KINDS:
             parent = os.path.join(self.directory, kind)
             for name in os.listdir(parent):
                 if "." in name:
-                    _remove(os.path.join(parent, name))
+                    self.trash.put(os.path.join(parent, name))
 
     def _layer(self, digest: str) -> str:
         return os.path.join(self.directory, "layers", digest.replace(":", "-"))
@@ -251,7 +254,7 @@ class Store:
                 layout.unpack_archive(path, scratch, str(reference))
                 os.rename(scratch, directory)
             finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+                self.trash.put(scratch)
         return self._from_layout(directory, reference, named, held)
 
     def _from_layout(self, path: str, reference: Reference, named: bool, held: list[str]) -> Image:
@@ -324,16 +327,6 @@ class Store:
         """Kill the commands of podman that run: the worker ends. From any thread."""
         for pid in list(self._asked):
             _kill(pid)
-
-
-def _remove(path: str) -> None:
-    """Remove a tree. A program does it: a layer may be deeper than Python recurses. What stays is tried again by the next worker."""
-    subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
 
 
 def _kill(pid: int) -> None:
