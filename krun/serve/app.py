@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from krun.errors import KrunError, SysError
+from krun.serve import private
 from krun.serve.api.router import Api, Page
 from krun.serve.control.capacity import Capacity, of_machine
 from krun.serve.control.config import Config
@@ -101,7 +102,7 @@ class App:
         options = self.options
         _check(options)
         tls = _tls(options)
-        os.makedirs(options.directory, 0o711, exist_ok=True)
+        private.directory(options.directory)
         self.store = Store(os.path.join(options.directory, "store.sqlite"))
         self.runner = Runner(
             {
@@ -239,7 +240,7 @@ class App:
 
     def _log_file(self) -> Callable[[str], object]:
         try:
-            stream = open(self.options.access_log, "a", buffering=1, encoding="utf-8")
+            stream = open(self.options.access_log, "a", buffering=1, encoding="utf-8", opener=private.opener)
         except OSError as error:
             raise SysError.of("open access log", error) from error
         return stream.write

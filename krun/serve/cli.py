@@ -55,10 +55,13 @@ def serve(opts: CommandLine) -> int:
 
 
 def _fill(options: Options, opts: CommandLine) -> None:
+    from krun.serve import private
+
     options.runtime = opts.runtime or _own_runtime()
     options.images = tuple(os.path.abspath(path) for path in opts.images) or (
         os.path.join(options.directory, "local"),
     )
+    private.directory(options.directory)
     for path in options.images:
         os.makedirs(path, exist_ok=True)
     options.pull = not opts.no_pull

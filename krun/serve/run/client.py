@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from krun.errors import KrunError
+from krun.serve import private
 from krun.serve.run import wire
 from krun.serve.run.errors import StartError
 
@@ -36,8 +37,8 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     # An editable installation (pip install -e) is found by a hook of the importer, and is in no path.
     paths = [_package_parent(), *(os.path.abspath(path) for path in sys.path)]
     command = [sys.executable, "-IS", "-c", _START, json.dumps(config), json.dumps(paths)]
-    os.makedirs(config["directory"], 0o711, exist_ok=True)
-    with open(os.path.join(config["directory"], "worker.log"), "ab") as log:
+    private.directory(config["directory"])
+    with open(os.path.join(config["directory"], "worker.log"), "ab", opener=private.opener) as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/",
         )  # fmt: skip

@@ -89,7 +89,7 @@ class Sandbox:
         self.directories: dict[str, str] = {}
         self.writable: set[str] = set()
         self.memory_volumes: list[str] = []
-        os.makedirs(directory, 0o711)
+        os.makedirs(directory, 0o700)
         self.netns = -1
         self.network = network
         self.trash = trash

@@ -16,6 +16,7 @@ import time
 
 from krun.errors import KrunError, SysError
 from krun.mountio import MS_REC, MS_SLAVE, mount
+from krun.serve import private
 from krun.serve.run.bridge import Bridge
 from krun.serve.run.commands import COMMANDS
 from krun.serve.run.errors import complain
@@ -26,6 +27,8 @@ from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_se
 
 _LOCK_SECONDS = 20.0
 _KILL_SECONDS = 10.0
+#: The data directory, and what is made in it: each is closed to other users, also where an earlier krun made it.
+_PRIVATE = ("", "instances", "logs", "images", "state", "trash")
 
 
 def lock(directory: str) -> int:
@@ -48,7 +51,7 @@ def lock(directory: str) -> int:
 def clean(directory: str, runtime: Runtime, trash: Trash) -> None:
     """Take down what a worker left that died: its commands, containers, directories. Its mounts have gone with it."""
     instances = os.path.join(directory, "instances")
-    os.makedirs(instances, 0o711, exist_ok=True)
+    os.makedirs(instances, 0o700, exist_ok=True)
     _end_commands(runtime.root)
     names = set(os.listdir(runtime.root))
     for id in os.listdir(instances):
@@ -114,7 +117,8 @@ def main() -> int:
     unshare(CLONE_NEWNS, "mount namespace of the worker")
     mount(None, "/", None, MS_SLAVE | MS_REC)
     os.umask(0o022)
-    os.makedirs(config["directory"], 0o711, exist_ok=True)
+    for name in _PRIVATE:
+        private.directory(os.path.join(config["directory"], name))
     held = lock(config["directory"])
     worker = Worker(config, COMMANDS)
     worker.lock = held

@@ -45,7 +45,9 @@ class Database:
         try:
             if path != ":memory:":
                 # Secrets are in it: nobody else may read it. SQLite gives the -wal file the same mode.
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                os.fchmod(fd, 0o600)
+                os.close(fd)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=True)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA busy_timeout=2000")

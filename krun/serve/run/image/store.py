@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from krun.errors import KrunError
+from krun.serve import private
 from krun.serve.reference import Reference, parse
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
@@ -60,7 +61,7 @@ class Store:
         self._guard = threading.Lock()
         self._pins: Counter[str] = Counter()  # entries that a call of `using` has in hand
         for name in (*_KINDS, "links", "used"):
-            os.makedirs(os.path.join(directory, name), mode=0o711, exist_ok=True)
+            private.directory(os.path.join(directory, name))
         self.trash = Trash(os.path.join(directory, "trash"))
         self._tidy()
 

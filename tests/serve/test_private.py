@@ -1,0 +1,65 @@
+"""What krun serve keeps is its own user's: images bring set-user-ID programs and device nodes, the store has Secrets."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from helpers.instances import run, runner, spec
+
+from krun.errors import KrunError
+from krun.serve import private
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o177])
+def test_a_private_directory_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    (tmp_path / "old").mkdir(0o755)
+    (tmp_path / "old").chmod(0o711)
+    before = os.umask(mask)
+    try:
+        for name in ("new", "old", "old/"):
+            private.directory(f"{tmp_path}/{name}")
+        with open(tmp_path / "file", "w", opener=private.opener):
+            pass
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / name) for name in ("new", "old")] == [0o700, 0o700]
+    assert mode(tmp_path / "file") & 0o077 == 0
+
+
+def test_a_directory_of_all_users_is_none(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    with pytest.raises(KrunError, match="all users make files there"):
+        private.directory(str(tmp_path / "all"))
+    assert mode(tmp_path / "all") == 0o1777
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_other_users_enter_nothing_of_a_data_directory(directory: Path, runtime: str, images: Path) -> None:
+    """Data and image directories were 0711: any user could run a set-user-ID program of an image by its layer's digest."""
+    for name in ("", "instances", "logs", "images", "images/layers"):
+        (directory / name).mkdir(exist_ok=True)
+        (directory / name).chmod(0o755)  # as an earlier krun has left them
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            await r.start(spec("one", container={"args": ["serve"]}))
+            found = [path for path in (directory, *directory.iterdir()) if path.is_dir()]
+            assert {path.name for path in found} > {"instances", "logs", "images", "state", "trash"}
+            assert {path.name: mode(path) for path in found if mode(path) != 0o700} == {}
+            assert mode(directory / "images" / "layers") == mode(directory / "instances" / "one") == 0o700
+            for path in directory.iterdir():
+                assert path.is_dir() or not mode(path) & 0o077, path
+
+    before = os.umask(0)
+    try:
+        run(test)
+    finally:
+        os.umask(before)
