@@ -430,7 +430,7 @@ def test_archive_of_docker_save(tmp_path: Path) -> None:
             json.dumps([{"Config": "config.json", "Layers": ["one/layer.tar", "two/layer.tar"]}]).encode(),
         )
         add("../../escape.json", b"{}")
-    layout.unpack_archive(str(archive), str(tmp_path / "out"), "image")
+    layout.unpack_archive(str(archive), str(tmp_path / "out"), "image", 1 << 20)
     found = layout.read(str(tmp_path / "out"), "", "", "image")
     assert found.config.command == ["/a"] and len(found.layers) == 2 and found.layers[0] == found.layers[1]
     assert not (tmp_path / "escape.json").exists()
@@ -440,7 +440,7 @@ def test_archive_of_docker_save(tmp_path: Path) -> None:
 def test_broken_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.tar").write_bytes(data)
     with pytest.raises(StartError, match="cannot read the archive|no index.json"):
-        layout.unpack_archive(str(tmp_path / "x.tar"), str(tmp_path / "out"), "image")
+        layout.unpack_archive(str(tmp_path / "x.tar"), str(tmp_path / "out"), "image", 1 << 20)
 
 
 # --------------------------------------------------------------------------------------------------------- probes

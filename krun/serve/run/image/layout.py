@@ -6,9 +6,11 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from krun.errors import KrunError
 from krun.serve.run.errors import StartError
+from krun.serve.run.image import archive, confined
 from krun.serve.run.image import config as image_config
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -21,6 +23,9 @@ _LAYER = re.compile(
     r"application/vnd\.(oci\.image\.layer\.(nondistributable\.)?v1\.tar(\+gzip)?|docker\.image\.rootfs\.diff\.tar(\.gzip)?)"
 )
 _DEEPEST = 4  # indexes that name indexes
+_MOST_LAYERS = 500  # overlayfs takes no more (fs/overlayfs, OVL_MAX_STACK)
+_MOST_BLOBS = 10_000  # entries of an archive
+_BLOBS_LIMIT = 4
 
 
 class Manifest(NamedTuple):
@@ -48,7 +53,7 @@ def read(directory: str, tag: str, digest: str, where: str, *, sole: bool = Fals
     try:
         with open(os.path.join(directory, "index.json"), "rb") as file:
             index = json.loads(file.read(_LARGEST_JSON))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StartError("ErrImagePull", f"image {where}: cannot read its index.json: {error}") from None
     entry = _choose(_entries(index, where), tag, digest, where, sole)
     for _ in range(_DEEPEST):
@@ -59,79 +64,96 @@ def read(directory: str, tag: str, digest: str, where: str, *, sole: bool = Fals
     raise StartError("ErrImagePull", f"image {where}: its indexes are nested more than {_DEEPEST} deep")
 
 
-def unpack_archive(path: str, directory: str, where: str) -> None:
+def unpack_archive(path: str, directory: str, where: str, limit: int) -> None:
     """Turn a tar archive of an OCI layout, or of `docker save`, into a layout in a new directory.
 
-    Only regular files with the names of a layout are taken. Raises StartError; the caller removes the directory.
+    Only regular files with the names of a layout are taken. Argument: limit, bytes that a blob may have; all have _BLOBS_LIMIT
+    times as many. Raises StartError; the caller removes the directory.
     """
     os.makedirs(os.path.join(directory, "blobs", "sha256"))
+    try:
+        confined.run(lambda: _unpack_archive(path, directory, limit), limit)
+    except KrunError as error:
+        raise StartError(
+            "ErrImagePull", f"image {where}: cannot read the archive {path}: {error.message}"
+        ) from None
+
+
+def _unpack_archive(path: str, directory: str, limit: int) -> None:
     old: dict[str, str] = {}  # names in a docker archive -> digests
+    links: dict[str, str] = {}
     manifests: Any = None
     index = False
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = os.path.normpath(member.name)
-                source = archive.extractfile(member) if member.isreg() else None
-                if source is None:
-                    continue
-                if name == "index.json":
-                    index = True
-                    with open(os.path.join(directory, name), "xb") as file:
-                        file.write(source.read(_LARGEST_JSON))
-                elif name == "manifest.json":
-                    manifests = json.loads(source.read(_LARGEST_JSON))
-                elif name.startswith("blobs/sha256/") or name.endswith((".tar", ".json")):
-                    old[name] = _copy_blob(source.read, directory)
-            for member in archive:
-                # `docker save` before 25 stores a layer twice, the second time as a link to the first.
-                if member.issym() or member.islnk():
-                    target = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
-                    if target in old:
-                        old[os.path.normpath(member.name)] = old[target]
-    except (OSError, ValueError, EOFError, tarfile.TarError) as error:
-        raise StartError("ErrImagePull", f"image {where}: cannot read the archive {path}: {error}") from None
+    budget = archive.Budget(limit * _BLOBS_LIMIT, _MOST_BLOBS)
+    with tarfile.open(path, tarinfo=archive.Member) as file:
+        for member in archive.members(file):
+            budget.entry(0)
+            name = os.path.normpath(member.name)
+            # `docker save` before 25 stores a layer twice, the second time as a link to the first.
+            if member.issym() or member.islnk():
+                base = os.path.dirname(member.name) if member.issym() else ""
+                links[name] = os.path.normpath(os.path.join(base, member.linkname))
+            elif not member.isreg():
+                continue
+            elif name == "index.json":
+                index = True
+                with open(os.path.join(directory, name), "xb") as out:
+                    out.write(_read_json(file, member))
+            elif name == "manifest.json":
+                manifests = json.loads(_read_json(file, member))
+            elif name.startswith("blobs/sha256/") or name.endswith((".tar", ".json")):
+                old[name] = _copy_blob(lambda out: archive.copy(file, member, out, budget), directory)  # noqa: B023
+        for name, target in links.items():
+            if target in old:
+                old[name] = old[target]
     if not index:
-        _index_of_docker(directory, manifests, old, where)
+        _index_of_docker(directory, manifests, old)
 
 
-def _copy_blob(read: Callable[[int], bytes], directory: str) -> str:
-    """Copy a file of an archive to the place of its own digest, which is returned."""
-    digest = hashlib.sha256()
+def _read_json(file: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    source = file.extractfile(member)
+    assert source is not None
+    return source.read(_LARGEST_JSON)
+
+
+def _copy_blob(write: Callable[[IO[bytes]], object], directory: str) -> str:
+    """Make a file of what `write` writes, at the place of its own digest, which is returned."""
     scratch = os.path.join(directory, "blobs", "sha256", "scratch")
-    with open(scratch, "wb") as file:
-        while data := read(1 << 20):
-            digest.update(data)
-            file.write(data)
-    os.rename(scratch, os.path.join(directory, "blobs", "sha256", digest.hexdigest()))
-    return f"sha256:{digest.hexdigest()}"
+    with open(scratch, "w+b") as file:
+        write(file)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    os.rename(scratch, os.path.join(directory, "blobs", "sha256", digest))
+    return f"sha256:{digest}"
 
 
-def _index_of_docker(directory: str, manifests: Any, names: dict[str, str], where: str) -> None:
+def _index_of_docker(directory: str, manifests: Any, names: dict[str, str]) -> None:
     """Write the index.json and the manifest of an archive that has only docker's manifest.json."""
     try:
         (entry, *_) = manifests
         config = names[os.path.normpath(entry["Config"])]
         layers = [names[os.path.normpath(name)] for name in entry["Layers"]]
     except (TypeError, ValueError, KeyError) as error:
-        raise StartError(
-            "ErrImagePull", f"image {where}: no index.json and no usable manifest.json: {error}"
-        ) from None
+        raise KrunError(f"no index.json and no usable manifest.json: {error}") from None
     kind = "application/vnd.oci.image."
     manifest = {
         "schemaVersion": 2,
         "config": {"mediaType": kind + "config.v1+json", "digest": config},
         "layers": [{"mediaType": kind + "layer.v1.tar", "digest": layer} for layer in layers],
     }
-    data = iter([json.dumps(manifest).encode(), b""])
-    digest = _copy_blob(lambda _size: next(data), directory)
+    digest = _copy_blob(lambda out: out.write(json.dumps(manifest).encode()), directory)
     with open(os.path.join(directory, "index.json"), "x") as file:
         json.dump({"manifests": [{"mediaType": kind + "manifest.v1+json", "digest": digest}]}, file)
 
 
 def _entries(index: Any, where: str) -> list[dict[str, Any]]:
     entries = index.get("manifests") if isinstance(index, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("annotations") or {}, dict)
+        and isinstance(entry.get("platform") or {}, dict)
+        for entry in entries
+    ):
         raise StartError("ErrImagePull", f"image {where}: its index names no manifests")
     return entries
 
@@ -177,7 +199,7 @@ def _json_blob(directory: str, digest: Any, where: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = file.read(_LARGEST_JSON + 1)
         document = json.loads(data)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StartError("ErrImagePull", f"image {where}: cannot read blob {digest}: {error}") from None
     if (
         len(data) > _LARGEST_JSON
@@ -197,6 +219,11 @@ def _manifest(directory: str, digest: str, document: dict[str, Any], where: str)
         or not all(isinstance(x, dict) for x in layers)
     ):
         raise StartError("ErrImagePull", f"image {where}: its manifest is malformed")
+    if len(layers) > _MOST_LAYERS:
+        raise StartError(
+            "ErrImagePull",
+            f"image {where}: it has {len(layers)} layers; overlayfs takes at most {_MOST_LAYERS}",
+        )
     for layer in layers:
         if not _LAYER.fullmatch(str(layer.get("mediaType"))):
             raise StartError(

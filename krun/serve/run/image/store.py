@@ -252,7 +252,7 @@ class Store:
         if not os.path.isdir(directory):
             scratch = f"{directory}.{os.urandom(4).hex()}"
             try:
-                layout.unpack_archive(path, scratch, str(reference))
+                layout.unpack_archive(path, scratch, str(reference), self.limit)
                 os.rename(scratch, directory)
             finally:
                 self.trash.put(scratch)

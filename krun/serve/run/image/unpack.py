@@ -1,23 +1,26 @@
 """Layers: from a tar archive to a directory that overlayfs takes as a lower layer.
 
 The archive is hostile. A child process unpacks it inside a chroot of the layer's own directory, so that no symlink,
-hard link or name of the archive leads anywhere else; it has no capability but those of a file's owner and mode.
+hard link or name of the archive leads anywhere else; confined.py bounds what it takes.
 Whiteouts of the image specification (layer.md) become those of overlayfs (Documentation/filesystems/overlayfs.rst).
 """
 
 import bz2  # noqa: F401  the child cannot import after its chroot
+import contextlib
 import gzip
 import hashlib
 import io
 import lzma  # noqa: F401
 import os
-import shutil
 import stat
 import tarfile
 import zlib
 from typing import IO
 
 from krun.errors import KrunError, strerror
+from krun.serve.run.image import confined
+from krun.serve.run.image.archive import Budget, Member, copy, members
+from krun.treeio import remove_tree
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -25,13 +28,12 @@ _OPAQUE_XATTR = "trusted.overlay.opaque"
 _CHUNK = 1 << 20
 
 
-class _Verified(io.RawIOBase):
-    """A file that hashes what is read of it, and ends with an error where it is longer than the limit."""
+class _Bounded(io.RawIOBase):
+    """A file that ends with an error where it is longer than the limit: headers count, too."""
 
     def __init__(self, file: "IO[bytes] | gzip.GzipFile", limit: int) -> None:
         self.file = file
-        self.left = limit
-        self.hash = hashlib.sha256()
+        self.limit = self.left = limit
 
     def readable(self) -> bool:
         return True
@@ -40,8 +42,7 @@ class _Verified(io.RawIOBase):
         data = self.file.read(min(len(buffer), _CHUNK))
         self.left -= len(data)
         if self.left < 0:
-            raise KrunError("the layer is larger than the limit for images")
-        self.hash.update(data)
+            raise KrunError(f"it is larger than the limit for images, {self.limit} bytes")
         buffer[: len(data)] = data
         return len(data)
 
@@ -54,53 +55,29 @@ def unpack(blob: str, digest: str, target: str, limit: int) -> None:
     Raises KrunError; the directory is not there then.
     """
     scratch = f"{target}.{os.getpid()}.{os.urandom(4).hex()}"
-    os.mkdir(scratch, 0o755)
     try:
+        os.mkdir(scratch, 0o755)
         with open(blob, "rb") as file:
             got = hashlib.file_digest(file, "sha256").hexdigest()
             if f"sha256:{got}" != digest:
                 raise KrunError(f"the layer {digest} has the digest sha256:{got}")
             file.seek(0)
-            _in_child(file, scratch, limit)
+            try:
+                confined.run(lambda: extract(file, limit), limit, scratch)
+            except KrunError as error:
+                raise KrunError(f"unpack layer {digest}: {error.message}") from None
         try:
             os.rename(scratch, target)
         except OSError:
             if not os.path.isdir(target):
                 raise
-            shutil.rmtree(scratch, ignore_errors=True)  # another start was faster
+            remove_tree(scratch)  # another start was faster
     except BaseException as error:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(OSError):  # what stays is removed by the next worker
+            remove_tree(scratch)
         if isinstance(error, OSError):
             raise KrunError(f"unpack layer {digest}: {strerror(error.errno or 0)}") from None
         raise
-
-
-def _in_child(file: IO[bytes], directory: str, limit: int) -> None:
-    """Unpack in a child that is confined to the directory; the child's one line of error comes back through a pipe."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(reading)
-            os.umask(0)
-            os.chroot(directory)
-            os.chdir("/")
-            extract(file, limit)
-            status = 0
-        except BaseException as error:
-            text = strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-            os.write(writing, f"{type(error).__name__}: {text}".encode("utf-8", "replace")[:1000])
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        text = pipe.read(1000).decode("utf-8", "replace")
-    _, result = os.waitpid(pid, 0)
-    if result:
-        raise KrunError(
-            f"unpack layer: {text or f'the child ended with status {os.waitstatus_to_exitcode(result)}'}"
-        )
 
 
 def extract(file: IO[bytes], limit: int) -> None:
@@ -113,32 +90,58 @@ def extract(file: IO[bytes], limit: int) -> None:
     file.seek(0)
     plain: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if head == b"\x1f\x8b" else file
     directories: list[tuple[str, int]] = []
-    with tarfile.open(fileobj=io.BufferedReader(_Verified(plain, limit), _CHUNK), mode="r|") as archive:
-        for member in archive:
+    budget = Budget(limit)
+    stream = io.BufferedReader(_Bounded(plain, limit), _CHUNK)
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=Member) as archive:
+        for member in members(archive):
             path = os.path.normpath("/" + member.name)
             if path == "/":
                 if member.isdir():
                     os.chmod("/", stat.S_IMODE(member.mode))
                     os.chown("/", member.uid, member.gid)
                 continue
+            budget.entry()
             parent, name = os.path.split(path)
             parent = os.path.realpath(parent)  # inside the chroot; a symlink may lead to nothing yet
             path = os.path.join(parent, name)
-            os.makedirs(parent, 0o755, exist_ok=True)
-            if name == _OPAQUE:
-                os.setxattr(parent, _OPAQUE_XATTR, b"y")
-            elif name.startswith(_WHITEOUT):
-                _clear(os.path.join(parent, name[len(_WHITEOUT) :]))
-                os.mknod(os.path.join(parent, name[len(_WHITEOUT) :]), stat.S_IFCHR, 0)
+            _make_parents(parent, budget)
+            if name.startswith(_WHITEOUT):
+                _whiteout(parent, name)
             else:
-                _member(archive, member, path)
+                _member(archive, member, path, budget)
                 if member.isdir():
                     directories.append((path, int(member.mtime)))
     for path, mtime in directories:
-        os.utime(path, (mtime, mtime))
+        if os.path.isdir(path) and not os.path.islink(path):  # a later member may have replaced it
+            os.utime(path, (mtime, mtime))
 
 
-def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+def _make_parents(path: str, budget: Budget) -> None:
+    """Make the directories that an entry needs: one name may have 2000, each of which is counted."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for one in reversed(missing):
+        budget.entry()
+        os.mkdir(one, 0o755)
+
+
+def _whiteout(parent: str, name: str) -> None:
+    """Hide what lower layers have at a name, or all of a directory. Raises KrunError for the name of a directory itself."""
+    if name == _OPAQUE:
+        os.setxattr(parent, _OPAQUE_XATTR, b"y")
+        return
+    if name.startswith(_WHITEOUT * 2):
+        return  # aufs' own files, which no runtime unpacks (moby, pkg/archive/whiteouts.go)
+    hidden = name[len(_WHITEOUT) :]
+    if hidden in ("", ".", ".."):
+        raise KrunError(f"a whiteout is named {name!a}")
+    _clear(os.path.join(parent, hidden))
+    os.mknod(os.path.join(parent, hidden), stat.S_IFCHR, 0)
+
+
+def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, budget: Budget) -> None:
     """Make one file system object, its owner before its mode (chown(2) clears set-user-ID bits)."""
     if not (member.isdir() and os.path.isdir(path) and not os.path.islink(path)):
         _clear(path)
@@ -151,10 +154,8 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> Non
         os.link(os.path.normpath("/" + member.linkname), path, follow_symlinks=False)
         return
     elif member.isreg():
-        source = archive.extractfile(member)
-        assert source is not None
         with open(path, "xb") as target:
-            shutil.copyfileobj(source, target, _CHUNK)
+            copy(archive, member, target, budget)
     elif member.isfifo():
         os.mkfifo(path)
     elif member.ischr() or member.isblk():
@@ -177,7 +178,7 @@ def _clear(path: str) -> None:
     """Remove what an earlier member left at the path."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+            remove_tree(path)
         else:
             os.unlink(path)
     except FileNotFoundError:
