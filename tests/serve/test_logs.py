@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from krun.serve.run import logfile, logs
 from krun.serve.run.sandbox import Sandbox
@@ -62,3 +63,97 @@ def test_messages_of_syslog_go_to_the_log_that_clients_read(tmp_path: Path) -> N
     assert box.syslog_log() is box.syslog_file
     box.logs_into("user-container", again)
     assert box.syslog_log() is again
+
+
+def texts(path: Path, **options: Any) -> bytes:
+    async def collect() -> bytes:
+        return b"".join([part async for part in logs.read(str(path), **options)])
+
+    return asyncio.run(asyncio.wait_for(collect(), 60))
+
+
+def test_a_tail_that_is_longer_than_the_log_is_the_log(tmp_path: Path) -> None:
+    """--tail=7 of 5 lines gave 2."""
+    log = logfile.LogFile(str(tmp_path / "0.log"), limit=200)
+    log.write("stdout", b"1\n2\n3\n")
+    log.write("stdout", b"4\n5\n")  # behind a rotation
+    log.close()
+    assert len(logs.files(str(tmp_path), False)) == 2
+    assert texts(tmp_path, tail=7) == b"1\n2\n3\n4\n5\n" and texts(tmp_path, tail=0) == b""
+    assert texts(tmp_path, tail=3) == b"3\n4\n5\n" and texts(tmp_path, tail=1) == b"5\n"
+
+
+def test_since_a_whole_second_has_that_second(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(
+        b"2026-01-01T00:00:06.9Z stdout F a\n2026-01-01T00:00:07.000000001Z stdout F b\n2026-01-01T00:00:08.5Z stdout F c\n"
+    )
+    assert texts(tmp_path, since="2026-01-01T00:00:07Z") == b"b\nc\n"
+    assert texts(tmp_path, since="2026-01-01T00:00:07.5Z") == b"c\n"
+
+
+def test_a_follower_goes_on_across_rotations(tmp_path: Path) -> None:
+    """What came between its last read and a rotation was lost, and all of a file that was rotated twice."""
+    log = logfile.LogFile(str(tmp_path / "0.log"), limit=100)  # one entry a file
+    alive = True
+
+    async def follow() -> bytes:
+        nonlocal alive
+        reader = logs.read(str(tmp_path), follow=True, alive=lambda: alive)
+        log.write("stdout", b"one\n")
+        parts = [await anext(reader)]
+        log.limit = 1 << 20
+        log.write("stdout", b"two\n")
+        log.limit = 100
+        log.write("stdout", b"%s\n" % (b"3" * 60))
+        parts.append(await anext(reader))
+        log.write("stdout", b"%s\n" % (b"4" * 60))
+        second = logfile.LogFile(str(tmp_path / "1.log"))
+        second.write("stdout", b"of the next start\n")
+        second.close()
+        alive = False
+        return b"".join([*parts, *[part async for part in reader]])
+
+    found = asyncio.run(asyncio.wait_for(follow(), 60)).split()
+    assert found == [b"one", b"two", b"3" * 60, b"4" * 60, *b"of the next start".split()]
+    log.close()
+
+
+def test_a_payload_that_writes_for_ever_has_two_files(tmp_path: Path) -> None:
+    log = logfile.LogFile(str(tmp_path / "0.log"), limit=1 << 20)
+    for _ in range(8):
+        log.write("stdout", b"\n" * 16384 + b"x" * 49152)
+    log.close()
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert set(sizes) == {"0.log", "0.log.1"} and max(sizes.values()) <= 1 << 20
+
+
+def test_a_log_that_cannot_be_rotated_loses_lines_and_nothing_else(tmp_path: Path) -> None:
+    """The error reached the worker's loop: it read this program's output no more, and the program stood still."""
+    log = logfile.LogFile(str(tmp_path / "0.log"), limit=100)
+    (tmp_path / "0.log.1" / "x").mkdir(parents=True)
+    for word in (b"one", b"two", b"three"):
+        log.write("stdout", word + b"\n" + b"." * 60 + b"\n")
+    assert b"one" in (tmp_path / "0.log").read_bytes() and (tmp_path / "0.log").stat().st_size < 300
+    (tmp_path / "0.log.1" / "x").rmdir()
+    (tmp_path / "0.log.1").rmdir()
+    log.write("stdout", b"four\n")
+    log.close()
+    assert texts(tmp_path).split() == [b"one", b"." * 60, b"four"]
+
+
+def test_a_disk_that_fills_up_within_an_entry_leaves_whole_ones(tmp_path: Path) -> None:
+    log = logfile.LogFile(str(tmp_path / "0.log"))
+    real = log.file
+
+    class Full:
+        fileno, close = real.fileno, real.close
+
+        def write(self, data: bytes) -> int:
+            return real.write(data[: len(data) * 2 // 3])
+
+    log.file = Full()  # type: ignore[assignment]
+    log.write("stdout", b"one\ntwo\n")
+    log.file = real
+    log.write("stdout", b"three\n")
+    log.close()
+    assert texts(tmp_path) == b"one\nthree\n"

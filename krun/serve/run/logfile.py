@@ -22,28 +22,59 @@ class LogFile:
         """Append what a stream ("stdout", "stderr") gave; an unfinished line waits for its end. b"" ends the stream."""
         lines = (self.rest.pop(stream, b"") + data).split(b"\n")
         last = lines.pop()
+        head = _head(stream)
+        whole = head + b"F "
         out = []
         for line in lines:
-            out += _entries(stream, line, True)
+            # A payload writes 65536 empty lines at once: little is done for each.
+            if len(line) <= _LONGEST:
+                out.append(whole + line)
+            else:
+                out += _parts(head, line, b"F ")
         if last:
             if not data or len(last) >= _LONGEST:
-                out += _entries(stream, last, False)
+                out += _parts(head, last, b"P ")
             else:
                 self.rest[stream] = last
         if out:
-            self._append(b"".join(out))
+            out.append(b"")
+            self._append(b"\n".join(out))
 
     def _append(self, data: bytes) -> None:
-        if self.size and self.size + len(data) > self.limit:
-            self.file.close()
-            os.replace(self.path, f"{self.path}.1")
-            self.file = open(self.path, "ab", buffering=0)
-            self.size = 0
+        """A disk that is full, or a log that cannot be rotated, loses lines: it does not stop the program that writes them."""
+        if self.size and self.size + len(data) > self.limit and not self._rotate():
+            return
         try:
-            self.file.write(data)
-            self.size += len(data)
+            written = self.file.write(data)
         except OSError:
-            pass  # a full disk loses lines, it does not stop the program that writes them
+            return
+        self.size += written
+        if written < len(data):
+            # The disk has become full within an entry: the next one would be read as a part of it.
+            self.size -= written - data.rfind(b"\n", 0, written) - 1
+            try:
+                os.ftruncate(self.file.fileno(), self.size)
+            except OSError:
+                pass
+
+    def _rotate(self) -> bool:
+        """Go on in a new file; returns whether there is one. It is made first: a reader finds the path at almost every moment."""
+        fresh = None
+        try:
+            fresh = open(f"{self.path}.new", "wb", buffering=0)
+            try:
+                os.replace(self.path, f"{self.path}.1")
+            except FileNotFoundError:
+                pass  # an earlier rotation has failed behind this point
+            os.replace(f"{self.path}.new", self.path)
+        except OSError:
+            if fresh is not None:
+                fresh.close()
+            return False
+        self.file.close()
+        self.file = fresh
+        self.size = 0
+        return True
 
     def close(self) -> None:
         """Write what waits, and close."""
@@ -52,13 +83,17 @@ class LogFile:
         self.file.close()
 
 
-def _entries(stream: str, line: bytes, whole: bool) -> list[bytes]:
+def _head(stream: str) -> bytes:
+    """The beginning of the entries that are written now."""
     now = time.time_ns()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**9)) + f".{now % 10**9:09d}Z"
-    parts = [line[i : i + _LONGEST] for i in range(0, len(line), _LONGEST)] or [b""]
-    marks = [b"P"] * (len(parts) - 1) + [b"F" if whole else b"P"]
-    head = f"{stamp} {stream} ".encode()
-    return [head + mark + b" " + part + b"\n" for mark, part in zip(marks, parts, strict=True)]
+    return f"{stamp} {stream} ".encode()
+
+
+def _parts(head: bytes, line: bytes, mark: bytes) -> list[bytes]:
+    """A long line as partial entries; the last one has the mark."""
+    parts = [line[i : i + _LONGEST] for i in range(0, len(line), _LONGEST)]
+    return [*(head + b"P " + part for part in parts[:-1]), head + mark + parts[-1]]
 
 
 def entries(data: bytes) -> "Iterator[tuple[str, str, bytes]]":
