@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -141,14 +142,117 @@ def test_an_instance_has_no_other_address_than_its_own(directory: Path, images: 
                 out = (gate, OUTSIDE)
                 free = str(gateway + 40)  # of nobody: the host has no entry that would hold for a while
                 raw.send(arp((ends[0][0], free), (gate, str(gateway))))
+                # Under its own addresses outside, under the neighbour's inside: the host would send answers there.
+                lie = arp((ends[1][0], ends[0][1]), (gate, str(gateway)))
+                raw.send(lie[:6] + bytes.fromhex(ends[0][0].replace(":", "")) + lie[12:])
                 for name, source in (("address", (ends[0][0], ends[1][1])), ("hardware", (ends[1][0], ends[0][1])),
                                      ("both", ends[1]), ("honest", ends[0])):  # fmt: skip
                     raw.send(frame(source, out, nets.outside.port, name.encode()))
             assert nets.outside.lines.readline() == f"honest {HOST}\n"
             assert shell("ip", "neigh", "show", "to", free) == ""
+            assert ends[1][0] not in shell("ip", "neigh", "show", "to", one.address)
             assert await connect(two, OUTSIDE, nets.outside.port) == f"{HOST} from {two.address}"
 
     run(test)
+
+
+LINK_LOCAL = "01:80:c2:00:00:"  # IEEE 802.1Q, table 8-1: a bridge keeps these groups to itself
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_frames_that_a_bridge_takes_for_itself(directory: Path, images: Path, nets: TwoNets) -> None:
+    """Frames to a bridge's own groups (STP, 802.1X, LLDP ...): no packet in one gets to the host, and none moves a neighbour's address."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        async with runner(directory, str(find("runc")), images, network=network()) as r:
+            one, two = [await r.start(spec(id)) for id in ("one", "two")]
+            for instance in (one, two):
+                await ready(instance)
+                assert (
+                    await connect(instance, OUTSIDE, nets.outside.port) == f"{HOST} from {instance.address}"
+                )
+            (own, victim) = [(firewall.mac(ipaddress.IPv4Address(i.address)), i.address) for i in (one, two)]
+            gateway = str(pool.parse(pool.read(str(directory / "network.json")) or "")[1])
+            with (
+                raw_inside(one) as raw,
+                raw_inside(two) as other,
+                socket.socket(type=socket.SOCK_DGRAM) as host,
+            ):
+                host.setblocking(False)
+                host.bind((HOST, 0))
+                port = host.getsockname()[1]
+                for last in (0x00, 0x02, 0x03, 0x0E):
+                    group = f"{LINK_LOCAL}{last:02x}"
+                    raw.send(frame(own, (group, HOST), port, b"to the host"))
+                    # The bridge learns from whom a frame came, and sends to this port what is for that address.
+                    raw.send(frame((victim[0], own[1]), (group, HOST), port, b"as the neighbour"))
+                    raw.send(bytes.fromhex((group + victim[0]).replace(":", "")) + b"\x88\xcc" + bytes(46))
+                host.sendto(b"to the neighbour", (two.address, 4000))
+                assert seen(other, b"to the neighbour")
+                with pytest.raises(BlockingIOError):
+                    host.recv(100)
+                other.send(frame(victim, (own[0], own[1]), 4000, b"past the bridge"))
+                for target in (own[0], "ff:ff:ff:ff:ff:ff"):
+                    other.send(dhcp_offer(victim, target))
+                    other.send(router_advertisement(victim[0], target))
+                host.sendto(b"the last", (one.address, 4000))
+                past = (b"to the neighbour", b"past the bridge", b"\x63\x82\x53\x63", b"\x86\xdd\x60")
+                assert seen(raw, b"the last", none_of=past)
+                facts = shell("ip", "-d", "link", "show", "type", "bridge")
+                assert "group_fwd_mask 0 " in facts and "stp_state 0 " in facts
+                assert f"src {gateway} " in shell("ip", "route", "get", two.address)
+
+    run(test)
+
+
+@contextmanager
+def raw_inside(instance: Instance) -> Iterator[socket.socket]:
+    """A packet socket on an instance's interface, as a program with CAP_NET_RAW has one; it sees what arrives."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        setns(instance.netns, CLONE_NEWNET)
+        try:
+            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
+        finally:
+            setns(own, CLONE_NEWNET)
+    finally:
+        os.close(own)
+    with raw:
+        raw.bind(("eth0", 3))
+        raw.settimeout(2)
+        yield raw
+
+
+def seen(raw: socket.socket, wanted: bytes, none_of: tuple[bytes, ...] = ()) -> bool:
+    """Whether a frame with some bytes arrives within 2 s. Asserts that none of the others comes before it."""
+    try:
+        while True:
+            data, address = raw.recvfrom(2048)
+            if address[2] == socket.PACKET_OUTGOING:
+                continue
+            assert not any(word in data for word in none_of), data
+            if wanted in data:
+                return True
+    except TimeoutError:
+        return False
+
+
+def dhcp_offer(source: tuple[str, str], target: str) -> bytes:
+    """A DHCP offer (RFC 2131) under the sender's own address."""
+    reply = bytes([2, 1, 6, 0]) + bytes(232) + b"\x63\x82\x53\x63\x35\x01\x02\xff"
+    return frame(source, (target, "255.255.255.255"), 68, reply)
+
+
+def router_advertisement(source: str, target: str) -> bytes:
+    """An IPv6 router advertisement (RFC 4861), of which a receiver would make a default route."""
+    head = b"\x60" + bytes(3) + struct.pack("!HBB", 16, 58, 255) + bytes.fromhex("fe80" + "00" * 13 + "01")
+    return (
+        bytes.fromhex((target + source).replace(":", "")) + b"\x86\xdd" + head + bytes.fromhex("ff02" + "00" * 13 + "01")
+        + bytes([134, 0, 0, 0, 64, 0, 7, 8]) + bytes(8)
+    )  # fmt: skip
 
 
 @pytest.mark.root

@@ -19,6 +19,7 @@ from krun.serve.run import firewall, pool
 from krun.sysio import CLONE_NEWNET, setns
 
 _LOCK = "/run/krun-serve-network.lock"  # two servers that start at once choose two pools
+_NUD_NOARP, _NTF_MASTER = 0x40, 4  # `bridge fdb add ... master static`
 _GONE = (errno.ENODEV, errno.ENOENT)
 _FORWARD = "/proc/sys/net/ipv4/ip_forward"
 
@@ -48,6 +49,7 @@ class Bridge:
         finally:
             os.close(lock)
         self.pool = pool.Pool(network)
+        self._isolated = int(firewall.INSTANCES not in allow)
 
     def _make(self, network: ipaddress.IPv4Network, allow: "list[str]") -> None:
         """Make bridge and rules. The rules come first: the bridge never forwards without them."""
@@ -61,6 +63,8 @@ class Bridge:
                     kind="bridge",
                     address=firewall.mac(network[1]),
                     br_mcast_snooping=0,
+                    br_stp_state=0,
+                    br_group_fwd_mask=0,
                 )
                 index = netlink.link_lookup(ifname=self.name)[0]
                 _no_ipv6(self.name)
@@ -90,7 +94,9 @@ class Bridge:
                 netlink.link("add", ifname=port, kind="veth", peer=peer)
                 index = netlink.link_lookup(ifname=port)[0]
                 _no_ipv6(port)
-                netlink.link("set", index=index, master=bridge[0], state="up")
+                netlink.link("set", index=index, master=bridge[0])
+                self._bind(netlink, index, firewall.mac(address))
+                netlink.link("set", index=index, state="up")
             _inside(netns, lambda: _configure(network, address))
         except BaseException:
             try:
@@ -99,6 +105,13 @@ class Bridge:
                 pass  # the number stays taken; the first error is the cause
             raise
         return Attachment(number, str(address))
+
+    def _bind(self, netlink: Any, index: int, hardware: str) -> None:
+        """Tie a port to the address of its instance, before the port is up: the bridge learns no other from frames, which an instance
+        could send under a neighbour's address, and sends it nothing that is for an unknown one.
+        """
+        netlink.brport("set", index=index, learning=0, unicast_flood=0, isolated=self._isolated)
+        netlink.fdb("add", ifindex=index, lladdr=hardware, state=_NUD_NOARP, flags=_NTF_MASTER)
 
     def detach(self, number: int) -> None:
         """Remove an instance's interface, and give its address back. Raises KrunError."""

@@ -2,7 +2,9 @@
 
 Instances are hostile. The rules say, in the order in which a packet meets them:
 1 a frame that leaves an instance has the instance's own hardware and IPv4 address, else it is dropped (no spoofing, no poisoned
-  ARP, no IPv6); the set of pairs is made for the whole pool at once, so that a start changes no rule;
+  ARP, no IPv6); the set of pairs is made for the whole pool at once, so that a start changes no rule; a frame to one of a bridge's
+  own groups (STP, 802.1X, LLDP) is dropped: it passes by the chain `leaving`, and reaches the host as a packet of the port, of
+  which the rules below know nothing (Linux: br_handle_frame);
 2 no frame goes from one port of the bridge to another;
 3 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to 169.254.0.0/16, where
   clouds keep a machine's credentials;
@@ -20,6 +22,7 @@ HOST, INSTANCES = "host", "instances"  # the words of --network-allow beside net
 _SECONDS = 30.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LINK_LOCAL = "169.254.0.0/16"
+_GROUPS = "ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00"  # a bridge's own: IEEE 802.1Q, table 8-1
 
 
 def allowed(entry: str) -> str:
@@ -61,9 +64,14 @@ table bridge {bridge} {{
   chain leaving {{
     type filter hook prerouting priority -300; policy accept;
     iifname != "{ports}*" return
+    {_GROUPS} drop
     iifname . ether saddr . ip saddr @members accept
-    iifname . ether saddr . arp saddr ip @members accept
+    iifname . ether saddr . arp saddr ip @members iifname . arp saddr ether . arp saddr ip @members accept
     drop
+  }}
+  chain arriving {{
+    type filter hook input priority -300; policy accept;
+    iifname "{ports}*" {_GROUPS} drop
   }}
   chain between {{
     type filter hook forward priority 0; policy accept;
@@ -73,6 +81,7 @@ table bridge {bridge} {{
 table inet {bridge} {{
   chain leaving {{
     type filter hook prerouting priority -150; policy accept;
+    iifname "{ports}*" drop
     iifname != "{bridge}" return
     {open_}
     {local}
