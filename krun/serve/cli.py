@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from krun.cli.table import Options as CommandLine
     from krun.serve.app import App, Options
 
+_MOST_FLOWS = 1 << 20
+
 
 def serve(opts: CommandLine) -> int:
     """krun serve: runs the server until a signal ends it; `export`, `unit` and `--print-kubeconfig` only print."""
@@ -95,12 +97,17 @@ def _network(opts: CommandLine) -> dict[str, object] | None:
     if kind not in ("none", "bridge"):
         raise UsageError(f"--network {kind}: none or bridge is wanted")
     if kind == "none":
-        if opts.network_pool or opts.network_allow:
-            raise UsageError("--network-pool and --network-allow have a meaning with --network bridge only")
+        if opts.network_pool or opts.network_allow or opts.network_flows is not None:
+            raise UsageError(
+                "--network-pool, --network-allow and --network-flows have a meaning with --network bridge only"
+            )
         return None
+    if opts.network_flows is not None and not 1 <= opts.network_flows <= _MOST_FLOWS:
+        raise UsageError(f"--network-flows {opts.network_flows}: a number of 1 to {_MOST_FLOWS} is wanted")
     return {
         "pool": str(pool.parse(opts.network_pool)) if opts.network_pool else None,
         "allow": sorted({firewall.allowed(entry) for entry in opts.network_allow}),
+        "flows": opts.network_flows,
     }
 
 

@@ -14,6 +14,16 @@ from contextlib import contextmanager
 from krun.sysio import CLONE_NEWNET, setns
 
 HOST, OUTSIDE, METADATA = "198.51.100.1", "198.51.100.2", "169.254.169.254"
+#: Addresses of clouds' metadata; the host of the tests has a route to each of them.
+CLOUDS = (
+    METADATA,
+    "169.254.170.2",
+    "169.254.170.23",
+    "169.254.0.1",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+)
 
 # Answers each connection with the address that it comes from; each datagram as a line on standard output.
 _SERVER = """
@@ -82,8 +92,10 @@ def two_nets() -> Iterator[TwoNets]:
         inside = os.open(f"/proc/{host}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         for pid, commands in (
             (host, [f"link add wire0 type veth peer name wire0 netns {outside}"]),
-            (outside, ["link set lo up", f"addr add {OUTSIDE}/24 dev wire0", f"addr add {METADATA}/32 dev lo", "link set wire0 up"]),
-            (host, ["link set lo up", f"addr add {HOST}/24 dev wire0", "link set wire0 up", f"route add {METADATA} via {OUTSIDE}"]),
+            (outside, ["link set lo up", f"addr add {OUTSIDE}/24 dev wire0", "link set wire0 up",
+                       *(f"addr add {address}/32 dev lo" for address in CLOUDS)]),
+            (host, ["link set lo up", f"addr add {HOST}/24 dev wire0", "link set wire0 up",
+                    *(f"route add {address} via {OUTSIDE}" for address in CLOUDS)]),
         ):  # fmt: skip
             for command in commands:
                 shell("nsenter", f"--net=/proc/{pid}/ns/net", "ip", *command.split())

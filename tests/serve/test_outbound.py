@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import select
 import signal
 import socket
 import struct
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from helpers.instances import ended, get, ready, run, runner, spec, until
-from helpers.twonets import HOST, METADATA, OUTSIDE, TwoNets, shell, two_nets
+from helpers.twonets import CLOUDS, HOST, METADATA, OUTSIDE, TwoNets, shell, two_nets
 
 from krun.errors import KrunError
 from krun.serve.run import firewall, pool
@@ -28,8 +29,8 @@ def nets() -> Iterator[TwoNets]:
         yield made
 
 
-def network(*allow: str, pool: str | None = None) -> dict[str, Any]:
-    return {"pool": pool, "allow": list(allow)}
+def network(*allow: str, pool: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"pool": pool, "allow": list(allow), **more}
 
 
 async def connect(instance: Instance, address: str, port: int) -> str:
@@ -130,14 +131,7 @@ def test_an_instance_has_no_other_address_than_its_own(directory: Path, images: 
             ends = [(firewall.mac(ipaddress.IPv4Address(i.address)), i.address) for i in (one, two)]
             gateway = pool.parse(pool.read(str(directory / "network.json")) or "")[1]
             gate = firewall.mac(gateway)
-            own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            setns(one.netns, CLONE_NEWNET)
-            try:
-                raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            finally:
-                setns(own, CLONE_NEWNET)
-                os.close(own)
-            with raw:
+            with inside(one, socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
                 raw.bind(("eth0", 0))
                 out = (gate, OUTSIDE)
                 free = str(gateway + 40)  # of nobody: the host has no entry that would hold for a while
@@ -208,19 +202,89 @@ def test_frames_that_a_bridge_takes_for_itself(directory: Path, images: Path, ne
     run(test)
 
 
-@contextmanager
-def raw_inside(instance: Instance) -> Iterator[socket.socket]:
-    """A packet socket on an instance's interface, as a program with CAP_NET_RAW has one; it sees what arrives."""
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("allow", [(), (f"{METADATA}/32", "168.63.129.16/32")])
+def test_metadata_of_clouds(directory: Path, images: Path, nets: TwoNets, allow: tuple[str, ...]) -> None:
+    """The host has a route to each address, and a DNAT to one: an instance reaches those that the operator has opened."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        shell("nft", "add table ip t; add chain ip t c { type nat hook prerouting priority -100; };"
+              f" add rule ip t c ip daddr 198.51.100.9 dnat to {METADATA}")  # fmt: skip
+        async with runner(directory, str(find("runc")), images, network=network(*allow)) as r:
+            one = await r.start(spec("one"))
+            with inside(one, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                for address in (*CLOUDS, "198.51.100.9", OUTSIDE):
+                    sock.sendto(address.encode(), (address, nets.outside.port))
+            opened = [entry.partition("/")[0] for entry in allow]
+            expected = [
+                *(address for address in CLOUDS if address in opened),
+                *(["198.51.100.9"] if allow else []),
+                OUTSIDE,
+            ]
+            assert [nets.outside.lines.readline() for _ in expected] == [
+                f"{word} {HOST}\n" for word in expected
+            ]
+
+    run(test)
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_connections_of_an_instance_are_bounded(directory: Path, images: Path, nets: TwoNets) -> None:
+    """An instance that opens more connections than it may have takes no more of the host's table, and nothing from its neighbour."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        async with runner(directory, str(find("runc")), images, network=network(f"{HOST}/32", flows=5)) as r:
+            one, two = [await r.start(spec(id)) for id in ("one", "two")]
+            Path("/proc/sys/net/netfilter/nf_conntrack_udp_timeout").write_text("1")
+            before = entries()
+            for instance, number in ((one, 30), (two, 1)):
+                for place in range(number):
+                    with inside(instance, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                        target = HOST if place % 2 else OUTSIDE  # what --network-allow opens counts, too
+                        sock.sendto(instance.address.encode(), (target, nets.outside.port))
+            assert entries() - before <= 6
+            assert [nets.outside.lines.readline().split()[0] for _ in range(4)] == [one.address] * 3 + [
+                two.address
+            ]
+
+            def again() -> bool:
+                with inside(one, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                    sock.sendto(b"again", (OUTSIDE, nets.outside.port))
+                return bool(select.select([nets.outside.lines], [], [], 0.1)[0])
+
+            await until(again, "connections that are over give their place back")
+
+    run(test)
+
+
+def entries() -> int:
+    """Entries of the connection tracking table of this thread's network namespace."""
+    return int(Path("/proc/sys/net/netfilter/nf_conntrack_count").read_text())
+
+
+def inside(instance: Instance, *words: int) -> socket.socket:
+    """A socket in an instance's network namespace."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         setns(instance.netns, CLONE_NEWNET)
         try:
-            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
+            return socket.socket(*words)
         finally:
             setns(own, CLONE_NEWNET)
     finally:
         os.close(own)
-    with raw:
+
+
+@contextmanager
+def raw_inside(instance: Instance) -> Iterator[socket.socket]:
+    """A packet socket on an instance's interface, as a program with CAP_NET_RAW has one; it sees what arrives."""
+    with inside(instance, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as raw:  # ETH_P_ALL
         raw.bind(("eth0", 3))
         raw.settimeout(2)
         yield raw

@@ -32,11 +32,13 @@ class Attachment(NamedTuple):
 
 
 class Bridge:
-    """The network of a worker. Arguments: directory of the data; wanted, the pool that the operator names, or None; allow, see
-    firewall.ruleset. Raises KrunError, OSError; nothing is left then.
+    """The network of a worker. Arguments: directory of the data; wanted, the pool that the operator names, or None; allow and flows,
+    see firewall.ruleset. Raises KrunError, OSError; nothing is left then.
     """
 
-    def __init__(self, directory: str, wanted: "str | None", allow: "list[str]") -> None:
+    def __init__(
+        self, directory: str, wanted: "str | None", allow: "list[str]", flows: "int | None" = None
+    ) -> None:
         self.name, self.ports = _names(directory)
         kept = os.path.join(directory, "network.json")
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -45,15 +47,15 @@ class Bridge:
             _remove(self.name, self.ports)
             network = pool.choose(wanted, pool.read(kept), _taken())
             pool.write(kept, network)
-            self._make(network, allow)
+            self._make(network, allow, flows or firewall.flows_of_host())
         finally:
             os.close(lock)
         self.pool = pool.Pool(network)
         self._isolated = int(firewall.INSTANCES not in allow)
 
-    def _make(self, network: ipaddress.IPv4Network, allow: "list[str]") -> None:
+    def _make(self, network: ipaddress.IPv4Network, allow: "list[str]", flows: int) -> None:
         """Make bridge and rules. The rules come first: the bridge never forwards without them."""
-        firewall.load(firewall.ruleset(self.name, self.ports, network, allow))
+        firewall.load(firewall.ruleset(self.name, self.ports, network, allow, flows))
         try:
             with _routes(f"make bridge {self.name}") as netlink:
                 # An address of its own: else the bridge takes the least one of its ports, and changes it with them.

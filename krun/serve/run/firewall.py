@@ -6,11 +6,12 @@ Instances are hostile. The rules say, in the order in which a packet meets them:
   own groups (STP, 802.1X, LLDP) is dropped: it passes by the chain `leaving`, and reaches the host as a packet of the port, of
   which the rules below know nothing (Linux: br_handle_frame);
 2 no frame goes from one port of the bridge to another;
-3 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to 169.254.0.0/16, where
-  clouds keep a machine's credentials;
-4 nothing is forwarded to an instance except answers;
-5 the rest leaves with the host's address.
-Each of 2, 3 and 4 gives way to what the operator has allowed.
+3 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to METADATA, wherever the
+  host's routes lead;
+4 an instance has a bounded number of entries in the host's connection tracking table, which is one for all;
+5 nothing is forwarded to an instance except answers; nothing to METADATA, after a DNAT of the host's;
+6 the rest leaves with the host's address.
+Each of 2, 3 and 5 gives way to what the operator has allowed.
 """
 
 import ipaddress
@@ -21,7 +22,16 @@ from krun.errors import KrunError
 HOST, INSTANCES = "host", "instances"  # the words of --network-allow beside networks
 _SECONDS = 30.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LINK_LOCAL = "169.254.0.0/16"
+#: Where clouds keep a machine's credentials and data. Those of IPv6 (fd00:ec2::254, fd20:ce::254) need no row: IPv6 is dropped.
+METADATA = (
+    "169.254.0.0/16",  # link-local as a whole: AWS, Google, Azure, Oracle, OpenStack (.169.254), ECS and EKS (.170.2, .170.23)
+    "100.100.100.200",  # Alibaba
+    "168.63.129.16",  # Azure: host agent and name server
+    "192.0.0.192",  # Oracle Cloud Classic
+)
+FLOWS = 4096  # connections of an instance in the host's table
+_TABLE = "/proc/sys/net/netfilter/nf_conntrack_max"
+_PART = 8  # one instance takes this part of the host's table at most
 _GROUPS = "ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00"  # a bridge's own: IEEE 802.1Q, table 8-1
 
 
@@ -42,11 +52,22 @@ def mac(address: ipaddress.IPv4Address) -> str:
     return "02:4b:" + ":".join(f"{byte:02x}" for byte in address.packed)
 
 
-def ruleset(bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[str]") -> str:
+def flows_of_host() -> int:
+    """Return the bound of an instance's connections where the operator names none: FLOWS, on a small host less."""
+    try:
+        with open(_TABLE) as file:
+            return min(FLOWS, max(1, int(file.read()) // _PART))
+    except (OSError, ValueError):
+        return FLOWS  # the table comes with the rules, and has the kernel's default size
+
+
+def ruleset(
+    bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[str]", flows: int = FLOWS
+) -> str:
     """Return the rules of a network, as nft reads them: they replace those of the same bridge.
 
     Arguments: bridge, its name and the tables'; ports, the prefix of the names of its ports; pool; allow, HOST, INSTANCES and
-    networks as text.
+    networks as text; flows, the connections that an instance may have at a time.
     """
     members = ", ".join(
         f'"{ports}{number:x}" . {mac(pool[number])} . {pool[number]}'
@@ -54,6 +75,9 @@ def ruleset(bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[s
     )
     networks = ", ".join(entry for entry in allow if entry not in (HOST, INSTANCES))
     open_ = f"ip daddr {{ {networks} }} accept" if networks else ""
+    closed = (
+        f"ip daddr {{ {', '.join(METADATA)} }} {f'ip daddr != {{ {networks} }} ' if networks else ''}drop"
+    )
     local = "" if HOST in allow else "fib daddr type { local, broadcast, multicast, anycast } drop"
     arriving = "" if HOST in allow else f'iifname "{bridge}" drop'
     between = "" if INSTANCES in allow else f'iifname "{ports}*" drop'
@@ -85,7 +109,12 @@ table inet {bridge} {{
     iifname != "{bridge}" return
     {open_}
     {local}
-    ip daddr {_LINK_LOCAL} drop
+    {closed}
+  }}
+  set flows {{ type ipv4_addr; size {pool.num_addresses}; flags dynamic; }}
+  chain bounded {{
+    type filter hook prerouting priority -149; policy accept;
+    iifname "{bridge}" ct state new add @flows {{ ip saddr ct count over {flows} }} drop
   }}
   chain arriving {{
     type filter hook input priority -10; policy accept;
@@ -95,6 +124,7 @@ table inet {bridge} {{
   }}
   chain across {{
     type filter hook forward priority -10; policy accept;
+    iifname "{bridge}" {closed}
     iifname "{bridge}" oifname "{bridge}" {across}
     oifname "{bridge}" ct state established,related accept
     oifname "{bridge}" drop
@@ -135,6 +165,6 @@ def load(text: str) -> None:
     if done.returncode:
         line = (done.stderr.strip().splitlines() or ["no message"])[0]
         raise KrunError(
-            f"load the rules of the instances' network: nft: {line}; the kernel needs nf_tables (bridge, inet), nft_fib, nft_masq"
-            " and nft_ct, or use --network none"
+            f"load the rules of the instances' network: nft: {line}; the kernel needs nf_tables (bridge, inet), nft_fib, nft_masq,"
+            " nft_ct and nft_connlimit, or use --network none"
         )

@@ -99,7 +99,7 @@ def _network(worker: Worker) -> None:
     """Make the way out of the instances, or remove the one that a worker left whose server had another option. Raises KrunError."""
     config = worker.network_config
     if config is not None:
-        worker.network = Bridge(worker.directory, config["pool"], config["allow"])
+        worker.network = Bridge(worker.directory, config["pool"], config["allow"], config.get("flows"))
     elif os.path.exists(kept := os.path.join(worker.directory, "network.json")):
         try:
             Bridge.clean(worker.directory)
