@@ -122,6 +122,7 @@ class Options:
         network: "str | None"
         network_pool: "str | None"
         network_allow: "list[str]"
+        network_names: "str | None"
         network_flows: "int | None"
         max_instances: "int | None"
         memory_budget: "str | None"

@@ -73,6 +73,7 @@ OWN = (
             Flag(("network",), "str", None, "way out of instances: none (default) or bridge", "krun"),
             Flag(("network-pool",), "str", None, "their IPv4 network (default: a free one)", "krun"),
             Flag(("network-allow",), "list", None, "host, instances or a network: open to them", "krun"),
+            Flag(("network-names",), "str", None, "other names: forward (default) or refuse", "krun"),
             Flag(("network-flows",), "int", None, "connections of an instance (default 4096)", "krun"),
             Flag(("no-pull",), "bool", False, "never fetch an image from a registry", "krun"),
             Flag(

@@ -33,6 +33,9 @@ from krun.serve.ending import Ending
 from krun.serve.http.server import Server, serve
 from krun.serve.model.idle import Idle
 from krun.serve.model.kinds import REVISION
+from krun.serve.names.forward import Forward
+from krun.serve.names.responder import Responder
+from krun.serve.names.zone import Zone
 from krun.serve.proxy.accesslog import writer as access_log_writer
 from krun.serve.proxy.ingress import Ingress
 from krun.serve.proxy.metrics import Family
@@ -59,6 +62,8 @@ class Options:
     cgroup = "/krun-serve"
     layer_limit = 16 << 30
     network: dict[str, Any] | None = None
+    #: Whether names that are no service's are asked of the host's name servers; else they are refused.
+    forward_names = True
     api = ("127.0.0.1", 8001)
     unix = ""
     ingress = ("127.0.0.1", 8080)
@@ -96,6 +101,7 @@ class App:
         #: The steady clock's, as every time that a duration is counted from.
         self.started = time.monotonic()
         self.stopping = False
+        self.names: Responder | None = None
 
     async def start(self) -> None:
         """Starts everything. Errors: KrunError; nothing is left running then."""
@@ -173,6 +179,7 @@ class App:
             report=self.report,
         )
         await self._listen(tls)
+        await self._open_doors()
         for orphan in self.pools.found(instances):
             self.report(f"instance {orphan['id']} belongs to no revision: it is ended")
             await self.runner.worker.call("remove", id=orphan["id"])
@@ -189,6 +196,8 @@ class App:
         for server in (self.api_server, self.unix_server):
             if server is not None:
                 await server.close()
+        if self.names is not None:
+            self.names.close()
         if hasattr(self, "ingress"):
             await self.ingress.close(0)
         if hasattr(self, "engine"):
@@ -207,6 +216,7 @@ class App:
         while not self.stopping:
             try:
                 await self.runner.open()
+                await self._open_doors()
             except KrunError as error:
                 self.report(f"start the worker again: {error.message}; again in {delay:g} s")
                 await asyncio.sleep(delay)
@@ -218,7 +228,9 @@ class App:
     async def _listen(self, tls: ssl.SSLContext | None) -> None:
         options = self.options
         with _listening(options.ingress):
-            self.ingress_port = await self.ingress.listen(options.ingress, tls=tls, local=True)
+            self.ingress_port = await self.ingress.listen(
+                options.ingress, tls=tls, local=options.network is None
+            )
         port = self.ingress_port if options.url_port and self.ingress_port not in (80, 443) else 0
         self.live.base = replace(self.live.base, port=port)
         self.live.config = replace(self.live.config, port=port)
@@ -237,6 +249,20 @@ class App:
         if options.unix:
             with _listening(options.unix):
                 self.unix_server = await serve(self.api.handle, unix=options.unix, report=self.report)
+
+    async def _open_doors(self) -> None:
+        """Serves the instances on the sockets that the worker has for them: services, cluster-local ones too, and names."""
+        address, sockets = await self.runner.doors()
+        if self.names is not None:
+            self.names.close()
+            self.names = None
+        if not sockets:
+            return
+        http, streams, datagrams = sockets
+        zone = Zone(lambda host: self.table.lookup(host) is not None, address)
+        self.names = Responder(zone, Forward() if self.options.forward_names else None, self.report)
+        await self.ingress.listen_inside(http)
+        await self.names.listen(datagrams, streams)
 
     def _log_file(self) -> Callable[[str], object]:
         try:
@@ -283,6 +309,8 @@ class App:
         for server in (self.api_server, self.unix_server):
             if server is not None:
                 await ending.step("close the API", 2.0, server.close())
+        if self.names is not None:
+            self.names.close()
         grace = _DRAIN if ends else _DRAIN_SHORT
         await ending.step("drain requests", grace + 2.0, self._drain(grace))
         self.engine.close()

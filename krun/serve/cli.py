@@ -68,6 +68,9 @@ def _fill(options: Options, opts: CommandLine) -> None:
         os.makedirs(path, exist_ok=True)
     options.pull = not opts.no_pull
     options.network = _network(opts)
+    if opts.network_names not in (None, "forward", "refuse"):
+        raise UsageError(f"--network-names {opts.network_names}: forward or refuse is wanted")
+    options.forward_names = opts.network_names != "refuse"
     _bounds(options, opts)
     options.domain = opts.domain or "localhost"
     options.unix = opts.unix or ""
@@ -97,9 +100,9 @@ def _network(opts: CommandLine) -> dict[str, object] | None:
     if kind not in ("none", "bridge"):
         raise UsageError(f"--network {kind}: none or bridge is wanted")
     if kind == "none":
-        if opts.network_pool or opts.network_allow or opts.network_flows is not None:
+        if opts.network_pool or opts.network_allow or opts.network_flows is not None or opts.network_names:
             raise UsageError(
-                "--network-pool, --network-allow and --network-flows have a meaning with --network bridge only"
+                "--network-pool, -allow, -flows and -names have a meaning with --network bridge only"
             )
         return None
     if opts.network_flows is not None and not 1 <= opts.network_flows <= _MOST_FLOWS:

@@ -45,12 +45,14 @@ class Server:
         self.directory, self.runtime, self.images = directory, runtime, images
         self.api, self.ingress = free_port(), free_port()
         self.process = None
+        self.flags = []
 
     def start(self):
         path = self.directory / "kubeconfig"
         path.unlink(missing_ok=True)
         command = [sys.executable, "-m", "krun", "serve", "--directory", str(self.directory), "--api", f"127.0.0.1:{self.api}",
-                   "--listen", f"127.0.0.1:{self.ingress}", "--runtime", self.runtime, "--images", str(self.images), "--no-pull"]  # fmt: skip
+                   "--listen", f"127.0.0.1:{self.ingress}", "--runtime", self.runtime, "--images", str(self.images), "--no-pull",
+                   *self.flags]  # fmt: skip
         self.directory.mkdir(exist_ok=True)
         with open(self.directory / "log", "a") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)

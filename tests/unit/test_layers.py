@@ -29,6 +29,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.control",
             "krun.serve.run",
             "krun.serve.run.image",
+            "krun.serve.names",
         }
     ],
     [
@@ -148,6 +149,9 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.proxy.exchange"},
         {"krun.serve.proxy.metrics", "krun.serve.proxy.accesslog"},
         {"krun.serve.proxy.ingress"},
+        {"krun.serve.names.message"},
+        {"krun.serve.names.zone", "krun.serve.names.forward"},
+        {"krun.serve.names.responder"},
         {"krun.serve.run.errors"},
         {
             "krun.serve.run." + name
@@ -161,7 +165,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.image.store"},
         {"krun.serve.run.image.collector"},
         {"krun.serve.run.seccomp"},
-        {"krun.serve.run.firewall", "krun.serve.run.pool"},
+        {"krun.serve.run.firewall", "krun.serve.run.pool", "krun.serve.run.doors"},
         {"krun.serve.run.bridge"},
         {"krun.serve.run.bundle"},
         {"krun.serve.run.sandbox"},

@@ -51,6 +51,7 @@ class Ingress:
         self._trace = trace
         self._http2 = http2
         self._fronts: list[Front] = []
+        self._inside: Front | None = None
 
     async def listen(
         self,
@@ -77,6 +78,13 @@ class Ingress:
         port = await front.listen(address, unix=unix, sock=sock, tls=tls)
         self._fronts.append(front)
         return port
+
+    async def listen_inside(self, sock: socket.socket) -> None:
+        """Serves the instances on a listening socket, in the place of the one that was given before. Raises OSError."""
+        if self._inside is not None:
+            self._inside.stop_listening()
+        await self.listen(sock=sock, local=True)
+        self._inside = self._fronts[-1]
 
     async def close(self, grace: float = 0.0) -> int:
         """Stops listening; running requests have `grace` seconds. Returns the number of connections that were cut."""

@@ -1,4 +1,5 @@
-"""The instances' way out: a bridge for each data directory, a veth pair for each instance, rules (firewall.py), forwarding.
+"""The instances' way out: a bridge for each data directory, a veth pair for each instance, rules (firewall.py), forwarding, and the
+sockets by which they reach the server (doors.py).
 
 Inbound requests do not come this way (network.py), so nothing outside has to know an address. The names of bridge and ports come
 from the data directory: the next worker finds and removes what a worker left that was killed. A pair ends with its instance's
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from krun.errors import KrunError, strerror
 from krun.serve.run import firewall, pool
+from krun.serve.run.doors import Doors
 from krun.sysio import CLONE_NEWNET, setns
 
 _LOCK = "/run/krun-serve-network.lock"  # two servers that start at once choose two pools
@@ -54,9 +56,12 @@ class Bridge:
         self._isolated = int(firewall.INSTANCES not in allow)
 
     def _make(self, network: ipaddress.IPv4Network, allow: "list[str]", flows: int) -> None:
-        """Make bridge and rules. The rules come first: the bridge never forwards without them."""
-        firewall.load(firewall.ruleset(self.name, self.ports, network, allow, flows))
+        """Make bridge and rules. The rules come first: the bridge never forwards without them. The sockets come before the rules,
+        which have their ports.
+        """
+        self.doors = Doors(str(network[1]))
         try:
+            firewall.load(firewall.ruleset(self.name, self.ports, network, allow, flows, self.doors.ports))
             with _routes(f"make bridge {self.name}") as netlink:
                 # An address of its own: else the bridge takes the least one of its ports, and changes it with them.
                 netlink.link(
@@ -71,6 +76,7 @@ class Bridge:
                 index = netlink.link_lookup(ifname=self.name)[0]
                 _no_ipv6(self.name)
                 netlink.addr("add", index=index, address=str(network[1]), prefixlen=network.prefixlen)
+                self.doors.open(self.name)
                 netlink.link("set", index=index, state="up")
             _forward()
         except BaseException:
@@ -122,7 +128,8 @@ class Bridge:
         self.pool.give(number)
 
     def remove(self) -> None:
-        """Remove bridge, ports and rules. Raises KrunError."""
+        """Remove bridge, ports, rules and sockets. Raises KrunError."""
+        self.doors.close()
         _remove(self.name, self.ports)
 
     @staticmethod

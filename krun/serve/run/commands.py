@@ -67,6 +67,14 @@ def link(worker: Worker, message: dict[str, Any]) -> Answer:
     return {}, []
 
 
+def doors(worker: Worker, message: dict[str, Any]) -> Answer:
+    """The sockets by which instances reach the server, and their address; none without a network."""
+    del message
+    if worker.network is None:
+        return {"address": ""}, []
+    return {"address": worker.network.doors.address}, worker.network.doors.duplicates()
+
+
 def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
     """Make an instance without containers; answers with its network namespace."""
     id = message["id"]
@@ -214,6 +222,7 @@ COMMANDS: dict[str, Command] = {
     "image": image,
     "collect": collect,
     "link": link,
+    "doors": doors,
     "sandbox": sandbox,
     "start": start,
     "kill": kill,

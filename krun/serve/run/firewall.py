@@ -6,12 +6,14 @@ Instances are hostile. The rules say, in the order in which a packet meets them:
   own groups (STP, 802.1X, LLDP) is dropped: it passes by the chain `leaving`, and reaches the host as a packet of the port, of
   which the rules below know nothing (Linux: br_handle_frame);
 2 no frame goes from one port of the bridge to another;
-3 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to METADATA, wherever the
+3 the front's address has two ports: 80, the services, and 53, their names, which lead to the server's sockets (doors.py); questions of
+  one instance beyond a rate are dropped here, before they cost the server anything;
+4 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to METADATA, wherever the
   host's routes lead;
-4 an instance has a bounded number of entries in the host's connection tracking table, which is one for all;
-5 nothing is forwarded to an instance except answers; nothing to METADATA, after a DNAT of the host's;
-6 the rest leaves with the host's address.
-Each of 2, 3 and 5 gives way to what the operator has allowed.
+5 an instance has a bounded number of entries in the host's connection tracking table, which is one for all;
+6 nothing is forwarded to an instance except answers; nothing to METADATA, after a DNAT of the host's;
+7 the rest leaves with the host's address.
+Each of 2, 4 and 6 gives way to what the operator has allowed.
 """
 
 import ipaddress
@@ -31,6 +33,7 @@ METADATA = (
 )
 FLOWS = 4096  # connections of an instance in the host's table
 _TABLE = "/proc/sys/net/netfilter/nf_conntrack_max"
+_RATE = 500  # questions of an instance to the name server in a second, by datagrams
 _PART = 8  # one instance takes this part of the host's table at most
 _GROUPS = "ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00"  # a bridge's own: IEEE 802.1Q, table 8-1
 
@@ -62,27 +65,30 @@ def flows_of_host() -> int:
 
 
 def ruleset(
-    bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[str]", flows: int = FLOWS
+    bridge: str,
+    ports: str,
+    pool: ipaddress.IPv4Network,
+    allow: "list[str]",
+    flows: int,
+    doors: "tuple[int, int, int]",
 ) -> str:
     """Return the rules of a network, as nft reads them: they replace those of the same bridge.
 
     Arguments: bridge, its name and the tables'; ports, the prefix of the names of its ports; pool; allow, HOST, INSTANCES and
-    networks as text; flows, the connections that an instance may have at a time.
+    networks as text; flows, the connections that an instance may have at a time; doors, see Doors.ports.
     """
+    frames = _of_frames(bridge, ports, pool, allow)
+    return f"{remove(bridge)}{frames}{_of_packets(bridge, ports, pool, allow, flows, doors)}"
+
+
+def _of_frames(bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "list[str]") -> str:
+    """The rules 1 and 2."""
     members = ", ".join(
         f'"{ports}{number:x}" . {mac(pool[number])} . {pool[number]}'
         for number in range(2, pool.num_addresses - 1)
     )
-    networks = ", ".join(entry for entry in allow if entry not in (HOST, INSTANCES))
-    open_ = f"ip daddr {{ {networks} }} accept" if networks else ""
-    closed = (
-        f"ip daddr {{ {', '.join(METADATA)} }} {f'ip daddr != {{ {networks} }} ' if networks else ''}drop"
-    )
-    local = "" if HOST in allow else "fib daddr type { local, broadcast, multicast, anycast } drop"
-    arriving = "" if HOST in allow else f'iifname "{bridge}" drop'
     between = "" if INSTANCES in allow else f'iifname "{ports}*" drop'
-    across = "accept" if INSTANCES in allow else "drop"
-    return f"""{remove(bridge)}
+    return f"""
 table bridge {bridge} {{
   set members {{ type ifname . ether_addr . ipv4_addr; elements = {{ {members} }} }}
   chain leaving {{
@@ -102,23 +108,58 @@ table bridge {bridge} {{
     {between}
   }}
 }}
+"""
+
+
+def _of_packets(
+    bridge: str,
+    ports: str,
+    pool: ipaddress.IPv4Network,
+    allow: "list[str]",
+    flows: int,
+    doors: "tuple[int, int, int]",
+) -> str:
+    """The rules from 3 on."""
+    networks = ", ".join(entry for entry in allow if entry not in (HOST, INSTANCES))
+    open_ = f"ip daddr {{ {networks} }} accept" if networks else ""
+    closed = (
+        f"ip daddr {{ {', '.join(METADATA)} }} {f'ip daddr != {{ {networks} }} ' if networks else ''}drop"
+    )
+    http, streams, datagrams = doors
+    front = f"ip daddr {pool[1]}"
+    local = "" if HOST in allow else "fib daddr type { local, broadcast, multicast, anycast } drop"
+    arriving = "" if HOST in allow else f'iifname "{bridge}" drop'
+    across = "accept" if INSTANCES in allow else "drop"
+    return f"""
 table inet {bridge} {{
+  set questions {{ type ipv4_addr; size {pool.num_addresses}; flags dynamic; }}
+  set flows {{ type ipv4_addr; size {pool.num_addresses}; flags dynamic; }}
   chain leaving {{
     type filter hook prerouting priority -150; policy accept;
     iifname "{ports}*" drop
     iifname != "{bridge}" return
+    {front} tcp dport {{ 80, 53 }} accept
+    {front} udp dport 53 add @questions {{ ip saddr limit rate over {_RATE}/second burst {_RATE} packets }} drop
+    {front} udp dport 53 accept
     {open_}
     {local}
     {closed}
   }}
-  set flows {{ type ipv4_addr; size {pool.num_addresses}; flags dynamic; }}
   chain bounded {{
     type filter hook prerouting priority -149; policy accept;
     iifname "{bridge}" ct state new add @flows {{ ip saddr ct count over {flows} }} drop
   }}
+  chain doors {{
+    type nat hook prerouting priority -101; policy accept;
+    iifname "{bridge}" {front} tcp dport 80 redirect to :{http}
+    iifname "{bridge}" {front} tcp dport 53 redirect to :{streams}
+    iifname "{bridge}" {front} udp dport 53 redirect to :{datagrams}
+  }}
   chain arriving {{
     type filter hook input priority -10; policy accept;
     iifname != "{bridge}" return
+    {front} tcp dport {{ {http}, {streams} }} accept
+    {front} udp dport {datagrams} accept
     {open_}
     {arriving}
   }}
@@ -165,6 +206,6 @@ def load(text: str) -> None:
     if done.returncode:
         line = (done.stderr.strip().splitlines() or ["no message"])[0]
         raise KrunError(
-            f"load the rules of the instances' network: nft: {line}; the kernel needs nf_tables (bridge, inet), nft_fib, nft_masq,"
-            " nft_ct and nft_connlimit, or use --network none"
+            f"load the rules of the instances' network: nft: {line}; the kernel needs nf_tables (bridge, inet), nft_fib,"
+            " nft_masq, nft_redir, nft_ct, nft_limit and nft_connlimit, or use --network none"
         )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from krun.errors import KrunError
+from krun.serve.names.zone import search
 from krun.serve.run import logs
 from krun.serve.run import volumes as volume_plans
 from krun.serve.run.client import Worker, start_worker
@@ -301,6 +302,13 @@ class Runner:
         """Remove unpacked layers that neither `references` nor an instance uses; see image.collector. Raises KrunError."""
         return (await self.worker.call("collect", references=references, rules=rules))[0]
 
+    async def doors(self) -> tuple[str, list[socket.socket]]:
+        """Return the address at which instances reach the server, and the sockets of run.doors, which the caller owns; without a
+        network "" and none. Raises KrunError.
+        """
+        answer, fds = await self.worker.call("doors")
+        return answer["address"], [socket.socket(fileno=fd) for fd in fds]
+
     async def usage(self, id: str) -> dict[str, Any]:
         """Return the local storage of an instance (bytes by volume and container; run.usage). Raises KrunError."""
         return (await self.worker.call("usage", id=id))[0]
@@ -436,6 +444,7 @@ class Runner:
     def _sandbox(self, spec: InstanceSpec) -> dict[str, Any]:
         return {
             "hostname": spec.id,
+            "search": search(spec.namespace) if self.config.get("network") else [],
             "pids": self.config.get("pidsLimit"),
             "volumes": self.plan(spec, spec.volumes),
             "owner": [spec.namespace, spec.revision],

@@ -115,7 +115,7 @@ class Sandbox:
                 spec["hostname"],
                 self.address,
                 spec.get("search") or [],
-                spec.get("servers"),
+                None if network is None else [network.doors.address],
             )
             for planned in spec.get("volumes") or []:
                 self._volume(planned)
