@@ -15,12 +15,14 @@ from krun.serve.http.head import CHUNKED, check_field
 from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.types import (
     ClientGone,
+    Duplex,
     Handler,
     Headers,
     HttpError,
     Limits,
     Request,
     Response,
+    Tunnel,
 )
 
 #: Bytes of a body that are read ahead of the handler, and seconds that a peer may neither send nor read.
@@ -30,10 +32,12 @@ _STALL = 60.0
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade"))
 
 
-class _Call(Sink):
-    """One request and the task of its handler."""
+class _Call(Sink, Duplex):
+    """One request and the task of its handler; from the answer 101 on, the tunnel."""
 
-    __slots__ = ("_ended", "_gone", "_incoming", "_news", "_parts", "_paused", "_size", "_stopped", "task")
+    __slots__ = (
+        "_ended", "_gone", "_incoming", "_news", "_parts", "_paused", "_patience", "_size", "_stopped", "task"
+    )  # fmt: skip
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
@@ -45,6 +49,8 @@ class _Call(Sink):
         #: The peer does not read.
         self._stopped = False
         self._news = asyncio.Event()
+        #: Seconds that the peer may neither send nor read; None: a tunnel may be silent for hours.
+        self._patience: float | None = _STALL
         self.task: asyncio.Task | None = None
 
     def on_data(self, data: bytes) -> None:
@@ -75,7 +81,7 @@ class _Call(Sink):
     async def _wait(self) -> None:
         self._news.clear()
         try:
-            async with asyncio.timeout(_STALL):
+            async with asyncio.timeout(self._patience):
                 await self._news.wait()
         except TimeoutError:
             raise HttpError(408, "the client neither sent nor read anything for a minute") from None
@@ -103,6 +109,34 @@ class _Call(Sink):
             await self._wait()
         if self._gone:
             raise ClientGone("the client ended the connection before the response was complete")
+
+    @property
+    def stalled(self) -> bool:
+        return self._stopped
+
+    def write(self, data: bytes) -> None:
+        self._incoming.write(data)
+
+    async def tunnel(self, response: Tunnel, headers: Headers) -> None:
+        """Switches protocols and runs the tunnel to its end."""
+        # The request's end has been told; what comes now belongs to the tunnel.
+        self._ended = False
+        self._patience = None
+        self._incoming.tunnel([(b"upgrade", response.protocol), (b"connection", b"Upgrade"), *headers])
+        if not self._paused:
+            # A client that had sent ahead of the answer is held back by the connection.
+            self._incoming.resume()
+        await response.run(self)
+        self._incoming.end_tunnel()
+        # The peer takes what is on its way, and ends its side. A close before that would destroy what it has not read.
+        self._patience = _STALL
+        try:
+            async with asyncio.timeout(_STALL):
+                while await self.receive():
+                    pass
+        except (TimeoutError, ClientGone, HttpError):
+            pass
+        self._incoming.abort()
 
 
 async def _copy(body: AsyncIterator[bytes], call: _Call, incoming: Incoming) -> None:
@@ -153,6 +187,16 @@ class Server:
             except HttpError as error:
                 response = Response.text(error.status, error.reason)
             headers = self._headers(response)
+            if isinstance(response, Tunnel):
+                if incoming.multiplexed or not head.minor:
+                    refused = Response.text(400, "a change of the protocol needs HTTP/1.1")
+                    text = refused.body
+                    assert isinstance(text, bytes)
+                    incoming.respond(400, self._headers(refused), len(text), text, end=True)
+                    return
+                started = True
+                await call.tunnel(response, headers)
+                return
             if isinstance(response.body, bytes):
                 incoming.respond(response.status, headers, len(response.body), response.body, end=True)
                 return

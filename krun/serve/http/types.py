@@ -197,5 +197,42 @@ class Response:
         return cls(status, [(b"content-type", b"text/plain; charset=utf-8")], text.encode() + b"\n")
 
 
+class Duplex:
+    """The bytes of a connection that has switched protocols, as the handler of a Tunnel sees them."""
+
+    __slots__ = ()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the peer does not read: what is written now waits in memory."""
+        raise NotImplementedError
+
+    async def receive(self) -> bytes:
+        """The next bytes, b"" at the end of what the peer sends.  Raises ClientGone.  The peer is held back while nobody asks."""
+        raise NotImplementedError
+
+    async def drained(self) -> None:
+        """Waits until the peer reads.  Raises ClientGone."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes; call `drained` before."""
+        raise NotImplementedError
+
+
+class Tunnel(Response):
+    """The answer 101, a change to `protocol`: `run` is called with the connection, which ends when it returns.
+
+    The task of `run` is cancelled when the peer has gone.  HTTP/1.1 only.
+    """
+
+    __slots__ = ("protocol", "run")
+
+    def __init__(self, protocol: bytes, headers: Headers, run: Callable[[Duplex], Awaitable[None]]) -> None:
+        super().__init__(101, headers)
+        self.protocol = protocol
+        self.run = run
+
+
 #: What the user of the server writes.
 Handler = Callable[[Request], Awaitable[Response]]
