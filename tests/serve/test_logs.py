@@ -1,9 +1,15 @@
 """Logs as clients read them: what a program prints arrives, whatever it prints; a log that is followed has no gap and an end."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+from helpers.serveapi import Client
+
+from krun.errors import KrunError
+from krun.serve.model.kinds import POD
 from krun.serve.run import logfile, logs
 from krun.serve.run.sandbox import Sandbox
 
@@ -65,11 +71,68 @@ def test_messages_of_syslog_go_to_the_log_that_clients_read(tmp_path: Path) -> N
     assert box.syslog_log() is again
 
 
-def texts(path: Path, **options: Any) -> bytes:
+def read(directory: Path, **options: Any) -> bytes:
     async def collect() -> bytes:
-        return b"".join([part async for part in logs.read(str(path), **options)])
+        return b"".join([part async for part in logs.read(str(directory), **options)])
 
-    return asyncio.run(asyncio.wait_for(collect(), 60))
+    return asyncio.run(asyncio.wait_for(collect(), 30))
+
+
+def test_the_last_lines_of_a_log_in_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number of lines, found from the end in small blocks, over the rotation; without reading what is before them."""
+    monkeypatch.setattr(logs, "_BLOCK", 64)
+    monkeypatch.setattr(logs, "_CHUNK", 100)
+    log = logfile.LogFile(str(tmp_path / "0.log"), limit=900)
+    lines = [b"%d %s\n" % (number, b"x" * (number * 7 % 90)) for number in range(20)]
+    for line in lines:
+        log.write("stdout", line)
+    log.close()
+    kept = read(tmp_path).splitlines(keepends=True)
+    assert (tmp_path / "0.log.1").exists() and len(kept) > 8 and kept == lines[-len(kept) :]
+    for count in range(22):
+        assert read(tmp_path, tail=count) == b"".join(kept[len(kept) - min(count, len(kept)) :]), count
+    (tmp_path / "0.log.1").unlink()
+    (tmp_path / "0.log").write_bytes(b"")
+    assert read(tmp_path, tail=3) == b"" and read(tmp_path, tail=0) == b""
+
+
+def test_since_limit_and_times(tmp_path: Path) -> None:
+    """Entries of a time, the bytes that are sent, and the time before the first part of a line only (the kubelet's rules)."""
+    at = [f"2026-01-02T03:04:05.{number:09d}Z" for number in (0, 5, 10)]
+    text = f"{at[0]} stdout F old\n{at[1]} stderr P a \n{at[1]} stderr F long one\n{at[2]} stdout F new\n"
+    (tmp_path / "0.log").write_text(text)
+    second = 1767323045 * 10**9
+    assert read(tmp_path, since=second) == b"old\na long one\nnew\n"
+    assert read(tmp_path, since=second + 5) == b"a long one\nnew\n"
+    assert read(tmp_path, since=second + 6, tail=3) == b"new\n"
+    assert read(tmp_path, since=second + 11) == b""
+    stamped = f"{at[0]} old\n{at[1]} a long one\n{at[2]} new\n".encode()
+    assert read(tmp_path, timestamps=True) == stamped
+    for limit in (1, 4, 30, 70, 1000):
+        assert read(tmp_path, timestamps=True, limit=limit) == stamped[:limit]
+    # The limit ends one that is followed, too.
+    assert read(tmp_path, follow=True, limit=4, alive=lambda: True) == b"old\n"
+
+
+def test_an_attach_has_what_comes_and_ends_with_its_start(tmp_path: Path) -> None:
+    log = logfile.LogFile(str(tmp_path / "3.log"), limit=200)
+    log.write("stdout", b"before\n")
+    alive = True
+
+    async def follow() -> list[tuple[str, bytes]]:
+        nonlocal alive
+        output = logs.attach(str(tmp_path), lambda: alive)
+        first = asyncio.ensure_future(anext(output))
+        await asyncio.sleep(0)
+        log.write("stderr", b"one\n")
+        found = [await first]
+        log.write("stdout", b"two " + b"x" * 190 + b"\n")  # rotated
+        log.close()
+        logfile.LogFile(str(tmp_path / "4.log")).write("stdout", b"of the next start\n")
+        alive = False
+        return [(stream, text[:4]) for _, stream, text in [*found, *[one async for one in output]]]
+
+    assert asyncio.run(asyncio.wait_for(follow(), 30)) == [("stderr", b"one\n"), ("stdout", b"two ")]
 
 
 def test_a_tail_that_is_longer_than_the_log_is_the_log(tmp_path: Path) -> None:
@@ -79,16 +142,8 @@ def test_a_tail_that_is_longer_than_the_log_is_the_log(tmp_path: Path) -> None:
     log.write("stdout", b"4\n5\n")  # behind a rotation
     log.close()
     assert len(logs.files(str(tmp_path), False)) == 2
-    assert texts(tmp_path, tail=7) == b"1\n2\n3\n4\n5\n" and texts(tmp_path, tail=0) == b""
-    assert texts(tmp_path, tail=3) == b"3\n4\n5\n" and texts(tmp_path, tail=1) == b"5\n"
-
-
-def test_since_a_whole_second_has_that_second(tmp_path: Path) -> None:
-    (tmp_path / "0.log").write_bytes(
-        b"2026-01-01T00:00:06.9Z stdout F a\n2026-01-01T00:00:07.000000001Z stdout F b\n2026-01-01T00:00:08.5Z stdout F c\n"
-    )
-    assert texts(tmp_path, since="2026-01-01T00:00:07Z") == b"b\nc\n"
-    assert texts(tmp_path, since="2026-01-01T00:00:07.5Z") == b"c\n"
+    assert read(tmp_path, tail=7) == b"1\n2\n3\n4\n5\n" and read(tmp_path, tail=0) == b""
+    assert read(tmp_path, tail=3) == b"3\n4\n5\n" and read(tmp_path, tail=1) == b"5\n"
 
 
 def test_a_follower_goes_on_across_rotations(tmp_path: Path) -> None:
@@ -138,7 +193,7 @@ def test_a_log_that_cannot_be_rotated_loses_lines_and_nothing_else(tmp_path: Pat
     (tmp_path / "0.log.1").rmdir()
     log.write("stdout", b"four\n")
     log.close()
-    assert texts(tmp_path).split() == [b"one", b"." * 60, b"four"]
+    assert read(tmp_path).split() == [b"one", b"." * 60, b"four"]
 
 
 def test_a_disk_that_fills_up_within_an_entry_leaves_whole_ones(tmp_path: Path) -> None:
@@ -156,4 +211,52 @@ def test_a_disk_that_fills_up_within_an_entry_leaves_whole_ones(tmp_path: Path) 
     log.file = real
     log.write("stdout", b"three\n")
     log.close()
-    assert texts(tmp_path) == b"one\nthree\n"
+    assert read(tmp_path) == b"one\nthree\n"
+
+
+@pytest.mark.parametrize(
+    "query, code, answer",
+    [
+        ("tailLines=5&limitBytes=9&timestamps=true", 200, {"tail": 5, "limit": 9, "timestamps": True}),
+        ("sinceTime=2026-01-02T03:04:05.5Z", 200, {"since": 1767323045_500000000}),
+        ("sinceTime=2026-01-02T04:04:05%2B01:00&follow=1", 200, {"since": 1767323045 * 10**9, "follow": True}),
+        ("sinceTime=1960-01-01T00:00:00Z", 200, {"since": 0}),
+        ("tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ("limitBytes=0", 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        ("sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z", 422, "at most one of `sinceTime` or `sinceSeconds`"),
+        ("sinceTime=yesterday", 400, "is no time"), ("tailLines=9999999999999999999", 400, "is no number"),
+        ("previous=true", 400, 'previous terminated container "c" in pod "p" not found'),
+        ("container=d", 400, "container d is not valid for pod p"),
+    ],
+)  # fmt: skip
+def test_options_of_a_request(query: str, code: int, answer: Any) -> None:
+    asked: dict[str, Any] = {}
+
+    def reader(namespace: str, name: str, container: str, **options: Any) -> Any:
+        asked.update(options)
+        if options["previous"]:
+            raise KrunError("none")
+
+        async def lines() -> Any:
+            yield b"text\n"
+
+        return lines()
+
+    client = Client(logs=reader)
+    client.store.create(
+        POD, {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [{"name": "c"}]}}
+    )
+    status, body = client.call("GET", f"/api/v1/namespaces/default/pods/p/log?{query}")
+    assert status == code, body
+    if code == 200:
+        assert body == "text\n" and answer.items() <= asked.items()
+    else:
+        assert answer in body["message"]
+
+
+def test_since_seconds_is_a_time() -> None:
+    from krun.serve.api import podlog
+
+    early = time.time_ns() - 3600 * 10**9
+    assert early <= podlog.options({"sinceSeconds": ["3600"]})["since"] <= time.time_ns() - 3600 * 10**9

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from krun.errors import KrunError
-from krun.serve.api import body, discovery, openapi
+from krun.serve.api import body, discovery, openapi, podlog
 from krun.serve.api.rest import Rest, Target, reply
 from krun.serve.http.types import ClientGone, HttpError, Request, Response
 from krun.serve.model import kinds, status
@@ -19,7 +19,7 @@ from krun.serve.model.options import Options
 from krun.serve.store.store import Store
 
 Object = dict[str, Any]
-#: Reads the log of a pod: (namespace, pod, container, tail, follow, since, previous, timestamps).
+#: Reads the log of a pod: (namespace, pod, container, and podlog.options). Errors: KrunError, there is no previous one.
 LogReader = Callable[..., AsyncIterator[bytes]]
 #: A page or a metric beside the API: path -> handler.
 Page = Callable[[Request], Response]
@@ -30,9 +30,9 @@ _OPEN = ("/healthz", "/livez", "/readyz")
 class Api:
     """The API as a handler of the HTTP server.
 
-    Arguments: options, Knative's configuration of the moment; logs, the reader of pods' logs; token, the bearer token that
-    every request must carry, "" for none; hosts, names beside localhost and addresses that a Host field may carry; pages,
-    what else the listener serves; report, takes a line about each failure of the server itself.
+    Arguments: options, Knative's configuration of the moment; logs, the reader of pods' logs;
+    token, the bearer token that every request must carry, "" for none; hosts, names beside localhost and addresses that
+    a Host field may carry; pages, what else the listener serves; report, takes a line about each failure of the server itself.
     """
 
     def __init__(
@@ -158,27 +158,14 @@ class Api:
         if request.method != b"GET":
             raise status.not_allowed(request.method.decode("latin-1"))
         pod = self.store.need(kinds.POD, target.namespace or "", target.name)
-        names = [one["name"] for one in pod["spec"]["containers"]]
-        query = request.query
-        wanted = query.get("container", [""])[-1] or names[0]
-        if wanted not in names:
-            raise status.bad_request(f"container {wanted[:64]} is not valid for pod {target.name}")
+        wanted = podlog.container_of(pod, request.query.get("container", [""])[-1])
         if self.logs is None:
             raise status.no_path()
-        tail = query.get("tailLines", [""])[-1]
-        if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
-            raise status.bad_request(f"tailLines: {tail[:32]!r} is no number")
-        flags = {
-            name: query.get(name, [""])[-1] in ("true", "1") for name in ("follow", "previous", "timestamps")
-        }
-        lines = self.logs(
-            target.namespace,
-            target.name,
-            wanted,
-            tail=int(tail) if tail else None,
-            since=query.get("sinceTime", [""])[-1],
-            **flags,
-        )
+        options = podlog.options(request.query)
+        try:
+            lines = self.logs(target.namespace, target.name, wanted, **options)
+        except KrunError:
+            raise podlog.no_previous(wanted, target.name) from None
         return Response(200, [(b"content-type", b"text/plain")], lines)
 
 

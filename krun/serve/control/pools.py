@@ -284,15 +284,17 @@ class Pools:
                 pool.drop(member)
                 pool.scale(pool.state.wanted)
 
-    async def logs(self, namespace: str, name: str, container: str, **options: Any) -> AsyncIterator[bytes]:
-        """Yields the log of a container; one that is followed ends when the instance is gone."""
+    def logs(self, namespace: str, name: str, container: str, **options: Any) -> AsyncIterator[bytes]:
+        """Returns the log of a container; one that is followed ends when the instance is gone.
+
+        Errors: KrunError, there is no previous one.
+        """
 
         def alive() -> bool:
             # Its Pod is there before the instance is, and may be deleted, with its owners, before the instance has ended.
             return self.store.get(POD, namespace, name) is not None
 
-        async for part in self.runner.logs(name, container, alive=alive, **options):
-            yield part
+        return self.runner.logs(name, container, alive=alive, **options)
 
     def lost(self) -> None:
         """The worker has died with all instances, and another one is there: what is wanted starts again."""

@@ -1,14 +1,24 @@
-"""Logs as clients ask for them (core/v1 Pod log: tailLines, sinceTime, follow, previous, timestamps)."""
+"""Logs as clients ask for them (core/v1 PodLogOptions: tailLines, limitBytes, sinceTime, follow, previous, timestamps).
+
+The rules are the kubelet's (kubernetes, staging/src/k8s.io/cri-client/pkg/logs/logs.go): `tail` counts entries of the file, `since`
+drops entries, `limit` counts what is sent, a time stands before the first part of a line only. A reader keeps one block of a file in
+memory, however long the log is.
+"""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import BinaryIO
 
+from krun.errors import KrunError
 from krun.serve.run import logfile
+
+Entry = tuple[str, str, bytes]  # time, stream, text
 
 _POLL = 0.2  # seconds between looks at a log that is followed
 _CHUNK = 256 << 10  # bytes that are read before other requests get their turn
+_BLOCK = 64 << 10  # of the search for the last lines
 _TRIES = 10
 
 
@@ -26,20 +36,22 @@ def _all(directory: str) -> list[tuple[int, str]]:
     return [(number, path) for number, _, path in sorted(found)]
 
 
-def files(directory: str, previous: bool) -> list[str]:
-    """Return the files of the last start, or of the one before, the older first."""
+def files(directory: str, previous: bool, number: int | None = None) -> list[str]:
+    """Return the files of the last start, of the one before, or of start `number`, the older first."""
     found = _all(directory)
-    numbers = sorted({number for number, _ in found})
+    numbers = sorted({entry for entry, _ in found})
     if previous:
         numbers = numbers[:-1]
-    return [path for number, path in found if number == numbers[-1]] if numbers else []
+    if number is not None:
+        numbers = [number]
+    return [path for start, path in found if start == numbers[-1]] if numbers else []
 
 
-def _opened(directory: str, previous: bool) -> list[BinaryIO]:
+def _opened(directory: str, previous: bool, number: int | None = None) -> list[BinaryIO]:
     """Open the same; a rotation meanwhile leaves no gap between them."""
     opened: list[BinaryIO] = []
     for _ in range(_TRIES):
-        names = files(directory, previous)
+        names = files(directory, previous, number)
         try:
             for name in names:
                 opened.append(open(name, "rb"))
@@ -58,39 +70,58 @@ def _is(file: BinaryIO, path: str) -> bool:
     return (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino)
 
 
-async def read(
+def read(
     directory: str,
     *,
     tail: int | None = None,
     follow: bool = False,
-    since: str = "",
+    since: int = 0,
     previous: bool = False,
     timestamps: bool = False,
+    limit: int | None = None,
     alive: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[bytes]:
-    """Yield the text of a container's log.
+    """Return the text of a container's log, in parts.
 
-    Arguments: directory of the container's logs; tail, the last lines only; follow, go on while `alive()` says that more may come;
-    since, RFC 3339 time in UTC of the first entry; timestamps, put the time before each line.
+    Arguments: directory of the container's logs; tail, the last entries only; follow, go on while `alive()` says that more may come;
+    since, the time of the first entry in nanoseconds of the epoch; previous, the log of the start before; timestamps, put the time
+    before each line; limit, bytes to send at most. Raises KrunError: there is no start before.
     """
+    if previous and not files(directory, True):
+        raise KrunError("there is no log of a previous start")
+    return _read(directory, tail, follow and not previous, since, previous, _Writer(timestamps, limit), alive)
+
+
+async def _read(
+    directory: str,
+    tail: int | None,
+    follow: bool,
+    since: int,
+    previous: bool,
+    writer: "_Writer",
+    alive: Callable[[], bool],
+) -> AsyncIterator[bytes]:
+    first = _stamp(since)
     opened = _opened(directory, previous)
-    since = since.removesuffix("Z")  # "...:07.5" stands behind "...:07", and before "...:07Z"
     try:
         ends = [os.fstat(file.fileno()).st_size for file in opened]
-        skipped = 0
-        if tail is not None:
-            counts = [await _count(file, end) for file, end in zip(opened, ends, strict=True)]
-            skipped = max(0, sum(counts) - tail)
-        for file, end in zip(opened, ends, strict=True):
-            async for lines in _lines(file, end):
-                kept, skipped = lines[skipped:], max(0, skipped - len(lines))
-                if text := _text([entry for entry in kept if entry[0] >= since], timestamps):
+        at = _last_lines(opened, tail) if tail is not None else 0
+        for index in range(at, len(opened)):
+            async for entries in _blocks(opened[index], ends[index]):
+                text = writer.text(entry for entry in entries if entry[0] >= first)
+                if text:
                     yield text
-        if follow and not previous:
+                if writer.full:
+                    return
+        if follow:
             follower = _Follower(directory, opened.pop() if opened else None)
             try:
-                async for lines in follower.entries(alive):
-                    yield _text(lines, timestamps)
+                async for entries in follower.entries(alive):
+                    text = writer.text(entry for entry in entries if entry[0] >= first)
+                    if text:
+                        yield text
+                    if writer.full:
+                        return
             finally:
                 follower.close()
     finally:
@@ -98,40 +129,125 @@ async def read(
             file.close()
 
 
-async def _count(file: BinaryIO, end: int) -> int:
-    """Return how many entries stand before an offset; the file is at its beginning then."""
-    count = 0
-    while end > 0 and (data := file.read(min(end, _CHUNK))):
-        end -= len(data)
-        count += data.count(b"\n")
-        await asyncio.sleep(0)
-    file.seek(0)
-    return count
+async def attach(directory: str, alive: Callable[[], bool]) -> AsyncIterator[Entry]:
+    """Yield what the present start of a container writes from now on, while `alive()` says that it runs."""
+    found = _all(directory)
+    if not found:
+        return
+    opened = _opened(directory, False, found[-1][0])
+    for file in opened[:-1]:
+        file.close()
+    for file in opened[-1:]:
+        # An entry whose end is not written yet is still to come.
+        file.seek(_newline_before(file, file.seek(0, os.SEEK_END)))
+    follower = _Follower(directory, opened[-1] if opened else None, found[-1][0])
+    try:
+        async for entries in follower.entries(alive):
+            for entry in entries:
+                yield entry
+    finally:
+        follower.close()
 
 
-async def _lines(file: BinaryIO, end: int) -> AsyncIterator[list[tuple[str, str, bytes]]]:
-    """Yield the entries before an offset; the file is behind the last whole one then: the rest is the follower's."""
+def _stamp(nanoseconds: int) -> str:
+    """A time as logfile writes it: times of one width are in the order of their texts."""
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:09d}Z"
+
+
+async def _blocks(file: BinaryIO, end: int) -> AsyncIterator[list[Entry]]:
+    """Yield the entries of a file from its position to an offset; the position is then behind the last whole entry."""
     rest = b""
-    while end > 0 and (data := file.read(min(end, _CHUNK))):
-        end -= len(data)
+    left = end - file.tell()
+    while left > 0 and (data := file.read(min(left, _CHUNK))):
+        left -= len(data)
         whole, newline, rest = (rest + data).rpartition(b"\n")
         yield list(logfile.entries(whole + newline))
         await asyncio.sleep(0)
     file.seek(-len(rest), os.SEEK_CUR)
 
 
+def _newline_before(file: BinaryIO, end: int) -> int:
+    """Return the offset behind the last line end before `end`, 0 if there is none."""
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _last_lines(opened: list[BinaryIO], lines: int) -> int:
+    """Put each file at the first of the last `lines` lines of all; returns the index of the first file that has one of them."""
+    for index in range(len(opened) - 1, -1, -1):
+        file = opened[index]
+        end = _newline_before(file, file.seek(0, os.SEEK_END))
+        if not lines:
+            file.seek(end)
+            return index
+        if not end:
+            file.seek(0)
+            continue
+        # The line end at `end` - 1 is that of the last line: the search is for the one before the first line.
+        end -= 1
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            block = file.read(end - start)
+            found = len(block)
+            while (found := block.rfind(b"\n", 0, found)) >= 0:
+                lines -= 1
+                if not lines:
+                    file.seek(start + found + 1)
+                    return index
+            end = start
+        file.seek(0)
+        lines -= 1  # its first line
+        if not lines:
+            return index
+    return 0
+
+
+class _Writer:
+    """Makes the text that is sent. `full`: there is no room for more."""
+
+    def __init__(self, timestamps: bool, limit: int | None) -> None:
+        self._timestamps = timestamps
+        self._left = limit
+        self._fresh = True  # the next entry begins a line
+        self.full = False
+
+    def text(self, entries: "Iterator[Entry]") -> bytes:
+        parts = []
+        for stamp, _, text in entries:
+            if self._timestamps and self._fresh:
+                parts.append(f"{stamp} ".encode())
+            parts.append(text)
+            self._fresh = not text or text.endswith(b"\n")
+        out = b"".join(parts)
+        if self._left is not None:
+            out = out[: self._left]
+            self._left -= len(out)
+            self.full = not self._left
+        return out
+
+
 class _Follower:
     """What is written from now on: rotation and a restart of the container are followed. Arguments: directory of the logs; the
-    file that was read last, at the place where the next entry begins, or None; it is closed here.
+    file that was read last, at the place where the next entry begins, or None, which is closed here; only, the one start that is
+    followed, None for all.
     """
 
-    def __init__(self, directory: str, file: BinaryIO | None) -> None:
+    def __init__(self, directory: str, file: BinaryIO | None, only: int | None = None) -> None:
         self.directory = directory
         self.file = file
+        self.only = only
         #: The start that the file is of. Its name is not known: a rotation may have given it another one.
-        self.number = max((number for number, _ in _all(directory)), default=0)
+        self.number = max((number for number, _ in _all(directory)), default=0) if only is None else only
 
-    async def entries(self, alive: Callable[[], bool]) -> AsyncIterator[list[tuple[str, str, bytes]]]:
+    async def entries(self, alive: Callable[[], bool]) -> AsyncIterator[list[Entry]]:
         rest = b""
         while True:
             # Before the read: what is written before the end is read.
@@ -140,6 +256,8 @@ class _Follower:
             # After the look: a file that another one follows is not written any more.
             data = self.file.read(_CHUNK) if self.file else b""
             if data:
+                if following is not None:
+                    following[1].close()
                 whole, newline, rest = (rest + data).rpartition(b"\n")
                 lines = list(logfile.entries(whole + newline))
                 if lines:
@@ -147,17 +265,17 @@ class _Follower:
             elif following is not None:
                 self.close()
                 self.number, self.file = following
-                following, rest = None, b""
+                rest = b""
             elif not more:
                 return
             else:
                 await asyncio.sleep(_POLL)
-            if following is not None:
-                following[1].close()
 
     def _following(self) -> tuple[int, BinaryIO] | None:
         """Open the file that is behind this one: the oldest that is left where several rotations have passed."""
         found = [entry for entry in _all(self.directory) if entry[0] >= self.number]
+        if self.only is not None:
+            found = [entry for entry in found if entry[0] == self.only]
         try:
             if self.file is not None:
                 for at, (_, path) in enumerate(found):
@@ -171,7 +289,3 @@ class _Follower:
     def close(self) -> None:
         if self.file:
             self.file.close()
-
-
-def _text(lines: list[tuple[str, str, bytes]], timestamps: bool) -> bytes:
-    return b"".join(f"{time} ".encode() + text if timestamps else text for time, _, text in lines)
