@@ -19,6 +19,7 @@ from typing import Any
 
 from krun.errors import KrunError, SysError
 from krun.serve import private
+from krun.serve.api.remote import Remote as ApiRemote
 from krun.serve.api.router import Api, Page
 from krun.serve.control.capacity import Capacity, of_machine
 from krun.serve.control.config import Config
@@ -29,6 +30,7 @@ from krun.serve.control.hosts import HostTables
 from krun.serve.control.imagegc import ImageGc
 from krun.serve.control.pools import END as POOLS_END
 from krun.serve.control.pools import Pools
+from krun.serve.control.remote import Remote
 from krun.serve.ending import Ending
 from krun.serve.http.server import Server, serve
 from krun.serve.model.idle import Idle
@@ -36,6 +38,7 @@ from krun.serve.model.kinds import REVISION
 from krun.serve.names.forward import Forward
 from krun.serve.names.responder import Responder
 from krun.serve.names.zone import Zone
+from krun.serve.proxy.accesslog import session as session_line
 from krun.serve.proxy.accesslog import writer as access_log_writer
 from krun.serve.proxy.ingress import Ingress
 from krun.serve.proxy.metrics import Family
@@ -171,9 +174,10 @@ class App:
             lambda: self.pools.pools.values(), self.runner, self.engine.context, self.report
         )
         self.live.on_change = self._reconfigured
+        self._access = self._log_file() if options.access_log else None
         self.ingress = Ingress(
             self.table,
-            access_log=access_log_writer(self._log_file()) if options.access_log else None,
+            access_log=access_log_writer(self._access) if self._access else None,
             server_timing=options.server_timing,
             trace=options.trace,
             report=self.report,
@@ -239,6 +243,7 @@ class App:
             self.store,
             lambda: self.live.config.options,
             logs=self.pools.logs,
+            remote=ApiRemote(self.store, Remote(self.pools), self._session_ended),
             token=options.token,
             pages=self._pages(),
             report=self.report,
@@ -263,6 +268,10 @@ class App:
         self.names = Responder(zone, Forward() if self.options.forward_names else None, self.report)
         await self.ingress.listen_inside(http)
         await self.names.listen(datagrams, streams)
+
+    def _session_ended(self, record: Object) -> None:
+        if self._access is not None:
+            self._access(session_line(record) + "\n")
 
     def _log_file(self) -> Callable[[str], object]:
         try:

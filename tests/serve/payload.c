@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -130,6 +131,8 @@ static int serve(void) {
         if (sscanf(request, "GET %2047s", path) == 1) {
             if (!strcmp(path, "/hang") && write(1, "it sleeps\n", 10) == 10)
                 sleep(1000);
+            if (!strncmp(path, "/say/", 5))
+                dprintf(1, "%s\n", path + 5);
             if (!strcmp(path, "/stream"))
                 stream(fd);
             if (!strcmp(path, "/tunnel"))
@@ -161,6 +164,25 @@ int main(int argc, char **argv) {
             sleep(1000);
         printf("left");
         return 4;
+    }
+    if (!strcmp(how, "copy")) {
+        char data[65536];
+        for (ssize_t got; (got = read(0, data, sizeof data)) > 0;)
+            for (ssize_t done = 0; done < got;)
+                done += write(1, data + done, got - done);
+        return 5;
+    }
+    if (!strcmp(how, "terminal")) {
+        /* What each line of input finds of the terminal. */
+        char line[64];
+        while (fgets(line, sizeof line, stdin)) {
+            struct winsize size = {0};
+            ioctl(0, TIOCGWINSZ, &size);
+            printf("%d %s %dx%d\n", isatty(0) && isatty(1) && isatty(2), getenv("TERM"), size.ws_col,
+                   size.ws_row);
+            fflush(stdout);
+        }
+        return 6;
     }
     if (!strcmp(how, "sleep"))
         return sleep(1000) ? 1 : 0;

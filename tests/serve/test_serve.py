@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from helpers.runtime import ROOT, find
 from helpers.serveapi import SERVING, ksvc
+from helpers.wsclient import Client, exec_path
 
 pytestmark = [pytest.mark.root, pytest.mark.kvm, pytest.mark.usefixtures("as_root")]
 
@@ -52,7 +54,7 @@ class Server:
         path.unlink(missing_ok=True)
         command = [sys.executable, "-m", "krun", "serve", "--directory", str(self.directory), "--api", f"127.0.0.1:{self.api}",
                    "--listen", f"127.0.0.1:{self.ingress}", "--runtime", self.runtime, "--images", str(self.images), "--no-pull",
-                   *self.flags]  # fmt: skip
+                   "--access-log", str(self.directory / "access"), *self.flags]  # fmt: skip
         self.directory.mkdir(exist_ok=True)
         with open(self.directory / "log", "a") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
@@ -207,6 +209,42 @@ def test_freeze_when_idle(server):
     server.until(lambda: server.env("K_SERVICE") == "hello", "it answers again")
     assert [one["metadata"]["name"] for one in server.pods()] == pods
     server.until(frozen, "it is frozen when the server ends")
+
+
+def test_a_session_in_a_frozen_instance(server):
+    """It is thawed, stays so while the session lasts, and is frozen again; the access log has the session."""
+    obj = service()
+    obj["spec"]["template"]["metadata"]["annotations"] |= {
+        "serve.krun.dev/idle": "freeze",
+        "serve.krun.dev/idle-delay": "1s",
+    }
+    assert server.ask("POST", f"{SERVING}/services", obj)[0] == 201
+    server.ready()
+
+    def frozen():
+        return ">frozen<" in server.ask("GET", "/status")[1]
+
+    server.until(frozen, "it is frozen")
+    (pod,) = [one["metadata"]["name"] for one in server.pods()]
+
+    async def session():
+        path = exec_path(pod, "/payload", "copy", stdin="true", stdout="true")
+        client = await Client.connect(server.api, path, "v5.channel.k8s.io")
+        assert client.status == 101, client.text
+        client.send(b"\0one")
+        while (await client.message())[1] != b"\1one":
+            pass
+        await asyncio.sleep(2.5)  # longer than the delay, and than the period of the freezer
+        assert not frozen()
+        client.send(b"\0two")
+        client.send(b"\xff\0")
+        found, status = await client.channels()
+        assert found == {1: b"two"} and status["details"]["causes"][0]["message"] == "5"
+
+    asyncio.run(asyncio.wait_for(session(), 60))
+    server.until(frozen, "it is frozen again")
+    entries = [json.loads(line) for line in (server.directory / "access").read_text().splitlines()]
+    assert [one["command"] for one in entries if one.get("session") == "exec"] == [["/payload", "copy"]]
 
 
 def kill_worker(server):

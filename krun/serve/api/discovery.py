@@ -8,6 +8,12 @@ from krun.serve.model.kinds import KINDS, POD, Kind
 Object = dict[str, Any]
 #: Groups without a kind of the store: reviews are answered, not stored.
 _REVIEWS = ("authorization.k8s.io", "v1")
+#: Subresources of Pods that change the protocol, and the kinds of their options.
+_STREAMS = (
+    ("attach", "PodAttachOptions"),
+    ("exec", "PodExecOptions"),
+    ("portforward", "PodPortForwardOptions"),
+)
 #: The Kubernetes minor version whose behaviour is served: kubectl compares it with its own.
 _MINOR = 32
 
@@ -118,6 +124,8 @@ def _entries(kind: Kind, version: str) -> list[Object]:
         out.append({**_sub(kind, "status"), "kind": kind.kind, "verbs": verbs})
     if kind is POD:
         out.append({**_sub(kind, "log"), "kind": kind.kind, "verbs": ["get"]})
+        for name, options in _STREAMS:
+            out.append({**_sub(kind, name), "kind": options, "verbs": ["create", "get"]})
     return out
 
 

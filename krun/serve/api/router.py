@@ -12,6 +12,7 @@ from typing import Any
 
 from krun.errors import KrunError
 from krun.serve.api import body, discovery, openapi, podlog
+from krun.serve.api.remote import SUBRESOURCES, Remote
 from krun.serve.api.rest import Rest, Target, reply
 from krun.serve.http.types import ClientGone, HttpError, Request, Response
 from krun.serve.model import kinds, status
@@ -30,7 +31,7 @@ _OPEN = ("/healthz", "/livez", "/readyz")
 class Api:
     """The API as a handler of the HTTP server.
 
-    Arguments: options, Knative's configuration of the moment; logs, the reader of pods' logs;
+    Arguments: options, Knative's configuration of the moment; logs, the reader of pods' logs; remote, exec and the like;
     token, the bearer token that every request must carry, "" for none; hosts, names beside localhost and addresses that
     a Host field may carry; pages, what else the listener serves; report, takes a line about each failure of the server itself.
     """
@@ -41,6 +42,7 @@ class Api:
         options: Callable[[], Options],
         *,
         logs: LogReader | None = None,
+        remote: Remote | None = None,
         token: str = "",
         hosts: tuple[str, ...] = (),
         pages: dict[str, Page] | None = None,
@@ -49,6 +51,7 @@ class Api:
         self.rest = Rest(store, options)
         self.store = store
         self.logs = logs
+        self.remote = remote
         self.token = token.encode()
         self.hosts = ("localhost", *hosts)
         self.pages = pages or {}
@@ -141,6 +144,10 @@ class Api:
         target = _target(group, version, rest)
         if target.kind is kinds.POD and target.sub == "log":
             return self._log(request, target)
+        if target.kind is kinds.POD and target.sub in SUBRESOURCES:
+            if self.remote is None:
+                raise status.no_path()
+            return self.remote.answer(request, target)
         return await self.rest.handle(request, target, _USER)
 
     async def _review(self, request: Request) -> Response:
@@ -180,6 +187,6 @@ def _target(group: str, version: str, rest: list[str]) -> Target:
     if not kind.namespaced and namespace is not None:
         raise status.no_path()
     name, sub = rest[1] if len(rest) > 1 else "", rest[2] if len(rest) > 2 else ""
-    if sub not in ("", "status", "log"):
+    if sub not in ("", "status", "log", *SUBRESOURCES):
         raise status.no_path()
     return Target(kind, version, namespace, name, sub)

@@ -57,6 +57,8 @@ class Member:
         self.frozen = self.thawing = False
         #: Whether it may be frozen: not again after the freezer has failed.
         self.freezes = True
+        #: Sessions of clients in it (exec, attach, port-forward): it is not frozen under them.
+        self.sessions = 0
         self._turn = asyncio.Lock()
         #: Whether its Pod has been made.
         self._registered = False
@@ -200,8 +202,8 @@ class Member:
         """Takes an instance without requests out of the queue, and freezes it. Its probes rest. Errors: KrunError; it runs on then."""
         assert self.instance is not None
         self.frozen = True
-        if self.backend is not None and self.backend.in_flight or self.leaving:
-            # A request has come since the decision.
+        if self.backend is not None and self.backend.in_flight or self.leaving or self.sessions:
+            # A request, or a session, has come since the decision.
             self.frozen = self.thawing = False
             return
         self._withdraw()

@@ -170,7 +170,8 @@ class Pool:
             backend = member.backend
             if member.frozen or member.leaving or not member.ready or not member.freezes or backend is None:
                 continue
-            if not backend.in_flight and not self.queue.queued and now - backend.used >= delay:
+            busy = backend.in_flight or member.sessions or self.queue.queued
+            if not busy and now - backend.used >= delay:
                 member.frozen = True
                 self._spawn(self._freeze(member))
 

@@ -1,4 +1,7 @@
-"""The access log: a line of JSON for each request, in the shape of Cloud Logging's HttpRequest, which Knative's template has."""
+"""The access log: a line of JSON for each request and each session of a client in an instance (exec, attach, port-forward).
+
+A request's line is in the shape of Cloud Logging's HttpRequest, which Knative's template has.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from krun.serve.proxy.exchange import Exchange
 
 #: Longest text of a client in a line.
 _LONGEST = 2048
+#: Most words of a command in a line.
+_WORDS = 64
 
 
 def line(exchange: Exchange, now: float) -> str:
@@ -52,6 +57,23 @@ def line(exchange: Exchange, now: float) -> str:
         "revision": revision,
     }
     return json.dumps(entry, separators=(",", ":"))
+
+
+def session(record: dict[str, object]) -> str:
+    """The line of a session of a client in an instance (exec, attach, port-forward) that has ended, without a line feed."""
+    entry = {"time": rfc3339(time.time_ns(), fraction=True), **record}
+    return json.dumps(_cut(entry), separators=(",", ":"))
+
+
+def _cut(value: object) -> object:
+    """Bounds each text of a client, and the number of them."""
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    if isinstance(value, list):
+        return [_cut(one) for one in value[:_WORDS]]
+    if isinstance(value, dict):
+        return {key: _cut(one) for key, one in value.items()}
+    return value
 
 
 def writer(write: Callable[[str], object]) -> Callable[[Exchange, float], None]:

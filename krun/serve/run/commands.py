@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 from krun.errors import KrunError
-from krun.serve.run import usage, volumes, wire
+from krun.serve.run import programs, usage, volumes, wire
 from krun.serve.run.image import collector
-from krun.serve.run.sandbox import Sandbox
+from krun.serve.run.sandbox import Container, Sandbox
 from krun.serve.run.worker import Answer, Command, Worker
 
 _ID = re.compile(r"[a-z][a-z0-9-]{0,200}")
@@ -144,13 +144,34 @@ def kill(worker: Worker, message: dict[str, Any]) -> Answer:
 
 
 def exec_(worker: Worker, message: dict[str, Any]) -> Answer:
-    """Run a program in a container."""
+    """Run a program in a container to its end."""
+    own, container = _running(worker, message)
+    status, output = worker.runtime.exec(container.id, message["argv"], own.directory, message["timeout"])
+    return {"status": status, "output": output}, []
+
+
+def program(worker: Worker, message: dict[str, Any]) -> Answer:
+    """Start a program in a container; answers with its streams (programs.launch). Its end is an event with its "name"."""
+    own, container = _running(worker, message)
+    generation = worker.programs.generation
+    process, fds = programs.launch(worker.runtime, container.id, message, own.directory)
+    worker.on_main(lambda: worker.programs.add(message["name"], own.id, process, generation))
+    return {}, fds
+
+
+def program_kill(worker: Worker, message: dict[str, Any]) -> Answer:
+    """End a program of `program`."""
+    worker.on_main(lambda: worker.programs.kill(message["name"]))
+    return {}, []
+
+
+def _running(worker: Worker, message: dict[str, Any]) -> tuple[Sandbox, Container]:
+    """The instance and the container of a message. Raises KrunError where it does not run."""
     own = worker.sandbox(message["id"])
     container = own.containers.get(message["container"])
     if container is None or container.process is None:
         raise KrunError(f"container {message['container']} of {own.id} does not run")
-    status, output = worker.runtime.exec(container.id, message["argv"], own.directory, message["timeout"])
-    return {"status": status, "output": output}, []
+    return own, container
 
 
 def pause(worker: Worker, message: dict[str, Any]) -> Answer:
@@ -227,6 +248,8 @@ COMMANDS: dict[str, Command] = {
     "start": start,
     "kill": kill,
     "exec": exec_,
+    "program": program,
+    "program-kill": program_kill,
     "pause": pause,
     "usage": usage_,
     "remove": remove,

@@ -16,7 +16,9 @@ from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
+from krun.serve.run.logs import Entry
 from krun.serve.run.network import connect_inside
+from krun.serve.run.session import Session, Sessions
 from krun.serve.run.spec import ContainerExit, InstanceSpec, exit_of
 
 _HELLO = 20.0  # seconds for a worker to say which instances it has
@@ -69,6 +71,10 @@ class Instance:
             "exec", id=self.id, container=container, argv=argv, timeout=timeout
         )
         return int(answer["status"])
+
+    async def open(self, container: str, argv: list[str], streams: set[int], tty: bool) -> Session:
+        """Start a program in a container with the standard streams asked for, or a terminal. Raises KrunError, OSError."""
+        return await self.runner.sessions.open(self.id, container, argv, streams, tty)
 
     async def stop(self, grace: float) -> None:
         """End all containers: SIGTERM, after `grace` seconds SIGKILL, then take the instance down.
@@ -143,6 +149,10 @@ class Instance:
     def logs(self, container: str, **options: Any) -> AsyncIterator[bytes]:
         """Return the output of a container as lines; options: see logs.read."""
         return self.runner.logs(self.id, container, **options)
+
+    def attach(self, container: str, alive: Callable[[], bool]) -> AsyncIterator[Entry]:
+        """Return what the present start of a container writes from now on; see logs.attach."""
+        return logs.attach(self.runner.log_directory(self.id, container), alive)
 
     def exited(self, exit: ContainerExit, starts: int) -> None:
         """Note that a container's start number `starts` has ended; called by the runner. Restarts it unless the instance is to stop."""
@@ -241,6 +251,7 @@ class Runner:
         self.token = token
         self.on_lost: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.sessions = Sessions(lambda: self.worker)
         self.worker: Worker = None  # type: ignore[assignment]  # until `open`
 
     async def open(self) -> dict[str, Any]:
@@ -406,17 +417,25 @@ class Runner:
         """Return a container's output; also after its instance has gone, until `forget`. One that is followed goes on while there is an
         instance, or `alive()` says that there will be one.
         """
-        directory = os.path.join(self.config["directory"], "logs", id, container)
-        return logs.read(directory, alive=lambda: id in self.instances or alive(), **options)
+        return logs.read(
+            self.log_directory(id, container), alive=lambda: id in self.instances or alive(), **options
+        )
+
+    def log_directory(self, id: str, container: str) -> str:
+        """Where the logs of a container are."""
+        return os.path.join(self.config["directory"], "logs", id, container)
 
     def _event(self, message: dict[str, Any]) -> None:
         instance = self.instances.get(message["id"])
         if message.get("event") == "exit" and instance is not None:
             instance.exited(exit_of(message["container"], message["exit"]), message["starts"])
+        if message.get("event") == "program":
+            self.sessions.ended(message["name"], message["code"])
 
     def _lost(self) -> None:
         for instance in list(self.instances.values()):
             instance.lost()
+        self.sessions.lost()
         if self.on_lost is not None:
             self.on_lost()
 

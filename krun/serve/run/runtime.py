@@ -36,11 +36,16 @@ class Runtime:
         self.spawning: set[int] = set()
         self._running: set[int] = set()
         self._pid_files: set[str] = set()
+        self._programs: set[int] = set()
         os.makedirs(root, mode=0o700, exist_ok=True)
 
     def pids(self) -> "set[int]":
-        """Return the pids of commands that run and of inits that `create` has not returned yet."""
-        return set(self._running) | {pid for path in list(self._pid_files) if (pid := _pid_of(path))}
+        """Return the pids of commands that run, and of children that no caller knows yet: inits, programs of `launch`."""
+        return (
+            set(self._running)
+            | set(self._programs)
+            | {pid for path in list(self._pid_files) if (pid := _pid_of(path))}
+        )
 
     def create(self, id: str, bundle: str, stdout: int, stderr: int) -> int:
         """Create a container with the streams given. Returns the pid of its init, a child of this process whose status nobody
@@ -90,23 +95,20 @@ class Runtime:
     def exec(self, id: str, argv: list[str], directory: str, timeout: float) -> "tuple[int, str]":
         """Run a program in the container. Returns its status and the end of its output; status -1 is a time-out (s).
 
-        The runtime detaches the program, which becomes a child of this process (a subreaper): its end is the end, also where a
-        process that it left behind holds its output open, and its pid stays its own until it is reaped here.
+        Its end is the end, also where a process that it left behind holds its output open.
         Raises KrunError where the runtime cannot run it.
         """
-        pid_file = os.path.join(directory, f"exec.{os.urandom(4).hex()}")
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reading, False)
         end = time.monotonic() + timeout
         process = None
-        self._pid_files.add(pid_file)
         try:
             try:
-                words = ["exec", "--detach", "--pid-file", pid_file, id, *argv]
-                self._run(words, directory, writing, writing, timeout)
+                process = self.launch(
+                    id, argv, directory, (subprocess.DEVNULL, writing, writing), seconds=timeout
+                )
             finally:
                 os.close(writing)
-            process = Process(_pid_of(pid_file), "")
             output, ended = _read_until_end(reading, process.pidfd, end)
             if not ended:
                 process.end(_KILL_SECONDS)
@@ -115,10 +117,41 @@ class Runtime:
             return 128 + signo if signo else code, output
         finally:
             os.close(reading)
+            if process is not None:
+                self.launched(process)
+                process.close()
+
+    def launch(
+        self,
+        id: str,
+        argv: list[str],
+        directory: str,
+        streams: tuple[int, int, int],
+        *,
+        flags: "list[str] | None" = None,
+        seconds: float | None = None,
+    ) -> Process:
+        """Start a program in the container; returns it. Arguments: directory, for files of the moment; streams, its standard input,
+        output and error; flags of the verb; seconds that the runtime may take.
+
+        The runtime detaches the program, which becomes a child of this process (a subreaper). Nobody takes its status before
+        `launched`: its pid stays its own until then. Raises KrunError where the runtime cannot run it.
+        """
+        pid_file = os.path.join(directory, f"exec.{os.urandom(4).hex()}")
+        self._pid_files.add(pid_file)
+        try:
+            words = ["exec", "--detach", "--pid-file", pid_file, *(flags or []), id, *argv]
+            self._run(words, directory, streams[1], streams[2], seconds, stdin=streams[0])
+            process = Process(_pid_of(pid_file), "")
+            self._programs.add(process.pid)
+            return process
+        finally:
             self._pid_files.discard(pid_file)
             self._forget(None, pid_file)
-            if process is not None:
-                process.close()
+
+    def launched(self, process: Process) -> None:
+        """Note that the caller itself reaps a program, or has done it."""
+        self._programs.discard(process.pid)
 
     def interrupt(self) -> None:
         """Kill the commands that run, with their helpers: the worker ends. Their callers get KrunError. From any thread."""
@@ -128,11 +161,13 @@ class Runtime:
             except ProcessLookupError:
                 pass  # it has just ended
 
-    def _popen(self, words: "list[str]", stdout: int, stderr: int, cwd: str) -> "subprocess.Popen[bytes]":
+    def _popen(
+        self, words: "list[str]", stdin: int, stdout: int, stderr: int, cwd: str
+    ) -> "subprocess.Popen[bytes]":
         self.spawning.add(threading.get_ident())
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True
+                words, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True
             )
             self._running.add(process.pid)
             return process
@@ -156,13 +191,14 @@ class Runtime:
         stdout: int = subprocess.DEVNULL,
         stderr: int = subprocess.DEVNULL,
         seconds: float | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         """Run a verb with a log of its own, from which the error is read."""
         log = os.path.join(bundle, f"log.{os.urandom(4).hex()}")
         command = [self.path, *self.flags, "--root", self.root, "--log", log, "--log-format", "json", *words]
         process = None
         try:
-            process = self._popen(command, stdout, stderr, bundle)
+            process = self._popen(command, stdin, stdout, stderr, bundle)
             if process.wait(seconds := seconds or self.seconds):
                 raise KrunError(
                     _last_error(log) or f"{self.path} {words[0]}: exit status {process.returncode}"

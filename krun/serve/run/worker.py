@@ -32,6 +32,7 @@ from krun.serve.run.bridge import Bridge
 from krun.serve.run.errors import StartError, complain
 from krun.serve.run.image.store import Store
 from krun.serve.run.logfile import LogFile, tail
+from krun.serve.run.programs import Programs
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.sandbox import Container, Sandbox
 from krun.serve.run.trash import Trash
@@ -78,6 +79,7 @@ class Worker:
         self.client: socket.socket | None = None
         self.outbox: deque[tuple[dict[str, Any], list[int]]] = deque()
         self.selector = selectors.DefaultSelector()
+        self.programs = Programs(self.selector, self.runtime, self.event)
         self.threads = ThreadPoolExecutor(_THREADS, "worker")
         self.done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -138,6 +140,7 @@ class Worker:
             self.selector.unregister(self.client)
             self.client.close()
             self.client = None
+            self.programs.kill_all()
             self.alone = time.monotonic()
             if self.stopping and not self.gone:
                 self.killed = time.monotonic() + _GRACE
