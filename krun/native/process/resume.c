@@ -87,7 +87,7 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
             kr_ask_interrupted(t, uc);
         return 1;
     }
-    if (si->si_code != SI_QUEUE || !kr_board_cookie() ||
+    if (si->si_code != KR_ASK_CODE || !kr_board_cookie() ||
         (u64)si->si_value.sival_ptr !=
             kr_board_tag(KR_TAG_QUESTION, (u64)(u32)si->si_pid << 32 | si->si_uid, 0))
         return 0;

@@ -11,6 +11,10 @@
 struct kr_ucontext;
 /* Whether a signal arrived without the contents that its sender gave (siginfo_t). */
 int kr_signal_is_bare(const siginfo_t *si);
+/* The si_code of a question's signal (view/ask.h), whose si_pid and si_uid carry the question. Between two user namespaces the
+ * kernel translates si_uid of most codes (has_si_pid_and_uid() in kernel/signal.c), and the asked process would take the signal for
+ * its payload's. It leaves that of SI_TIMER as it is. */
+#define KR_ASK_CODE SI_TIMER
 /* Called by the host signal handler for a SIGBUS. Returns whether the signal was a request of a monitor. If
  * so, the request is recorded in t and the interrupted call is prepared to continue. */
 int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc);

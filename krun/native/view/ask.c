@@ -136,7 +136,7 @@ static long kick(u32 pid, u32 request, u32 n) {
     siginfo_t si;
     memset(&si, 0, sizeof si);
     si.si_signo = SIGBUS;
-    si.si_code = SI_QUEUE;
+    si.si_code = KR_ASK_CODE;
     si.si_pid = (s32)request;
     si.si_uid = n;
     si.si_value.sival_ptr = (void *)kr_board_tag(KR_TAG_QUESTION, (u64)request << 32 | n, 0);

@@ -7,7 +7,7 @@
  *
  *   asker                                              owner
  *   socket of a fresh abstract name
- *   SIGBUS, SI_QUEUE, value = a tag of the question  -->  interrupted wherever it is (below)
+ *   SIGBUS, KR_ASK_CODE, value = a tag of the question  -->  interrupted wherever it is (below)
  *                                                      connects; reads who listens (SO_PEERCRED)
  *                                                      checks as ptrace(2) does, PTRACE_MODE_READ_FSCREDS
  *   accepts; is the peer the owner (SO_PEERCRED)? <--  sends one message with a descriptor
