@@ -2,7 +2,8 @@
 
 import os
 
-MAGIC = 0x314452414F42524B
+#: "KRBOARD" and the version of the layout and of the monitors' messages (native/process/board.h).
+MAGIC = 0x324452414F42524B
 HEADER = 32
 #: Offset of the last words, size of one record, number of records; offset of the number of those that were written.
 WORDS_AT = HEADER + 16384 * 32
@@ -16,6 +17,11 @@ def fill(fd: int) -> None:
     """Makes an empty file a container's board: its size, and a cookie that only monitors know. Raises OSError."""
     os.ftruncate(fd, SIZE)
     os.pwrite(fd, MAGIC.to_bytes(8, "little") + os.getrandom(8), 0)
+
+
+def is_ours(fd: int) -> bool:
+    """Tells whether the file is a board of this version: monitors of two versions must not meet on one. Raises OSError."""
+    return os.pread(fd, 8, 0) == MAGIC.to_bytes(8, "little")
 
 
 def last_words(path: str) -> "list[tuple[int, str]]":

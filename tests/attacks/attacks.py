@@ -253,6 +253,7 @@ ATTACKS = (
     Attack("path_swap_open"),
     Attack("proc_list_swap"),
     Attack("proc_outer_number"),
+    Attack("proc_equal_number", (*BOTH, TRACER), seconds=8, prepare=(unfiltered,)),
     Attack("proc_detached_list", seconds=2, prepare=(unfiltered,)),
     Attack("proc_detached_list", (ROOT_USER,), 2, prepare=(administrator,)),
     Attack("path_helper_cwd"),

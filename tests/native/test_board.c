@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * process/board.c: entering, finding, leaving, and a board on which every monitor of the container may write what
- * it likes. Sources: board.c kr_alloc.c
+ * it likes. Sources: board.c ns.c kr_alloc.c
  */
 #include "harness.h"
 #include "process/board.h"

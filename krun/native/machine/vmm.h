@@ -74,8 +74,9 @@ struct kr_proc {
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
     u64 procfs; /* the mount of the last procfs whose numbers are this process's (view/instance.c); 0: none; atomic */
-    u32 related; /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
-    u32 copied;  /* counted as a private copy of the descriptor table (fdtab.c) */
+    u32 pidns, userns; /* the numbers of its pid and user namespace (process/ns.h) */
+    u32 related;       /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
+    u32 copied;        /* counted as a private copy of the descriptor table (fdtab.c) */
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 

@@ -5,7 +5,9 @@
  */
 #include "board.h"
 #include "nnp.h"
+#include "ns.h"
 #include "process.h"
+#include "../abi/boot.h"
 #include "above.h"
 #include "../machine/usercopy.h"
 #include <linux/mman.h>
@@ -65,8 +67,7 @@ static void put_flags(u64 at, u32 flags, u32 keep) {
 
 static void put(u64 at, const void *data, size_t n) { kr_copy_raw((void *)at, data, n); }
 
-/* Whether the process of an entry has ended. In another pid namespace the number names another process. Then
- * a dead entry is kept, or a live one is taken too early; the process of a taken entry cannot be asked. */
+/* Whether the process of an entry has ended. */
 static int is_dead(u32 pid) { return kr_sys2(__NR_kill, pid, 0) == -ESRCH; }
 
 void kr_board_enter(struct kr_task *t) {
@@ -74,7 +75,7 @@ void kr_board_enter(struct kr_task *t) {
     u32 pid = (u32)kr_sys0(__NR_getpid);
     u64 now[2];
     proc->place = 0;
-    if (!base)
+    if (!base || proc->flags & KR_PROCF_NESTED)
         return;
     for (u32 i = 0; i < PROBES && !proc->place; i++) {
         u64 at = entry_at(pid + i);
@@ -141,8 +142,20 @@ static void map(void) {
     cookie = head.cookie;
 }
 
+/* The number of the container's user namespace. Where nobody has written it, the caller is the container's first monitor and
+ * writes its own. */
+static u32 home(void) {
+    u32 own = kr_ns_user(), seen = own;
+    if (base && kr_cas32_raw((u32 *)(base + offsetof(struct kr_board_header, userns)), 0, own, &seen) == 0 &&
+        seen)
+        return seen;
+    return own;
+}
+
 void kr_board_open(struct kr_task *t) {
     map();
+    /* Only krun's own exec needs it: a process that comes from a payload has its maker's flags. */
+    kr_ns_start(t->proc, kr_boot.flags & KR_BOOTF_FIRST ? home() : 0);
     if (base)
         kr_board_enter(t);
 }

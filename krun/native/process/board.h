@@ -18,20 +18,23 @@
 
 #include "../machine/vmm.h"
 
-#define KR_BOARD_MAGIC 0x314452414f42524bULL /* "KRBOARD1" */
+/* "KRBOARD2". A change of the layout, or of what monitors say to each other (view/ask.h), raises the last digit: monitors of two
+ * versions must not ask each other, because a question that is not understood ends the process that is asked. */
+#define KR_BOARD_MAGIC 0x324452414f42524bULL
 #define KR_BOARD_ENTRIES 16384u
 #define KR_BOARD_WORDS 16u
 #define KR_BOARD_WORDS_AT (32u + KR_BOARD_ENTRIES * 32u)
 #define KR_BOARD_SIZE (KR_BOARD_WORDS_AT + KR_BOARD_WORDS * 256u)
 
-/* magic, cookie, number of records that were written; entries; records. Sizes and places: krun/kvm/board.py. */
+/* magic, cookie, number of records that were written, number of the container's user namespace (process/ns.h; the container's first
+ * monitor writes it); entries; records. Sizes and places: krun/kvm/board.py. */
 struct kr_board_header {
     u64 magic, cookie;
-    u32 said, unused[3];
+    u32 said, userns, unused[2];
 };
 
 struct kr_board_entry {
-    u32 pid;     /* the pid in the pid namespace of the process; 0: free entry */
+    u32 pid;     /* the pid, in the pid namespace of the monitors' procfs; 0: free entry */
     u32 flags;   /* KR_BOARDF_* */
     u64 since;   /* CLOCK_BOOTTIME of the entry, ns: the process is older */
     u64 caught;  /* signals for which the payload has a handler */
@@ -50,10 +53,11 @@ struct kr_board_words {
 #define KR_BOARDF_ASKED 16u       /* another monitor has asked the process; never cleared */
 #define KR_BOARDF_FILTERS_SHIFT 8 /* number of filters */
 
-/* Maps the board (kr_boot.fd_board) and enters the process of the calling task. Does nothing where there is
- * no board. Called after kr_signal_init. */
+/* Notes the namespaces of the calling task's process (ns.h), maps the board (kr_boot.fd_board) and enters the process, if there is
+ * a board. Called after kr_signal_init. */
 void kr_board_open(struct kr_task *t);
-/* Enters the process of the calling task. Called in the child after a fork or vfork. */
+/* Enters the process of the calling task, unless it is in a pid namespace of its own (KR_PROCF_NESTED): its number is another
+ * process's on the board. Called in the child after a fork or vfork. */
 void kr_board_enter(struct kr_task *t);
 /* Updates the entry of the calling task's process. Called after a change of its signal actions, filters or
  * no_new_privs. */

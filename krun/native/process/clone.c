@@ -18,6 +18,7 @@
 #include "../machine/fdtab.h"
 #include "holder.h"
 #include "hostsig.h"
+#include "ns.h"
 #include "process.h"
 #include "quiesce.h"
 #include "above.h"
@@ -96,11 +97,6 @@ static void clear_handlers(struct kr_task *t) {
     }
 }
 
-static void note_user_ns(struct kr_task *t, u64 flags) {
-    if (flags & CLONE_NEWUSER)
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
-}
-
 /* The first function of a host thread or vfork child. It runs on the new stack with all signals blocked. */
 static void child_start(struct kr_task *t) {
     if (t->is_vfork && (t->scratch[0] & (CLONE_FILES | CLONE_VFORK)) == CLONE_VFORK)
@@ -111,7 +107,7 @@ static void child_start(struct kr_task *t) {
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
     if (t->is_vfork) {
-        note_user_ns(t, t->scratch[0]);
+        kr_ns_born(t->proc);
         kr_board_enter(t);
     }
     kr_host_mask(t->sigmask);
@@ -136,7 +132,6 @@ static struct kr_proc *copy_proc(struct kr_proc *p) {
         kr_lock(&p->sig_lock);
         *c = *p;
         kr_unlock(&p->sig_lock);
-        c->procfs = 0; /* the child may have a pid namespace of its own */
     }
     return c;
 }
@@ -307,7 +302,7 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
         clear_handlers(t);
     if (t->proc->cores && kr_sys0(__NR_getpid) == 1)
         kr_signal_cores(t);
-    note_user_ns(t, ca->flags);
+    kr_ns_born(t->proc);
     kr_board_enter(t);
     t->regs_replaced = 1;
 }

@@ -8,13 +8,11 @@
 #include "../machine/vmm.h"
 
 /* Bits of proc->flags besides KR_BOOTF_*. The payload has called PR_SET_DUMPABLE with 0. A fork keeps the
- * bit, an execve clears it. */
+ * bit, an execve clears it. ns.h has two more bits. */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
 /* The process that made this one waits for it, and releases its task and its kr_proc as soon as its first
  * thread ends. A second thread would use them after that, so such a process makes no thread. */
 #define KR_PROCF_LENT 0x10000000u
-/* The process is in another user namespace than the container gave it. The bit is never cleared. */
-#define KR_PROCF_USERNS 0x20000000u
 
 /* struct clone_args of clone3(2), version 2. */
 struct kr_clone_args {

@@ -6,6 +6,7 @@
 #include "nested.h"
 #include "../machine/mm.h"
 #include "../process/nnp.h"
+#include "../process/ns.h"
 #include "../process/process.h"
 #include "../view/procfs.h"
 #include "../process/board.h"
@@ -52,11 +53,10 @@ long sys_fanotify_init(struct kr_task *t, const u64 a[6]) {
 }
 
 /* Notes the namespaces that unshare or setns has changed. r: the result of the call, returned. any: the flags
- * do not tell the kind. */
+ * do not tell the kind. A call that fails may have left the user namespace all the same (process/alone.c). */
 static long left_ns(struct kr_task *t, long r, u64 flags, int any) {
-    if (r == 0 && (any || flags & CLONE_NEWUSER)) {
+    if ((any || flags & CLONE_NEWUSER) && kr_ns_left(t->proc)) {
         kr_undumpable(); /* other credentials (sys/cred.c) */
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_USERNS, __ATOMIC_RELAXED);
         kr_board_update(t);
     }
     if (r == 0 && (any || flags & CLONE_NEWPID))

@@ -99,17 +99,6 @@ u64 kr_hex_of(const char *s) {
             return v;
 }
 
-int kr_ask_same_numbers(void) {
-    char self[16];
-    if (kr_boot.fd_proc < 0)
-        return 0;
-    long n = kr_sys4(__NR_readlinkat, kr_boot.fd_proc, "self", self, sizeof self - 1);
-    if (n <= 0)
-        return 0;
-    self[n] = 0;
-    return kr_strtou(self, NULL) == (u64)kr_sys0(__NR_getpid);
-}
-
 /* State and start time of process pid (kr_stat_parse). 0 or -ESRCH. */
 static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
     char rel[32];
@@ -124,7 +113,7 @@ static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
     char state;
     u64 start;
-    if (!pid || !kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+    if (!pid || !kr_board_cookie() || !kr_same_numbers(t->proc) || stat_of(t, pid, &state, &start) < 0 ||
         kr_board_find(pid, start, out) < 0)
         return -ESRCH;
     return 0;
@@ -195,7 +184,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     char state;
     u64 start;
     *fd = -1;
-    if (!pid || !kr_board_cookie() || !kr_ask_same_numbers() || stat_of(t, pid, &state, &start) < 0 ||
+    if (!pid || !kr_board_cookie() || !kr_same_numbers(t->proc) || stat_of(t, pid, &state, &start) < 0 ||
         kr_board_find(pid, start, &e) < 0)
         return -ESRCH;
     if (state == 'Z' || state == 'X')

@@ -36,6 +36,7 @@
 #define KR_ASK_H
 
 #include "procfs.h"
+#include "../process/ns.h"
 #include "../process/resume.h"
 
 /* The object of a link of another process (w: exe, cwd, root, fd/N, ns/NAME), opened O_PATH, close-on-exec.
@@ -48,9 +49,6 @@ long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w);
 /* The open descriptors of process pid: *n numbers, ascending, in a buffer of *size bytes that the caller
  * frees (kr_free). 0 or errors as above. */
 long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size);
-/* Whether the monitor's procfs has the pids of the calling process. It has not after the payload has made a
- * pid namespace of its own. */
-int kr_ask_same_numbers(void);
 /* The board's entry of process pid in *out. 0 or -ESRCH. */
 struct kr_board_entry;
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);

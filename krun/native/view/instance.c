@@ -12,6 +12,7 @@
  * namespace, a mount never its file system, and the kernel uses the unique id of a mount (Linux 6.8) once. No locks.
  */
 #include "place.h"
+#include "../process/ns.h"
 #include "../machine/fdtab.h"
 #include <linux/fcntl.h>
 
@@ -58,14 +59,15 @@ static long links(void *arg) {
 }
 
 /* The text cannot be read: a security module refuses it (a landlock domain of the payload), or no descriptor is free. Links can
- * be read: equal numbers in all three places. */
+ * be read: equal numbers in all three places. They prove nothing in a pid namespace of the payload's own, which chooses its numbers
+ * there (clone3(2), set_tid). */
 static void by_links(struct kr_task *t, const struct statx *sx, int root, struct kr_proc_name *out) {
     struct links l = {.on = sx, .root = root};
     u32 me = (u32)kr_sys0(__NR_getpid);
     if (kr_private(t, links, &l) < 0)
         return;
     out->self = l.self;
-    if (l.self == me && l.ours == me)
+    if (l.self == me && l.ours == me && kr_same_numbers(t->proc))
         out->numbers = KR_NUMBERS_MINE | KR_NUMBERS_OURS;
 }
 

@@ -119,10 +119,10 @@ static int kind_of(struct kr_task *t, const struct kr_proc_name *pn) {
         return kr_place_own(pn) || kr_place_asked(pn) ? KR_DIR_TASKS : KR_DIR_PLAIN;
     case KR_PE_FD:
     case KR_PE_FDINFO:
-        /* Where the numbers differ it may be the calling process: the hidden numbers are left out of any. */
-        return kr_place_own(pn) || !kr_place_asked(pn) || !kr_ask_same_numbers() ? KR_DIR_FDS
-               : kr_ask_board(t, kr_place_asked(pn), &e) == 0                    ? KR_DIR_FDS_OTHER
-                                                                                 : KR_DIR_PLAIN;
+        /* A process that is not known may be a monitor all the same: one in another pid namespace, or one that has just begun. */
+        return kr_place_own(pn)                               ? KR_DIR_FDS
+               : kr_ask_board(t, kr_place_asked(pn), &e) == 0 ? KR_DIR_FDS_OTHER
+                                                              : KR_DIR_REFUSED;
     default:
         return KR_DIR_PLAIN;
     }

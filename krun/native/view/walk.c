@@ -77,7 +77,7 @@ static long own_link(struct kr_task *t, const struct kr_proc_name *pn) {
         kr_snprintf(name, sizeof name, "ns/%s", kr_proc_ns_name(pn->n));
     else
         kr_snprintf(name, sizeof name, "%s", kr_proc_entry_name(pn->entry));
-    if (pn->entry == KR_PE_FD_N || tid == (u64)kr_sys0(__NR_gettid) || (tid && !kr_ask_same_numbers()))
+    if (pn->entry == KR_PE_FD_N || tid == (u64)kr_sys0(__NR_gettid) || (tid && !kr_same_numbers(t->proc)))
         kr_snprintf(rel, sizeof rel, "thread-self/%s", name);
     else if (tid)
         kr_snprintf(rel, sizeof rel, "self/task/%lu/%s", tid, name);
