@@ -4,6 +4,7 @@ import os
 from errno import ENOENT, ESRCH
 
 from krun.errors import KrunError, SysError
+from krun.kvm import board
 from krun.log import Log
 from krun.oci import cred, init, labels, namespaces, sched, seccomp, sync, talk
 from krun.oci.caller import send_pidfd, write_pid_file
@@ -220,8 +221,23 @@ def _groups_denied(pid: int) -> bool:
 
 
 def open_board(statedir: StateDir) -> int:
-    """Returns a descriptor of the container's board; -1 without one (made by an older krun)."""
+    """Returns a descriptor of the container's board; -1 without one.
+
+    Raises KrunError for a board of another version of krun: its monitors would take our monitor's questions for signals of
+    the payload's, and end.
+    """
+    path = f"{statedir.path}/{BOARD}"
     try:
-        return os.open(f"{statedir.path}/{BOARD}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return -1
+    try:
+        if board.is_ours(fd):
+            return fd
+    except OSError as e:
+        os.close(fd)
+        raise SysError("read the container's board", path, e.errno or 0) from None
+    os.close(fd)
+    raise KrunError(
+        f"cannot exec in container {statedir.id}: it was made by another version of krun; restart the container"
+    )
