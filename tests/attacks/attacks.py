@@ -63,6 +63,8 @@ ROOT_USER = User("root", 0, tuple(CAPABILITIES))
 USER = User("user", 1000, ())
 #: As --cap-add SYS_PTRACE: undumpable processes of its user namespace hide nothing from it.
 TRACER = User("tracer", 0, (*CAPABILITIES, "CAP_SYS_PTRACE"))
+#: A user of whom the host has no other process: RLIMIT_NPROC counts the processes of all containers.
+LONELY = User("lonely", 4711, ())
 BOTH = (ROOT_USER, USER)
 
 #: Changes the bundle before it is written.
@@ -276,6 +278,7 @@ ATTACKS = (
     ),
     Attack("fd_overlay_layers", seconds=3, prepare=(unfiltered,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
+    Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
     # Locks of the monitor.
     Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
     Attack("lock_heir_numbers", (ROOT_USER,), 8, args=("time",), prepare=(unfiltered,)),

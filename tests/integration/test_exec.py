@@ -150,3 +150,19 @@ def test_no_file_of_the_image_stands_for_proc(runtime, bundle):
         os.mkfifo(bundle.rootfs / "proc" / name / "setgroups")
     container = runtime.start(bundle.args("sleep", "1000"))
     assert runtime.call("exec", container.id, "id", "-u", timeout=10).ok().out == "0\n"
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_an_init_that_has_left_its_user_namespace(runtime, bundle):
+    """Exec follows the init. What it may do in that namespace is nothing in the container's, where the first sleep is."""
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name].append("CAP_SETFCAP")  # for `unshare -r`
+    bundle.linux.pop("seccomp", None)
+    container = runtime.start(
+        bundle.args("sh", "-c", "sleep 1000 & echo $!; exec unshare -Ur sh -c 'echo left; sleep 1000'")
+    )
+    wait_for(lambda: "left" in container.out(), "the init has not left its namespace")
+    outside = container.out().split()[0]
+    assert container.exec("cat", f"/proc/{outside}/comm").ok().out == "sleep\n"
+    assert container.exec("readlink", f"/proc/{outside}/cwd").status == 1
+    assert container.exec("readlink", "/proc/self/cwd").ok().out == "/\n"
