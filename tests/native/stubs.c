@@ -87,7 +87,7 @@ __attribute__((weak)) long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32
     (void)t, (void)pid, (void)fds, (void)n, (void)size;
     return -ESRCH;
 }
-__attribute__((weak)) long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
+__attribute__((weak)) long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
     (void)t, (void)pid, (void)out;
     return -ESRCH;
 }

@@ -145,7 +145,7 @@ static void end(long pid) {
 }
 
 /* The thread tid of process pid, born up to now. */
-static int gone(long tid, long pid) { return real_holder_gone(kr_holder((u32)tid, (u32)pid, ticks_now())); }
+static int gone(long tid, long pid) { return real_holder_gone(kr_holder((u32)tid, (u32)pid, kr_stat_now())); }
 
 #define LOAD(offset)                                                                                         \
     { BPF_LD | BPF_W | BPF_ABS, 0, 0, offset }
@@ -195,8 +195,8 @@ static void holders(void) {
     kr_holder_learn(t);
     CHECK_EQ(kr_holder_tid(t->holder), kr_sys0(__NR_gettid));
     CHECK_EQ(kr_holder_pid(t->holder), kr_sys0(__NR_getpid));
-    u64 now = kr_holder_born(t->holder, ticks_now()), before = now - 10000;
-    CHECK(now > 0 && now <= ticks_now());
+    u64 now = kr_holder_born(t->holder, kr_stat_now()), before = now - 10000;
+    CHECK(now > 0 && now <= kr_stat_now());
     kr_test_holder = t->holder;
     CHECK_EQ(real_holder_gone(t->holder), 0);
     CHECK_EQ(real_holder_gone(0), 0); /* unknown */

@@ -23,7 +23,7 @@
 #include <linux/stat.h>
 #include <linux/time.h>
 
-static u64 ticks_now(void) {
+u64 kr_stat_now(void) {
     s64 now[2] = {0, 0};
     kr_sys2(__NR_clock_gettime, CLOCK_BOOTTIME, now);
     return ((u64)now[0] * 1000000000ULL + (u64)now[1]) / KR_HOLDER_TICK;
@@ -38,7 +38,7 @@ void kr_holder_learn(struct kr_task *t) {
     if (tid > KR_HOLDER_NUMBER || pid > KR_HOLDER_NUMBER)
         tid = pid = 0;
     /* The clock comes last: the thread is older than the time that stands with its number. */
-    t->holder = kr_holder((u32)tid, (u32)pid, ticks_now());
+    t->holder = kr_holder((u32)tid, (u32)pid, kr_stat_now());
 }
 
 /* Field n > 2 of the text of a stat, or NULL. */
@@ -58,6 +58,11 @@ int kr_stat_parse(const char *text, char *state, u64 *start) {
     *state = *p;
     *start = kr_strtou(q, NULL);
     return 0;
+}
+
+u32 kr_stat_parent(const char *text) {
+    const char *p = stat_field(text, 4);
+    return p ? (u32)kr_strtou(p, NULL) : 0;
 }
 
 struct question {
@@ -157,6 +162,6 @@ int kr_holder_gone(u64 word) {
     struct question q = {.tid = kr_holder_tid(word), .pid = kr_holder_pid(word)};
     if (!q.tid || !q.pid || !kr_holder_tid(kr_lock_self()))
         return 0;
-    q.born = kr_holder_born(word, ticks_now());
+    q.born = kr_holder_born(word, kr_stat_now());
     return kr_alone(kr_self(), judge, &q) == 1;
 }

@@ -17,8 +17,10 @@
 #include <linux/stat.h>
 
 #define WAIT_MS 50u
-#define WAITS 20u     /* one second in all if the owner sleeps or is in a long system call */
-#define PATIENCE 200u /* ten seconds in all if the owner is runnable: the machine is busy */
+#define WAITS 20u       /* one second in all if the owner sleeps or is in a long system call */
+#define YOUNG 100u      /* clock ticks: one second */
+#define NEWBORN_MS 100u /* a fork takes one or two on an idle machine */
+#define PATIENCE 200u   /* ten seconds in all if the owner is runnable: the machine is busy */
 static struct kr_lock ask_lock;
 static int ask_fd = -1, ask_peer = -1;
 
@@ -99,24 +101,61 @@ u64 kr_hex_of(const char *s) {
             return v;
 }
 
-/* State and start time of process pid (kr_stat_parse). 0 or -ESRCH. */
-static long stat_of(struct kr_task *t, u32 pid, char *state, u64 *start) {
+struct life { /* of /proc/PID/stat */
+    char state;
+    u64 start;
+    u32 parent;
+};
+
+/* 0 or -ESRCH. */
+static long stat_of(struct kr_task *t, u32 pid, struct life *out) {
     char rel[32];
     size_t size, len;
     kr_snprintf(rel, sizeof rel, "%u/stat", pid);
     char *text = kr_proc_slurp(t, rel, &size, &len);
-    long r = text ? kr_stat_parse(text, state, start) : -ESRCH;
+    long r = text ? kr_stat_parse(text, &out->state, &out->start) : -ESRCH;
+    out->parent = r == 0 ? kr_stat_parent(text) : 0;
     kr_free(text, text ? size : 0);
     return r;
 }
 
-long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
-    char state;
-    u64 start;
-    if (!pid || !kr_board_cookie() || !kr_same_numbers(t->proc) || stat_of(t, pid, &state, &start) < 0 ||
-        kr_board_find(pid, start, out) < 0)
+/* 0; -ENOENT: not on the board; -ESRCH: no such process, or it cannot be on the board. */
+static long entry_of(struct kr_task *t, u32 pid, struct life *life, struct kr_board_entry *out) {
+    if (!pid || !kr_board_cookie() || !kr_same_numbers(t->proc) || stat_of(t, pid, life) < 0)
         return -ESRCH;
-    return 0;
+    return kr_board_find(pid, life->start, out);
+}
+
+long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
+    struct life life;
+    return entry_of(t, pid, &life, out) < 0 ? -ESRCH : 0;
+}
+
+/* Whether a process that is not on the board may be about to enter itself: a fork returns in the parent while the child still makes
+ * its VM. */
+static int is_newborn(struct kr_task *t, const struct life *life) {
+    struct life parent;
+    struct kr_board_entry e;
+    return life->state != 'Z' && life->state != 'X' && kr_stat_now() - life->start < YOUNG &&
+           entry_of(t, life->parent, &parent, &e) == 0;
+}
+
+/* kr_ask_known, and what stat says. */
+static long known(struct kr_task *t, u32 pid, struct life *life, struct kr_board_entry *out) {
+    const s64 moment[2] = {0, 1000000};
+    for (u32 waits = 0;; waits++) {
+        long r = entry_of(t, pid, life, out);
+        if (r != -ENOENT)
+            return r;
+        if (waits == NEWBORN_MS || t->sig_caught || !is_newborn(t, life))
+            return -ESRCH;
+        kr_sys2(__NR_nanosleep, moment, 0);
+    }
+}
+
+long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
+    struct life life;
+    return known(t, pid, &life, out);
 }
 
 /* ---- Asking ---- */
@@ -181,17 +220,16 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     struct kr_board_entry e;
     struct name name = {.family = AF_UNIX};
     u32 len = sizeof name;
-    char state;
-    u64 start;
+    struct life life;
     *fd = -1;
-    if (!pid || !kr_board_cookie() || !kr_same_numbers(t->proc) || stat_of(t, pid, &state, &start) < 0 ||
-        kr_board_find(pid, start, &e) < 0)
+    if (known(t, pid, &life, &e) < 0)
         return -ESRCH;
-    if (state == 'Z' || state == 'X')
+    if (life.state == 'Z' || life.state == 'X')
         return -ENOENT;
-    if (state == 'T' || state == 't' || __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
+    if (life.state == 'T' || life.state == 't' ||
+        __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
         return -EACCES;
-    kr_board_ask(pid, start);
+    kr_board_ask(pid, life.start);
     kr_lock(&ask_lock);
     long r = kr_sock_new(t, &ask_fd);
     if (r >= 0)
@@ -210,7 +248,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     r = -EACCES;
     for (u32 waits = 0; waits < PATIENCE; waits++) {
         struct cred c;
-        if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &state, &start) < 0 || state != 'R'))
+        if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &life) < 0 || life.state != 'R'))
             break;
         if (waits % 4 == 0) { /* again: the kernel drops a signal that is already pending */
             if (kick(pid, request, n) == -EPERM)

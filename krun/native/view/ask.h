@@ -52,6 +52,8 @@ long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size);
 /* The board's entry of process pid in *out. 0 or -ESRCH. */
 struct kr_board_entry;
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);
+/* The same, and waits a moment for the child of a fork, which is about to enter itself. */
+long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out);
 
 /* ---- the owner's side ---- */
 

@@ -121,7 +121,7 @@ static int kind_of(struct kr_task *t, const struct kr_proc_name *pn) {
     case KR_PE_FDINFO:
         /* A process that is not known may be a monitor all the same: one in another pid namespace, or one that has just begun. */
         return kr_place_own(pn)                               ? KR_DIR_FDS
-               : kr_ask_board(t, kr_place_asked(pn), &e) == 0 ? KR_DIR_FDS_OTHER
+               : kr_ask_known(t, kr_place_asked(pn), &e) == 0 ? KR_DIR_FDS_OTHER
                                                               : KR_DIR_REFUSED;
     default:
         return KR_DIR_PLAIN;

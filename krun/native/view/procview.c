@@ -192,7 +192,7 @@ long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) 
     struct kr_board_entry e;
     struct kr_text o = {0};
     size_t size;
-    int monitor = kr_ask_board(t, kr_place_asked(w), &e) >= 0;
+    int monitor = kr_ask_known(t, kr_place_asked(w), &e) >= 0;
     if (!monitor && w->entry != KR_PE_STAT)
         return -ESRCH;
     char *kernel = text_of(t, fd, &size);
