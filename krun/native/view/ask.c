@@ -17,10 +17,9 @@
 #include <linux/stat.h>
 
 #define WAIT_MS 50u
-#define WAITS 20u       /* one second in all if the owner sleeps or is in a long system call */
-#define YOUNG 100u      /* clock ticks: one second */
-#define NEWBORN_MS 100u /* a fork takes one or two on an idle machine */
-#define PATIENCE 200u   /* ten seconds in all if the owner is runnable: the machine is busy */
+#define WAITS 20u     /* one second in all if the owner sleeps or is in a long system call */
+#define YOUNG 100u    /* clock ticks: one second; a fork takes a millisecond or two on an idle machine */
+#define PATIENCE 200u /* ten seconds in all if the owner is runnable: the machine is busy */
 static struct kr_lock ask_lock;
 static int ask_fd = -1, ask_peer = -1;
 
@@ -131,26 +130,33 @@ long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
     return entry_of(t, pid, &life, out) < 0 ? -ESRCH : 0;
 }
 
+/* Whether process pid is in a pid namespace below the monitors': then it is never on the board. */
+static int is_nested(struct kr_task *t, u32 pid) {
+    char rel[32];
+    size_t size, len;
+    kr_snprintf(rel, sizeof rel, "%u/status", pid);
+    char *text = kr_proc_slurp(t, rel, &size, &len);
+    u32 n = text ? kr_place_count(text, &(u32){0}) : 0;
+    kr_free(text, text ? size : 0);
+    return n != 1;
+}
+
 /* Whether a process that is not on the board may be about to enter itself: a fork returns in the parent while the child still makes
  * its VM. */
-static int is_newborn(struct kr_task *t, const struct life *life) {
+static int is_newborn(struct kr_task *t, u32 pid, const struct life *life) {
     struct life parent;
     struct kr_board_entry e;
     return life->state != 'Z' && life->state != 'X' && kr_stat_now() - life->start < YOUNG &&
-           entry_of(t, life->parent, &parent, &e) == 0;
+           entry_of(t, life->parent, &parent, &e) == 0 && !is_nested(t, pid);
 }
 
 /* kr_ask_known, and what stat says. */
 static long known(struct kr_task *t, u32 pid, struct life *life, struct kr_board_entry *out) {
     const s64 moment[2] = {0, 1000000};
-    for (u32 waits = 0;; waits++) {
-        long r = entry_of(t, pid, life, out);
-        if (r != -ENOENT)
-            return r;
-        if (waits == NEWBORN_MS || t->sig_caught || !is_newborn(t, life))
-            return -ESRCH;
+    long r;
+    while ((r = entry_of(t, pid, life, out)) == -ENOENT && !t->sig_caught && is_newborn(t, pid, life))
         kr_sys2(__NR_nanosleep, moment, 0);
-    }
+    return r < 0 ? -ESRCH : 0;
 }
 
 long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out) {

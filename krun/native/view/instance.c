@@ -16,8 +16,7 @@
 #include "../machine/fdtab.h"
 #include <linux/fcntl.h>
 
-/* The numbers in the line NStgid of a text of status: how many; *first is the first one. 0: no such line. */
-static u32 numbers_in(const char *text, u32 *first) {
+u32 kr_place_count(const char *text, u32 *first) {
     static const char key[] = "\nNStgid:";
     u32 n = 0;
     const char *p = text;
@@ -83,10 +82,10 @@ void kr_place_numbers(struct kr_task *t, const struct statx *sx, int root, struc
     long dir = root < 0 ? kr_open_plain(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY, 0) : root;
     char *text = dir < 0 ? NULL : kr_proc_slurp_at(t, (int)dir, sx, "thread-self/status", &size, &len);
     if (text) {
-        here = numbers_in(text, &out->self);
+        here = kr_place_count(text, &out->self);
         kr_free(text, size);
         text = kr_proc_slurp(t, "thread-self/status", &size, &len);
-        monitors = text ? numbers_in(text, &(u32){0}) : 0;
+        monitors = text ? kr_place_count(text, &(u32){0}) : 0;
         kr_free(text, text ? size : 0);
         out->numbers = (here == 1 ? KR_NUMBERS_MINE : 0) | (here && here == monitors ? KR_NUMBERS_OURS : 0);
         if (mount && here == 1)

@@ -56,6 +56,9 @@ int kr_write_refused(int fd, const struct statx *sx, u64 flags);
 #define KR_STATX_MNT_ID_UNIQUE 0x4000u /* Linux 6.8 */
 void kr_place_numbers(struct kr_task *t, const struct statx *sx, int root, struct kr_proc_name *out);
 
+/* The numbers in the line NStgid of a text of status: how many; *first is the first one. 0: no such line. */
+u32 kr_place_count(const char *text, u32 *first);
+
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);
