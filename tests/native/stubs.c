@@ -83,8 +83,9 @@ __attribute__((weak)) long kr_ask_text(struct kr_task *t, const struct kr_proc_n
     (void)t, (void)w;
     return -ESRCH;
 }
-__attribute__((weak)) long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size) {
-    (void)t, (void)pid, (void)fds, (void)n, (void)size;
+__attribute__((weak)) long kr_ask_fds(struct kr_task *t, u32 pid, enum kr_proc_entry of, u32 **fds, u32 *n,
+                                      size_t *size) {
+    (void)t, (void)pid, (void)of, (void)fds, (void)n, (void)size;
     return -ESRCH;
 }
 __attribute__((weak)) long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out) {

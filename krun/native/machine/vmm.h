@@ -100,6 +100,13 @@ struct kr_robust {
     u32 shadowed; /* the kernel has `shadow` */
 };
 
+/* The names of the landlock domains that a thread has entered, the outermost first (process/domain.h). The kernel allows as
+ * many (LANDLOCK_MAX_NUM_LAYERS). */
+struct kr_domains {
+    u32 n;
+    u64 id[16];
+};
+
 /* Bits of task->asked: why a thread must come to the run loop. */
 #define KR_ASKED_QUESTION 1u /* another monitor asks (ask.h) */
 #define KR_ASKED_STAND 2u    /* another thread of the process wants it to stand (quiesce.h) */
@@ -132,6 +139,7 @@ struct kr_task {
     u32 seccomp_mode; /* SECCOMP_MODE_*: 0 none; set after `seccomp` */
     u32 nnp;          /* no_new_privs as the payload sees it (jail.h) */
     u32 persona;      /* its personality(2): the bits of KR_PERSONA_OWN */
+    struct kr_domains domains;
 
     /* Signals; touched by this thread and its own host handler only. */
     siginfo_t info;    /* valid while sig_caught */
@@ -159,10 +167,11 @@ struct kr_task {
 
     /* What another monitor asks, and the call that the question interrupted (ask.h). */
     u32 ask_request, ask_n;
-    u32 runs;      /* kr_run has begun */
-    u32 ask_early; /* a question that came before kr_run had begun */
-    u32 was_asked; /* a question came during the call that is being served */
-    u32 resumed;   /* a call that had begun must be executed again, at resume_rip */
+    u64 ask_domain, ask_who; /* the asker's domain and process (process/domain.h) */
+    u32 runs;                /* kr_run has begun */
+    u32 ask_early;           /* a question that came before kr_run had begun */
+    u32 was_asked;           /* a question came during the call that is being served */
+    u32 resumed;             /* a call that had begun must be executed again, at resume_rip */
     u64 resume_rip;
     u64 began;   /* kr_ticks() at the start of a call with a timeout; 0: the call has none */
     u64 waited;  /* ns that earlier executions of the call have waited */

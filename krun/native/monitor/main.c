@@ -12,6 +12,7 @@
  * container (exec) has no start FIFO: it says "R" at step 10, so that krun hears of a failure of step 9, too.
  */
 #include "../view/ask.h"
+#include "../process/domain.h"
 #include "../process/nnp.h"
 #include "../process/board.h"
 #include "../process/exec.h"
@@ -309,6 +310,9 @@ static void settle(struct kr_task *t, const u64 *auxv) {
     if (r < 0)
         give_up(t, "layout", "placing", why, r);
     t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
+    r = kr_domain_load(t);
+    if (r < 0)
+        give_up(t, "exec", "reading", "the landlock domains of the boot block", r);
     kr_layout_restore_stack();
     hide_all(t);
     kr_holder_learn(t);

@@ -171,6 +171,7 @@ static long join_mm(struct kr_task *c, struct kr_task *t, int copies) {
 /* Gives c what it takes over from t, except its processor state. */
 static void inherit(struct kr_task *c, const struct kr_task *t, u64 flags) {
     c->persona = t->persona;
+    c->domains = t->domains;
     c->sigmask = t->sigmask;
     c->is_vfork = !(flags & CLONE_THREAD);
     if (c->is_vfork || (flags & CLONE_VFORK))

@@ -7,6 +7,7 @@
  */
 #include "resume.h"
 #include "board.h"
+#include "domain.h"
 #include "hostsig.h"
 #include "sigframe.h"
 #include "../machine/usercopy.h"
@@ -89,10 +90,12 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
     }
     if (si->si_code != KR_ASK_CODE || !kr_board_cookie() ||
         (u64)si->si_value.sival_ptr !=
-            kr_board_tag(KR_TAG_QUESTION, (u64)(u32)si->si_pid << 32 | si->si_uid, 0))
+            kr_domain_tag((u64)(u32)si->si_pid << 32 | si->si_uid, (u64)si->si_utime, (u64)si->si_stime))
         return 0;
     t->ask_request = (u32)si->si_pid;
     t->ask_n = si->si_uid;
+    t->ask_domain = (u64)si->si_utime;
+    t->ask_who = (u64)si->si_stime;
     if (!t->runs) { /* the thread is starting: no call may be given up, and there is nothing to answer yet */
         t->ask_early = 1;
         return 1;

@@ -115,7 +115,7 @@ static long list_of(struct kr_task *t, long nr, int fd, int asked, const u64 a[6
     if (kind == KR_DIR_REFUSED)
         return -EACCES;
     if (kind == KR_DIR_FDS_OTHER) {
-        long r = kr_ask_fds(t, pid, &other.fds, &other.n, &other.size);
+        long r = kr_ask_fds(t, pid, KR_PE_FD, &other.fds, &other.n, &other.size);
         if (r < 0)
             return r == -ESRCH ? -ENOENT : r;
     }

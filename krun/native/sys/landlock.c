@@ -2,7 +2,7 @@
  *
  * landlock(7): the host kernel has the rulesets and domains. A guest thread is a host thread, and it makes
  * the host calls for its opens, renames, binds and signals itself. So the domain that it enters restricts
- * these calls as on Linux. Three points differ, and this file handles them:
+ * these calls as on Linux. Four points differ, and this file handles them:
  *
  *   execve          The monitor only reads the payload's program, so the kernel would never check the
  *                   right to execute. The monitor asks the kernel with AT_EXECVE_CHECK (process/exec.c), which Linux
@@ -13,10 +13,13 @@
  *                   the payload can reach (the container has no instance of its own) gets no rule: the
  *                   payload's rules decide what may be read there.
  *   no_new_privs    The payload's no_new_privs counts, not the monitor's (process/nnp.h).
+ *   /proc           The kernel's rule of who may look into another process cannot see what another monitor answers
+ *                   (view/ask.h). So each domain has a name, by which monitors apply that rule (process/domain.h).
  *
  * State: whether the kernel has AT_EXECVE_CHECK, found once. No locks.
  */
 #include "table.h"
+#include "../process/domain.h"
 #include "../process/exec.h"
 #include "../filter/jail.h"
 #include "../process/nnp.h"
@@ -76,9 +79,18 @@ static int own_procfs(void) {
            ours.stx_dev_major != theirs.stx_dev_major || ours.stx_dev_minor != theirs.stx_dev_minor;
 }
 
+/* The flags of Linux 6.15: they concern the audit log. LANDLOCK_RESTRICT_SELF_TSYNC of later kernels puts other threads into the
+ * domain, while they may be making a question or a thread. */
+#define RESTRICT_FLAGS 7u
+#define NO_RULESET (-1) /* changes the log only, and makes no domain */
+
 long sys_landlock_restrict_self(struct kr_task *t, const u64 a[6]) {
     if (!kr_execve_checks())
         return -EOPNOTSUPP;
+    if ((u32)a[1] & ~RESTRICT_FLAGS) {
+        kr_log("landlock_restrict_self: flags 0x%x are not served (LANDLOCK_RESTRICT_SELF_TSYNC)", (u32)a[1]);
+        return -EINVAL;
+    }
     if (!kr_nnp_or_admin(t))
         return -EPERM;
     long r = own_procfs() ? permit(a[0], kr_boot.fd_proc, LANDLOCK_ACCESS_FS_READ_FILE) : 0;
@@ -86,5 +98,9 @@ long sys_landlock_restrict_self(struct kr_task *t, const u64 a[6]) {
         r = permit(a[0], kr_boot.fd_exe, LANDLOCK_ACCESS_FS_READ_FILE);
     if (r == 0)
         r = permit(a[0], kr_boot.fd_exe, LANDLOCK_ACCESS_FS_EXECUTE);
-    return r < 0 ? r : kr_forward(__NR_landlock_restrict_self, a);
+    if (r == 0)
+        r = kr_forward(__NR_landlock_restrict_self, a);
+    if (r == 0 && (s32)a[0] != NO_RULESET)
+        kr_domain_enter(t);
+    return r;
 }

@@ -83,7 +83,7 @@ static long give(struct kr_task *t, long n, struct found *f, u64 buf) {
     size_t bytes;
     if (n < 0)
         return n;
-    if (f->asks && kr_ask_fds(t, f->asks, &fds, &fds_n, &bytes) == 0) {
+    if (f->asks && kr_ask_fds(t, f->asks, KR_PE_FD, &fds, &fds_n, &bytes) == 0) {
         kr_free(fds, bytes);
         set_size(f, fds_n);
     }

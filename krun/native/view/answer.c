@@ -7,6 +7,7 @@
  */
 #include "ask_wire.h"
 #include "../process/board.h"
+#include "../process/domain.h"
 #include "../machine/mm.h"
 #include "../process/process.h"
 #include "../process/nnp.h"
@@ -43,17 +44,20 @@ static u64 effective_caps(struct kr_task *t, u32 pid) {
 
 #define CAP(c) (1ULL << (c))
 
-/* The checks of __ptrace_may_access(PTRACE_MODE_READ_FSCREDS) and cap_ptrace_access_check() in the kernel,
- * applied to the payload's view. The asker is in the same user namespace (may_ask). A monitor under the
- * payload's control could forge its flag on the board: it gains what its capabilities allow inside the
- * container. For the list of descriptors, the capabilities that override the mode of the directory fd
- * suffice. */
-static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op) {
+/* The checks of __ptrace_may_access(PTRACE_MODE_READ_FSCREDS), cap_ptrace_access_check() and hook_ptrace_access_check()
+ * (landlock) in the kernel, applied to the payload's view. The asker is in the same user namespace (may_ask). A monitor under the
+ * payload's control could forge its flag on the board and its domain: it gains what its capabilities allow inside the
+ * container. For the list of descriptors, the mode of the directory fd decides, and the capabilities that override it: it is
+ * not asked whether the caller may trace (proc_fd_permission(); proc_fdinfo_permission() asks). */
+static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op, enum kr_proc_entry entry) {
     u32 uid[3], gid[3];
     u64 caps = effective_caps(t, c->pid);
+    int by_mode = op == KR_ASK_FDS && entry == KR_PE_FD;
+    if (!by_mode && !kr_domain_admits(t, t->ask_domain))
+        return 0;
     if (caps & CAP(CAP_SYS_PTRACE))
         return 1;
-    if (op == KR_ASK_FDS && caps & (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH)))
+    if (by_mode && caps & (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH)))
         return 1;
     if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
         return 0;
@@ -155,12 +159,13 @@ static void reply(int to, u64 tag, s32 status, u32 mode, int fd) {
     kr_sys3(__NR_sendmsg, to, &m, MSG_QUIET);
 }
 
-/* Whether the listener c is a monitor of this container and in the container's own user namespace. A monitor
+/* Whether the listener c is the monitor that has asked, of this container and in the container's own user namespace. A monitor
  * in another user namespace has capabilities that do not count here. Another process may have taken the
- * socket's name since the question. */
+ * socket's name since the question, and it may be in another landlock domain. */
 static int may_ask(struct kr_task *t, const struct cred *c) {
     struct kr_board_entry e;
-    return c->pid && kr_ask_board(t, c->pid, &e) == 0 && !(e.flags & KR_BOARDF_USERNS);
+    return c->pid && kr_ask_board(t, c->pid, &e) == 0 && !(e.flags & KR_BOARDF_USERNS) &&
+           kr_domain_is(t->ask_who, c->pid, e.since);
 }
 
 static void answer(struct kr_task *t, u32 request, u32 n) {
@@ -177,7 +182,7 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
         return;
     u32 mode = 0;
     long r = -EACCES;
-    if (!may_look(t, &c, op))
+    if (!may_look(t, &c, op, entry))
         ;
     else if (op == KR_ASK_LINK)
         r = link_of(t, entry, n, &mode);

@@ -7,6 +7,7 @@
 #include "ask_wire.h"
 #include "place.h"
 #include "../process/board.h"
+#include "../process/domain.h"
 #include "../process/holder.h"
 #include "../machine/mm.h"
 #include "../process/process.h"
@@ -166,14 +167,18 @@ long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out) {
 
 /* ---- Asking ---- */
 
-static long kick(u32 pid, u32 request, u32 n) {
+/* The values go where the kernel's siginfo of a queued signal has room: si_pid, si_uid, and behind the value. */
+static long kick(struct kr_task *t, u32 pid, u32 request, u32 n) {
     siginfo_t si;
     memset(&si, 0, sizeof si);
     si.si_signo = SIGBUS;
     si.si_code = KR_ASK_CODE;
     si.si_pid = (s32)request;
     si.si_uid = n;
-    si.si_value.sival_ptr = (void *)kr_board_tag(KR_TAG_QUESTION, (u64)request << 32 | n, 0);
+    u64 domain = kr_domain_of(t), who = kr_domain_who();
+    si.si_value.sival_ptr = (void *)kr_domain_tag((u64)request << 32 | n, domain, who);
+    si.si_utime = (s64)domain;
+    si.si_stime = (s64)who;
     return kr_sys3(__NR_rt_sigqueueinfo, pid, SIGBUS, &si);
 }
 
@@ -257,7 +262,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &life) < 0 || life.state != 'R'))
             break;
         if (waits % 4 == 0) { /* again: the kernel drops a signal that is already pending */
-            if (kick(pid, request, n) == -EPERM)
+            if (kick(t, pid, request, n) == -EPERM)
                 break;
         }
         long ready = wait_for(t, ask_peer < 0 ? ask_fd : -1, ask_peer);
@@ -330,11 +335,11 @@ long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w) {
     return r < 0 ? r : fd;
 }
 
-long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size) {
+long kr_ask_fds(struct kr_task *t, u32 pid, enum kr_proc_entry of, u32 **fds, u32 *n, size_t *size) {
     struct answer a;
     int fd;
     *fds = NULL;
-    long r = ask(t, pid, KR_ASK_FDS, 0, 0, &a, &fd);
+    long r = ask(t, pid, KR_ASK_FDS, of, 0, &a, &fd);
     if (r == 0)
         r = sealed(fd, FDS_MAX * sizeof **fds);
     if (r >= 0) {

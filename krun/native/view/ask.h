@@ -47,8 +47,9 @@ long kr_ask_link(struct kr_task *t, const struct kr_proc_name *w, u32 *mode);
  * close-on-exec. Errors as above. */
 long kr_ask_text(struct kr_task *t, const struct kr_proc_name *w);
 /* The open descriptors of process pid: *n numbers, ascending, in a buffer of *size bytes that the caller
- * frees (kr_free). 0 or errors as above. */
-long kr_ask_fds(struct kr_task *t, u32 pid, u32 **fds, u32 *n, size_t *size);
+ * frees (kr_free). of: KR_PE_FD or KR_PE_FDINFO, the directory that the payload opens; the kernel has other rules for the
+ * second. KR_PE_FD where it is open already. 0 or errors as above. */
+long kr_ask_fds(struct kr_task *t, u32 pid, enum kr_proc_entry of, u32 **fds, u32 *n, size_t *size);
 /* The board's entry of process pid in *out. 0 or -ESRCH. */
 struct kr_board_entry;
 long kr_ask_board(struct kr_task *t, u32 pid, struct kr_board_entry *out);

@@ -156,7 +156,10 @@ static long finish(struct kr_task *t, long at, u64 flags) {
     long fd, slot = kr_slot_put(t, (int)at);
     if (slot < 0)
         return slot;
-    switch (kr_inspect(t, (int)slot, &sx, &what)) {
+    enum kr_verdict v = kr_inspect(t, (int)slot, &sx, &what);
+    if ((v == KR_V_VIEW || v == KR_V_TEXT) && !kr_rules_let(t, (int)slot, &what, sx.stx_mode))
+        v = KR_V_DENY;
+    switch (v) {
     case KR_V_PASS:
         fd = kr_write_refused((int)slot, &sx, flags) ? -EROFS : open_passed((int)slot, sx.stx_mode, flags);
         break;
@@ -255,9 +258,10 @@ static long other_directory(struct kr_task *t, long at, u64 flags, const struct 
     size_t size;
     char *path = kr_alloc(KR_PATH_ROOM);
     int is = path && kr_on_proc((int)at, sx) && kr_place_name(t, (int)at, sx, path, &pn) == 0 &&
-             (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && !kr_place_own(&pn);
+             (pn.entry == KR_PE_FD || pn.entry == KR_PE_FDINFO) && !kr_place_own(&pn) &&
+             kr_rules_let(t, -1, &pn, sx->stx_mode);
     kr_free(path, KR_PATH_ROOM);
-    long r = is ? kr_ask_fds(t, kr_place_asked(&pn), &fds, &n, &size) : -EACCES;
+    long r = is ? kr_ask_fds(t, kr_place_asked(&pn), pn.entry, &fds, &n, &size) : -EACCES;
     if (r < 0) {
         kr_fd_shut(at);
         return r == -ESRCH ? -EACCES : r;
@@ -277,7 +281,9 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     long at = kr_open_plain(dirfd, path, O_PATH | (flags & O_NOFOLLOW), resolve);
     if (at < 0) {
         if (kr_walk_other_fd(t, dirfd, path, &what) && what.entry == KR_PE_FDINFO_N)
-            return other_text_only(t, &what, -1, flags); /* fdinfo: asked for by number */
+            return kr_rules_let(t, -1, &what, 0)
+                       ? other_text_only(t, &what, -1, flags) /* asked for by number */
+                       : -EACCES;
         return asked->resolve & (STRICT | RESOLVE_NO_XDEV) ? -EACCES : open_walk(t, dirfd, path, asked);
     }
     if (!(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY && kr_stat_fd((int)at, &sx) == 0 &&
@@ -287,6 +293,8 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
     if (slot < 0)
         return slot;
     enum kr_verdict v = flags & O_PATH ? KR_V_DENY : kr_inspect(t, (int)slot, &sx, &what);
+    if ((v == KR_V_TEXT || v == KR_V_VIEW) && !kr_rules_let(t, (int)slot, &what, sx.stx_mode))
+        v = KR_V_DENY;
     if (v == KR_V_TEXT)
         fd = other_text_only(t, &what, (int)slot, flags);
     /* A view only for entries that the kernel gives to root because the monitor is not dumpable. For an entry
