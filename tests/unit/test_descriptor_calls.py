@@ -73,6 +73,7 @@ CLOSES = {
     "process/hook.c": ("before anything of the payload's runs", 5),
     "monitor/main.c": ("the boot block's descriptor, before anything of the payload's runs", 1),
     "view/procread.c": ("in kr_private", 2),
+    "view/rules.c": ("in kr_private", 1),
     "sys/fd.c": ("close(2) for the payload", 1),
     "sys/name.c": ("a standard descriptor, in kr_alone", 1),
     "sys/path.c": ("a standard descriptor, in kr_alone", 1),
