@@ -258,6 +258,7 @@ ATTACKS = (
     Attack("proc_equal_number", (*BOTH, TRACER), seconds=8, prepare=(unfiltered,)),
     Attack("proc_detached_list", seconds=2, prepare=(unfiltered,)),
     Attack("proc_detached_list", (ROOT_USER,), 2, prepare=(administrator,)),
+    Attack("proc_map_names", seconds=2, engines=True),
     Attack("landlock_answers", seconds=2, engines=True),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),

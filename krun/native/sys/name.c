@@ -8,6 +8,7 @@
  */
 #include "path.h"
 #include "../process/process.h"
+#include "../view/mapfiles.h"
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
@@ -49,6 +50,8 @@ static long with_room(void *arg) {
     }
     for (int i = 0; i < 2 && n->at[i] >= 0; i++) {
         const char *name = (const char *)n->b[n->at[i] + 1];
+        if (kr_map_name(name + (name[0] == '/'))) /* its directory cannot be judged here (view/mapfiles.h) */
+            return -EMFILE;
         if (strchr(name + (name[0] == '/'), '/'))
             return -EMFILE;
     }

@@ -9,6 +9,7 @@
 #include "table.h"
 #include "../lib/kr_linux.h"
 #include "../process/process.h"
+#include "../view/mapfiles.h"
 #include "../view/procfs.h"
 #include <linux/openat2.h>
 
@@ -59,6 +60,8 @@ struct use {
  * of the copy to make room. */
 static long use_with_room(void *arg) {
     const struct use *u = arg;
+    if (kr_map_in(u->path)) /* its directories cannot be judged here (view/mapfiles.h) */
+        return -EMFILE;
     kr_sys1(__NR_close, u->dirfd == 0);
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | (u->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0),
                            .resolve = RESOLVE_NO_MAGICLINKS};

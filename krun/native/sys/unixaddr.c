@@ -161,6 +161,10 @@ long sys_bind(struct kr_task *t, const u64 a[6]) {
     long r = kr_parent_open(t, AT_FDCWD, path, &p);
     if (r < 0)
         return refused(__NR_bind, b, r);
+    if (p.hidden) { /* the kernel would walk the text once more */
+        kr_parent_close(&p);
+        return refused(__NR_bind, b, -ENOENT);
+    }
     /* A name in the working directory: the kernel walks nothing, and a socket's name is not followed. */
     struct making m = {b, p.dir};
     r = p.dir == AT_FDCWD ? kr_forward(__NR_bind, b) : kr_alone(t, bind_confined, &m);

@@ -249,8 +249,9 @@ enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, stru
     case KR_PE_TASK:
         return KR_V_PASS;
     case KR_PE_REFUSED:
-    case KR_PE_MAP_FILES_N:
         return KR_V_DENY; /* of any process: other processes are monitors as well */
+    case KR_PE_MAP_FILES_N:
+        return KR_V_ABSENT; /* the same: mapfiles.h */
     case KR_PE_FD_N:
         return !kr_place_own(w) ? KR_V_LINK : kr_fd_hidden(w->n) ? KR_V_ABSENT : KR_V_OWN;
     case KR_PE_FDINFO_N:

@@ -12,6 +12,7 @@
  *                    gives a file of procfs with content
  */
 #include "ask.h"
+#include "mapfiles.h"
 #include "walk.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
@@ -384,8 +385,6 @@ static int leads_to_hidden(struct kr_task *t, int dirfd, const char *path) {
 static long open_any(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     struct open_how how = *asked;
     u64 flags = how.flags;
-    if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
-        return -EBADF;
     int direct =
         (flags & (O_PATH | O_DIRECTORY | __O_TMPFILE)) || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
     if (!direct && kr_files_shared(t))
@@ -406,7 +405,14 @@ static long open_any(struct kr_task *t, int dirfd, const char *path, const struc
 /* The kernel says ENOTDIR for a path through a hidden number, and EEXIST for O_EXCL at one. For a number that is
  * not open it says ENOENT, or EISDIR where O_CREAT meets a slash at the end (open_last_lookups()). */
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
-    long fd = open_any(t, dirfd, path, asked);
+    if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
+        return -EBADF;
+    long fd = kr_map_in(path) ? lowest(kr_map_open(t, dirfd, path, asked, open_any), asked->flags)
+                              : open_any(t, dirfd, path, asked);
+    /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. */
+    if ((fd == -EPERM || (fd == -ELOOP && asked->resolve & STRICT)) &&
+        kr_walk_to_map(t, dirfd, path, asked->resolve))
+        return -ENOENT;
     size_t n = strlen(path);
     int makes = asked->flags & O_CREAT && n && path[n - 1] == '/';
     if ((fd == -ENOTDIR || fd == -EEXIST || (makes && fd == -ENOENT)) && leads_to_hidden(t, dirfd, path))
@@ -423,64 +429,4 @@ long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_
     if (!kr_walk_other_fd(t, dirfd, path, pn) || pn->entry != KR_PE_FD_N)
         return -ESRCH;
     return kr_ask_link(t, pn, mode);
-}
-
-/* ---- The directory of a name ---- */
-
-/* A number that is never open: it is above every possible fs.nr_open. */
-#define NO_NUMBER "2147483647"
-
-/* Opens the directory path[0..stop), or the root if stop is path. Where that is refused, once more with "/." behind it: the
- * kernel walks a link there as one in the middle of a path, which fs.protected_symlinks does not concern. At least two bytes
- * follow stop. Descriptor or -errno. */
-static long open_dir_of(struct kr_task *t, int dirfd, char *path, char *stop) {
-    char was[3];
-    memcpy(was, stop, sizeof was);
-    *stop = 0;
-    long fd = kr_open_path(t, dirfd, stop > path ? path : "/", O_DIRECTORY);
-    if (fd == -EACCES) {
-        memcpy(stop, "/.", sizeof was);
-        fd = kr_open_path(t, dirfd, path, O_DIRECTORY);
-    }
-    memcpy(stop, was, sizeof was);
-    return fd;
-}
-
-long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p) {
-    struct kr_proc_name pn;
-    char *end = path + strlen(path), *last;
-    p->dir = dirfd;
-    p->owned = 0;
-    while (end > path && end[-1] == '/')
-        end--;
-    last = end;
-    while (last > path && last[-1] != '/')
-        last--;
-    p->slash = *end == '/';
-    p->last = path;
-    if (!*path)
-        return -ENOENT;
-    if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
-        return -EBADF;
-    char *stop = last;
-    while (stop > path && stop[-1] == '/')
-        stop--;
-    int number = kr_proc_number(last, &pn.n);
-    if (stop > path || (number && path[0] == '/')) { /* components before the last one, or the root */
-        long fd = open_dir_of(t, dirfd, path, stop);
-        if (fd < 0)
-            return fd;
-        p->dir = (int)fd;
-        p->owned = 1;
-        p->last = last;
-    }
-    if (number && kr_walk_fds(t, p->dir, last, &pn) && kr_place_own(&pn) && kr_fd_hidden(pn.n))
-        p->last = p->slash ? NO_NUMBER "/" : NO_NUMBER;
-    return 0;
-}
-
-void kr_parent_close(struct kr_parent *p) {
-    if (p->owned)
-        kr_fd_shut(p->dir);
-    p->owned = 0;
 }

@@ -42,11 +42,13 @@ long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow);
 struct kr_parent {
     int dir; /* the directory, or the dirfd that was given */
     int owned;
-    int slash; /* whether a slash follows the last component */
+    int slash;           /* whether a slash follows the last component */
+    int in_slot, hidden; /* dir is in a slot; `last` was a name of map_files (mapfiles.h) */
     const char *last;
 };
 /* path is a private copy; the function cuts it. 0 or -errno; after 0 the caller ends with kr_parent_close.
- * For a hidden number below fd or fdinfo, last is a number that is never open: so the kernel answers as for one. */
+ * For a hidden number below fd or fdinfo, last is a number that is never open: so the kernel answers as for one. The same for
+ * a name of map_files. */
 long kr_parent_open(struct kr_task *t, int dirfd, char *path, struct kr_parent *p);
 void kr_parent_close(struct kr_parent *p);
 

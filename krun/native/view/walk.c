@@ -4,6 +4,7 @@
  */
 #include "walk.h"
 #include "ask.h"
+#include "mapfiles.h"
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include <linux/fcntl.h>
@@ -241,6 +242,10 @@ static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
     name[n] = 0;
     char *after = (char *)kr_comp_next(w->rest, n);
     int slash = w->rest[n] == '/', last = !*after;
+    if (kr_map_name(name) && kr_map_files(t, w->at)) {
+        w->map = 1;
+        return -ENOENT;
+    }
     long fd = kr_open_plain(w->at, name, O_PATH | O_NOFOLLOW, 0), r;
     if (w->real && fd != -ENOTDIR &&
         (r = kr_sys4(__NR_faccessat2, (s64)w->at, "", X_OK, AT_EMPTY_PATH)) < 0) {
@@ -283,7 +288,7 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
     int links = 0;
     long r = 0;
     w->at = dirfd;
-    w->owned = w->missing = 0;
+    w->owned = w->missing = w->map = 0;
     if (n >= KR_PATH_ROOM)
         return -ENAMETOOLONG;
     if (n == 0)
@@ -309,6 +314,16 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
         walk_to(w, fd);
     }
     return 0;
+}
+
+int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve) {
+    struct kr_walk w = {.buf = resolve & RESOLVE_NO_SYMLINKS ? NULL : kr_alloc_any(2 * KR_PATH_ROOM)};
+    if (!w.buf)
+        return 0;
+    kr_walk(t, &w, dirfd, path, 1);
+    kr_walk_end(&w);
+    kr_free(w.buf, 2 * KR_PATH_ROOM);
+    return w.map;
 }
 
 long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow) {

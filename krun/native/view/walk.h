@@ -25,6 +25,7 @@ struct kr_walk {
     char *buf;             /* 2 * KR_PATH_ROOM bytes of the caller */
     int missing;           /* -ENOENT of the last component: `at` is its directory, `rest` its name */
     int real;              /* each directory must be searchable for the thread's real ids, too (access(2)) */
+    int map;               /* -ENOENT of a name of map_files (mapfiles.h) */
     int dot;               /* the "." at the end of `rest` stands for a slash */
     u32 dir_mode, dir_uid; /* of the directory of the last component; 0 behind a magic link */
 };
@@ -39,5 +40,9 @@ int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_n
 /* Whether path names fd/N or fdinfo/N of another process; then *pn is the entry. The path before the last
  * component is walked without magic links. */
 int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn);
+
+/* Whether path leads to a name of map_files, by links of the payload's. resolve: as in openat2(2), with flags by which the
+ * kernel's walk ends there with ELOOP, if the name is there; or 0. */
+int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve);
 
 #endif
