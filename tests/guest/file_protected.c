@@ -1,6 +1,7 @@
 // Links and files of others in a sticky directory of all, a mount without links: fs.protected_symlinks,
 // protected_regular, protected_fifos (proc_sys_fs(5)), MS_NOSYMFOLLOW (mount(2)). krun: host
 #include "guest.h"
+#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -59,7 +60,19 @@ static void files(void) {
     }
     TRY(creat("s/file", 0600));
 }
-static void *both(void *a) { return links(), files(), a; }
+// The same with flags that bind the walk: RESOLVE_NO_XDEV 1, NO_MAGICLINKS 2, NO_SYMLINKS 4, BENEATH 8,
+// IN_ROOT 16.
+static void bound(void) {
+    static const char *const names[] = {"s/file", "s/own",  "s/fifo",   "g/file",
+                                        "g/fifo", "s/near", "outerfile"};
+    for (unsigned i = 0; i < COUNT(names); i++)
+        for (unsigned resolve = 1; resolve <= 16; resolve *= 2) {
+            struct open_how how = {.flags = O_RDWR | O_CREAT | O_NONBLOCK, .mode = 0600, .resolve = resolve};
+            long fd = syscall(SYS_openat2, AT_FDCWD, names[i], &how, sizeof how);
+            say("%s %u: %s", names[i], resolve, fd < 0 ? errno_name(errno) : "ok"), close((int)fd);
+        }
+}
+static void *both(void *a) { return links(), files(), bound(), a; }
 static void give(const char *directory) {
     char path[32];
     snprintf(path, sizeof path, "%s/file", directory);
@@ -78,6 +91,7 @@ int main(void) {
         MUST(symlink(theirs[i][0], theirs[i][1])), MUST(lchown(theirs[i][1], 1000, 1000));
     MUST(symlink("../target", "s/roots")), MUST(symlink("s/link", "outer")),
         MUST(symlink("s/up", "outerdir"));
+    MUST(symlink("file", "s/near")), MUST(symlink("s/file", "outerfile"));
     give("s"), give("g"), close(file_with("s/own", "x"));
     MUST(chmod("s", 01777)), MUST(chmod("g", 01770));
     // The values are the host's: one run of this program at a time.

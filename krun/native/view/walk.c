@@ -221,11 +221,10 @@ static long may_follow(int dir, const char *name, int link, int trailing) {
     return kr_sys2(__NR_fstatfs, link, &sf) == 0 && sf.f_flags & ST_NOSYMFOLLOW ? -ELOOP : 0;
 }
 
-/* Writes down the directory of the last component, for fs.protected_regular. */
-static void note_dir(struct kr_walk *w) {
+void kr_walk_note(struct kr_walk *w, int dir) {
     struct statx sx;
     w->dir_mode = w->dir_uid = 0;
-    if (kr_sys5(__NR_statx, (s64)w->at, "", AT_EMPTY_PATH, STATX_MODE | STATX_UID, &sx) == 0) {
+    if (kr_sys5(__NR_statx, (s64)dir, "", AT_EMPTY_PATH, STATX_MODE | STATX_UID, &sx) == 0) {
         w->dir_mode = sx.stx_mode;
         w->dir_uid = sx.stx_uid;
     }
@@ -277,7 +276,7 @@ static long step(struct kr_task *t, struct kr_walk *w, int follow, int *links) {
         return r;
     }
     if (last)
-        note_dir(w);
+        kr_walk_note(w, w->at);
     walk_to(w, fd);
     w->rest = after;
     return last && slash && !KR_IS_DIR(sx.stx_mode) ? -ENOTDIR : 0;

@@ -34,6 +34,8 @@ struct kr_walk {
  * (owned), or -errno. The caller ends with kr_walk_end in both cases. */
 long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, int follow);
 void kr_walk_end(struct kr_walk *w);
+/* Writes down `dir` as the directory of the last component, for fs.protected_regular. */
+void kr_walk_note(struct kr_walk *w, int dir);
 
 /* Whether `name` is a number and the directory dirfd is fd or fdinfo of a process; then *pn is the entry. */
 int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_name *pn);
