@@ -377,6 +377,32 @@ static void rows(void) {
     CHECK(!kr_sys_row(~0ULL));
 }
 
+/* What reaches the host, and thus every handler, is what the kernel would act on: 32 bits where it declares 32. */
+static void widths(void) {
+    const u64 junk = 0x8000800100000000ULL;
+    int fuzzed = fuzzing;
+    fuzzing = 0;
+    for (u32 nr = 0; nr < kr_sys_count(); nr++) {
+        const struct kr_sys_row *r = kr_sys_row(nr);
+        for (u32 i = 0; r && i < r->nargs; i++) {
+            enum kr_arg_kind k = KR_ARG_KIND(r->arg[i]);
+            u64 a[6] = {0};
+            a[i] = junk | 0xfffffff7;
+            kr_check_args(t, r, a);
+            if (k == KR_ARG_FD || k == KR_ARG_DFD)
+                CHECK(a[i] == KR_BAD_FD || a[i] == (u64)-9);
+            else if (k < KR_ARG_UINT)
+                CHECK_EQ(a[i], (u64)-9);
+            else if (k < KR_ARG_LONG)
+                CHECK_EQ(a[i], 0xfffffff7);
+            else if (k < KR_ARG_PTR)
+                CHECK_EQ(a[i], junk | 0xfffffff7);
+            kr_fd_unname(t);
+        }
+    }
+    fuzzing = fuzzed;
+}
+
 static void dispatch(void) {
     next_result = 5;
     u64 g = (u64)guest;
@@ -710,6 +736,7 @@ void test_main(void) {
     guest = kr_test_window(GUEST_SIZE);
     t = kr_test_task();
     rows();
+    widths();
     dispatch();
     pointers();
     descriptors();

@@ -207,3 +207,38 @@ def test_handlers_find_their_paths() -> None:
         else:
             missing.append(row.name)
     assert missing == []
+
+
+#: Call -> positions of the flags that the kernel declares `unsigned long` or `u64` (include/linux/syscalls.h). All other
+#: flags are int or unsigned: dispatch cuts them, so that no handler judges bits that the kernel ignores.
+LONG_FLAGS = {
+    "mmap": "23",
+    "mprotect": "2",
+    "mremap": "3",
+    "clone": "0",
+    "mount": "3",
+    "remap_file_pages": "24",
+    "get_mempolicy": "4",
+    "kexec_load": "3",
+    "unshare": "0",
+    "perf_event_open": "4",
+    "fanotify_mark": "2",
+    "process_vm_readv": "5",
+    "process_vm_writev": "5",
+    "kexec_file_load": "4",
+    "pkey_mprotect": "2",
+    "pkey_alloc": "01",
+    "set_mempolicy_home_node": "3",
+    "futex_wake": "1",
+    "futex_wait": "2",
+    "mseal": "2",
+}
+
+
+def test_only_these_flags_have_64_bits() -> None:
+    found = {
+        row.name: "".join(str(i) for i, (kind, _) in enumerate(row.args) if kind == "HEX")
+        for row in ROWS
+        if any(kind == "HEX" for kind, _ in row.args)
+    }
+    assert found == LONG_FLAGS

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls whose arguments need a check: personality, sysfs, fanotify_init, unshare, setns, move_pages,
- * pkey_mprotect. No state.
+ * Single calls whose arguments need a check: personality, sysfs, fanotify_init, unshare, setns, move_pages.
+ * No state.
  */
 #include "nested.h"
 #include "../machine/mm.h"
@@ -110,8 +110,4 @@ long sys_move_pages(struct kr_task *t, const u64 a[6]) {
     }
     kr_free(pages, n * sizeof *pages);
     return r;
-}
-
-long sys_pkey_mprotect(struct kr_task *t, const u64 a[6]) {
-    return (s32)a[3] == -1 ? kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]) : -EINVAL;
 }

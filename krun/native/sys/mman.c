@@ -10,8 +10,8 @@
 #include "../machine/hostmem.h"
 #include "../machine/mm.h"
 
-kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync, sys_mincore,
-    sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
+kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_pkey_mprotect, sys_mremap, sys_madvise, sys_brk, sys_msync,
+    sys_mincore, sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
 
 /* Whether fd is an anonymous inode (a file without a type). A payload needs no mapping of one. KVM's
@@ -24,15 +24,21 @@ static int is_anonymous_inode(int fd) {
            !(st.stx_mode & S_IFMT);
 }
 
+/* Flags that the kernel declares unsigned long, in the 32 bits that mm.c has. Where the kernel refuses unknown flags
+ * it refuses those of the upper half; a bit that no flag has stands for them. */
+#define UNKNOWN_FLAG (1u << 23)
+static u32 long_flags(u64 v) { return (u32)v | (v >> 32 ? UNKNOWN_FLAG : 0); }
+
 /* The checks of a file (here; noexec in kr_mm_mmap) and its mapping use a number that no other thread can
  * exchange. */
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
     if (a[3] & MAP_ANONYMOUS)
-        return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], (int)a[4], a[5]);
+        return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), (int)a[4], a[5]);
     int shared = kr_files_shared(t), fd = shared ? kr_slot_dup(t, a[4]) : (int)a[4];
     if (shared && fd < 0)
         return fd;
-    long r = is_anonymous_inode(fd) ? -ENODEV : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], (u32)a[3], fd, a[5]);
+    long r = is_anonymous_inode(fd) ? -ENODEV
+                                    : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
     if (shared)
         kr_slot_free(fd);
     return r;
@@ -40,10 +46,16 @@ long sys_mmap(struct kr_task *t, const u64 a[6]) {
 
 long sys_munmap(struct kr_task *t, const u64 a[6]) { return kr_mm_munmap(t->mm, a[0], a[1]); }
 
-long sys_mprotect(struct kr_task *t, const u64 a[6]) { return kr_mm_mprotect(t->mm, a[0], a[1], (u32)a[2]); }
+long sys_mprotect(struct kr_task *t, const u64 a[6]) {
+    return kr_mm_mprotect(t->mm, a[0], a[1], long_flags(a[2]));
+}
+
+long sys_pkey_mprotect(struct kr_task *t, const u64 a[6]) {
+    return (s32)a[3] == -1 ? sys_mprotect(t, a) : -EINVAL;
+}
 
 long sys_mremap(struct kr_task *t, const u64 a[6]) {
-    return kr_mm_mremap(t->mm, a[0], a[1], a[2], (u32)a[3], a[4]);
+    return kr_mm_mremap(t->mm, a[0], a[1], a[2], long_flags(a[3]), a[4]);
 }
 
 long sys_madvise(struct kr_task *t, const u64 a[6]) { return kr_mm_madvise(t->mm, a[0], a[1], (int)a[2]); }

@@ -53,13 +53,23 @@ static u64 arg_bytes(const struct kr_sys_row *row, const u64 a[6], u32 x) {
     if (len < 0)
         return KR_ARG_BYTES(x);
     u64 n = a[len], bytes;
-    if (KR_ARG_KIND(row->arg[len]) < KR_ARG_LONG)
+    if (KR_ARG_KIND(row->arg[len]) < KR_ARG_LONG) /* a negative length is the kernel's to refuse */
         n = (u32)n;
     return __builtin_mul_overflow(n, (u64)KR_ARG_BYTES(x), &bytes) ? ~0ULL : bytes;
 }
 
+/* The value that the kernel sees of an argument of kind x: it declares most as int or unsigned, and ignores the
+ * upper half of their registers. */
+static u64 as_declared(u32 x, u64 v) {
+    enum kr_arg_kind k = KR_ARG_KIND(x);
+    return k >= KR_ARG_LONG ? v : k >= KR_ARG_UINT ? (u32)v : (u64)(s64)(s32)v;
+}
+
 void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]) {
     u32 names = 0;
+    /* First and once: what is judged below and in the handlers is what the kernel will act on. */
+    for (u32 i = 0; i < row->nargs; i++)
+        a[i] = as_declared(row->arg[i], a[i]);
     for (u32 i = 0; i < row->nargs; i++) {
         u32 x = row->arg[i];
         switch (KR_ARG_KIND(x)) {

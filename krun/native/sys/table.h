@@ -20,7 +20,8 @@ static inline u64 kr_guest_ptr(u64 ptr, u64 len) { return kr_span_ok(ptr, len) ?
 /* fd, or KR_BAD_FD if fd is hidden. */
 int kr_guest_fd(u64 fd);
 
-/* Checks the arguments of a row and replaces the bad ones in a[] by KR_BAD_PTR and KR_BAD_FD. Descriptors that pass stay
+/* Cuts the arguments of a row to the 32 bits that the kernel declares (int: with the sign), checks them, and replaces
+ * the bad ones in a[] by KR_BAD_PTR and KR_BAD_FD. Descriptors that pass stay
  * in t->named until kr_perform ends. */
 void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]);
 

@@ -9,23 +9,24 @@
 
 #include "../lib/kr_lib.h"
 
-/* Kinds of arguments; the head of syscalls.def says what each means. The order counts: scalars of 32 bits, scalars
- * of 64 bits, pointers. */
+/* Kinds of arguments; the head of syscalls.def says what each means. The order counts: scalars of 32 bits with a
+ * sign, without a sign, scalars of 64 bits, pointers. */
 enum kr_arg_kind {
     KR_ARG_NONE = 0,
     KR_ARG_INT,
-    KR_ARG_UINT,
     KR_ARG_PID,
-    KR_ARG_ID,
     KR_ARG_SIG,
     KR_ARG_CLK,
-    KR_ARG_NEWFD,
     KR_ARG_FD,
     KR_ARG_DFD,
+    KR_ARG_UINT, /* first without a sign */
+    KR_ARG_ID,
+    KR_ARG_NEWFD,
+    KR_ARG_FLAGS,
+    KR_ARG_MODE,
     KR_ARG_LONG, /* first with 64 bits */
     KR_ARG_SIZE,
     KR_ARG_HEX,
-    KR_ARG_MODE,
     KR_ARG_ADDR,
     KR_ARG_ARG,
     KR_ARG_PTR, /* first that must lie in the window */
