@@ -113,7 +113,6 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
             kr_log("system call %ld: all but the pid namespace is done: errno %ld", nr, -r);
     }
     kr_unlock(&t->mm->lock);
-    if (!t->sig_caught)
-        kr_host_mask(old);
+    kr_host_mask_back(t, old);
     return r;
 }

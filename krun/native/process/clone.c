@@ -218,8 +218,7 @@ static long start(struct kr_task *c, struct kr_task *t, u64 flags, struct kr_clo
         c->proc->copied = 0; /* first: nobody ends the same copy again if this process is killed in between */
         kr_fd_copy_end();
     }
-    if (!t->sig_caught)
-        kr_host_mask(old);
+    kr_host_mask_back(t, old);
     return r;
 }
 

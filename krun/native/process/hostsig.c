@@ -65,6 +65,8 @@ static void count_fault(struct kr_task *t, int sig, u64 rip, u64 addr) {
 }
 
 static void hold(struct kr_task *t, int sig, const siginfo_t *si) {
+    if (t->held & KR_SIGBIT(sig)) /* of several that wait the first stays (legacy_queue() in the kernel) */
+        return;
     t->held |= KR_SIGBIT(sig);
     t->held_info[sig == SIGBUS] = *si;
 }

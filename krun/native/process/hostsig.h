@@ -17,4 +17,8 @@ void kr_host_restorer(void);
 /* Sets the calling thread's host mask, except that SIGSEGV and SIGBUS stay unblocked. Returns the old mask. */
 kr_sigset kr_host_mask(kr_sigset mask);
 
+/* The same where signals may be caught meanwhile: leaves all signals blocked if one is caught, because its delivery
+ * sets the mask. t: the calling thread's. */
+void kr_host_mask_back(struct kr_task *t, kr_sigset mask);
+
 #endif

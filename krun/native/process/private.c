@@ -68,8 +68,7 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
                 kr_sys2(__NR_nanosleep, moment, 0);
         r = e.ret;
     }
-    if (!t->sig_caught)
-        kr_host_mask(old);
+    kr_host_mask_back(t, old);
     t->errand_stack[at] = NULL; /* first: nobody unmaps it twice */
     kr_sys2(__NR_munmap, stack, KR_STACK_SIZE + KR_STACK_GUARD);
     return r;

@@ -25,6 +25,24 @@ kr_sigset kr_host_mask(kr_sigset mask) {
     return old;
 }
 
+/* No handler runs on this thread from here on, not even that of SIGSEGV and SIGBUS: until the next change of the
+ * mask the monitor touches no guest memory. */
+static void block_all(void) {
+    kr_sigset all = ~0ULL;
+    kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0, 8);
+}
+
+/* A signal may be caught between a look at sig_caught and the call that sets the mask. The call would then unblock
+ * all signals while one waits in t->info, and the next one would take its place. kr_call_intr does not begin the call
+ * once a signal is caught. */
+void kr_host_mask_back(struct kr_task *t, kr_sigset mask) {
+    mask &= ~KR_HOST_OPEN;
+    if (kr_call_intr(__NR_rt_sigprocmask, SIG_SETMASK, (u64)&mask, 0, 8, 0, 0) != -KR_ERESTART)
+        return;
+    block_all(); /* a signal is caught, or the thread is asked, which is no reason against the mask */
+    kr_host_mask(t->sig_caught ? ~0ULL : mask);
+}
+
 /* Sets the host's disposition of sig for the payload's action a. If RLIMIT_CORE asks for core files
  * (proc->cores), signals whose default action is a core are caught, so that the monitor writes the payload's
  * core. */
@@ -95,8 +113,7 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
 
 void kr_sigmask_set(struct kr_task *t, kr_sigset mask) {
     t->sigmask = mask & ~UNCATCHABLE;
-    if (!t->sig_caught) /* else all signals are blocked until the caught one is delivered, which sets the mask */
-        kr_host_mask(t->sigmask);
+    kr_host_mask_back(t, t->sigmask);
 }
 
 long kr_wait_mask_begin(struct kr_task *t, u64 ptr, u64 size, kr_sigset *host) {
@@ -137,7 +154,7 @@ static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_siga
     kr_sigset base = t->wait_mask.active ? t->wait_mask.mask : t->sigmask;
     t->wait_mask.active = 0;
     t->sigmask = (base | act->mask | (act->flags & SA_NODEFER ? 0 : KR_SIGBIT(sig))) & ~UNCATCHABLE;
-    kr_host_mask(t->sigmask);
+    kr_host_mask_back(t, t->sigmask);
 }
 
 /* The action to run for sig, taking SA_RESETHAND into account. */
@@ -158,19 +175,25 @@ static int dropped(int sig, const struct kr_sigaction *act) {
     return FAULTS_OURS(sig) && act->handler == (u64)SIG_DFL && kr_sys0(__NR_getpid) == 1;
 }
 
+int kr_signal_catch_held(struct kr_task *t, kr_sigset mask) {
+    if (!(t->held & ~mask))
+        return 0;
+    block_all();
+    kr_sigset ready = t->held & ~mask;
+    if (!t->sig_caught && ready) { /* else another one came first */
+        int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
+        t->held &= ~KR_SIGBIT(sig);
+        t->info = t->held_info[sig == SIGBUS];
+        t->sig_caught = 1;
+    }
+    kr_host_mask(~0ULL);
+    return 1;
+}
+
 void kr_signal_deliver(struct kr_task *t) {
     for (;;) {
-        if (!t->sig_caught) {
-            kr_sigset ready = t->held & ~t->sigmask;
-            if (!ready) {
-                return;
-            }
-            int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
-            t->held &= ~KR_SIGBIT(sig);
-            t->info = t->held_info[sig == SIGBUS];
-            t->sig_caught = 1;
-            kr_host_mask(~0ULL);
-        }
+        if (!t->sig_caught && !kr_signal_catch_held(t, t->sigmask))
+            return;
         siginfo_t si = t->info;
         int sig = si.si_signo;
         struct kr_sigaction act = take_action(t->proc, sig);
@@ -179,7 +202,7 @@ void kr_signal_deliver(struct kr_task *t) {
             kr_ask_signal(t, act.flags);
         if (act.handler == (u64)SIG_IGN || dropped(sig, &act)) {
             t->wait_mask.active = 0;
-            kr_host_mask(t->sigmask);
+            kr_host_mask_back(t, t->sigmask);
         } else if (act.handler == (u64)SIG_DFL) {
             /* The payload changed the action after the signal was caught. The kernel applies the default
              * action. */
@@ -190,7 +213,7 @@ void kr_signal_deliver(struct kr_task *t) {
             t->wait_mask.active = 0;
             if (kr_sys4(__NR_rt_tgsigqueueinfo, kr_sys0(__NR_getpid), t->tid, sig, &si) < 0)
                 kr_sys3(__NR_tgkill, kr_sys0(__NR_getpid), t->tid, sig);
-            kr_host_mask(t->sigmask);
+            kr_host_mask_back(t, t->sigmask);
         } else {
             deliver(t, &si, &act);
         }

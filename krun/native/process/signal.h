@@ -17,6 +17,10 @@ void kr_signal_init(struct kr_task *t);
 /* Called when a call of the process may have changed RLIMIT_CORE. Without a lock. */
 void kr_signal_cores(struct kr_task *t);
 
+/* Takes a signal that was held because the payload blocked it, and that mask lets in, for a caught one. 0: there is
+ * none; 1: task->info has it, or a signal that was caught before. */
+int kr_signal_catch_held(struct kr_task *t, kr_sigset mask);
+
 /* Delivers task->info, if a signal is caught. Called before the guest is entered again. */
 void kr_signal_deliver(struct kr_task *t);
 

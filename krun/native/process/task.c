@@ -86,6 +86,7 @@ void kr_tasks_after_fork(struct kr_task *t) {
     t->tid = (u32)kr_sys0(__NR_gettid);
     kr_holder_learn(t);
     t->is_vfork = t->vcpu_limit = t->asked = t->resumed = t->newpid = 0;
+    t->held = 0; /* a child has no pending signals (fork(2)) */
 }
 
 /* Unmaps the stack of this thread and ends the thread. Between the two calls no stack may be touched, so both

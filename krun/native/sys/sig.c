@@ -89,16 +89,8 @@ long sys_rt_sigsuspend(struct kr_task *t, const u64 a[6]) {
     long r = kr_wait_mask_begin(t, a[0], a[1], &host);
     if (r < 0)
         return r;
-    if (t->held & ~t->wait_mask.mask) { /* a held signal that the new mask lets in */
-        t->sig_caught = 0;
-        kr_sigset ready = t->held & ~t->wait_mask.mask;
-        int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
-        t->held &= ~KR_SIGBIT(sig);
-        t->info = t->held_info[sig == SIGBUS];
-        kr_host_mask(~0ULL);
-        t->sig_caught = 1;
+    if (kr_signal_catch_held(t, t->wait_mask.mask))
         return -EINTR;
-    }
     r = kr_call_intr(__NR_rt_sigsuspend, (u64)&host, 8, 0, 0, 0, 0);
     kr_wait_mask_end(t);
     return r;
