@@ -1,5 +1,6 @@
-// Each queued real-time signal arrives once, whatever the receiver does when it comes: computing, changing its mask, in
-// a call that blocks, making and waiting for children (signal(7), "Real-time signals"; sigqueue(3)).
+// Each queued real-time signal arrives once, whatever the receiver does when it comes: computing, changing
+// its mask, in a call that blocks, making and waiting for children (signal(7), "Real-time signals";
+// sigqueue(3)).
 #include "guest.h"
 enum { EACH = 1500, KINDS = 4 };
 static volatile long got, sum;

@@ -51,6 +51,8 @@ enum kr_boot_tag {
               to the monitor */
     KR_BOOT_CPUID =
         5, /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
+    KR_BOOT_FAULTS =
+        6, /* struct kr_fault_signals (process/signal.h); absent: all zero; internal to the monitor */
     /* One int32_t each: descriptors, open in the new process. */
     KR_BOOT_FD_KVM = 16,    /* /dev/kvm, O_RDWR */
     KR_BOOT_FD_EXE = 17,    /* the monitor's own executable, read-only clone or sealed memfd */

@@ -303,6 +303,17 @@ static void read_boot_block(char **envp, u32 envc) {
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
 }
 
+/* What the block says of SIGSEGV and SIGBUS in the program before. */
+static const struct kr_fault_signals *faults_before(struct kr_fault_signals *f) {
+    size_t pos = 0;
+    u32 len;
+    const void *data = kr_boot_next(&kr_boot, KR_BOOT_FAULTS, &pos, &len);
+    memset(f, 0, sizeof *f);
+    if (data && len == sizeof *f)
+        memcpy(f, data, sizeof *f);
+    return f;
+}
+
 /* Steps 4 and 5. */
 static void settle(struct kr_task *t, const u64 *auxv) {
     const char *why = "";
@@ -319,10 +330,11 @@ static void settle(struct kr_task *t, const u64 *auxv) {
     r = kr_exec_ready();
     if (r < 0)
         give_up(t, "exec", "finding", "the monitor's file", r);
-    kr_signal_init(t);
+    struct kr_fault_signals faults;
+    kr_signal_init(t, kr_boot.flags & KR_BOOTF_FIRST ? NULL : faults_before(&faults));
     kr_ask_clock();
     kr_board_open(t);
-    kr_ask_ready(t, (kr_boot.flags & KR_BOOTF_FIRST) != 0);
+    kr_faults_hold(0);
     first_proc.dump_uid = (u32)kr_sys0(__NR_geteuid);
     first_proc.dump_gid = (u32)kr_sys0(__NR_getegid);
     if ((u32)kr_sys0(__NR_getuid) != first_proc.dump_uid ||

@@ -13,6 +13,7 @@
 #include "main.h"
 #include "process.h"
 #include "resume.h"
+#include "signal.h"
 #include "state.h"
 #include "../abi/boot.h"
 #include "../lib/kr_linux.h"
@@ -111,6 +112,12 @@ void kr_exec_save_process(const struct kr_exec_save *x) {
     x->emit(x->ctx, KR_BOOT_NOFILE_HARD, &x->t->proc->nofile_hard, 8);
 }
 
+void kr_exec_save_signals(const struct kr_exec_save *x) {
+    struct kr_fault_signals f;
+    if (kr_signal_faults(x->t, &f))
+        x->emit(x->ctx, KR_BOOT_FAULTS, &f, sizeof f);
+}
+
 void kr_exec_save_vm(const struct kr_exec_save *x) {
     u64 entry = kr_vm_entry(&x->t->mm->vm);
     x->emit(x->ctx, KR_BOOT_VM_TYPE, &entry, 8);
@@ -186,12 +193,12 @@ long kr_exec_self(const struct kr_program *p, char **argv, char **envp) {
         u64 fit[2] = {KR_MIN(KR_EXEC_STACK, lim[1]), lim[1]};
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, fit, 0);
     }
-    kr_ask_hold(1);
+    kr_faults_hold(1);
     u32 had = caps_to_read(CAPS_TO_READ, 1);
     long r = kr_call_intr(__NR_execveat, (u64)kr_boot.fd_exe, KR_EMPTY_PATH, (u64)argv, (u64)envp,
                           AT_EMPTY_PATH, 0);
     caps_to_read(had, 0);
-    kr_ask_hold(0);
+    kr_faults_hold(0);
     if (other)
         kr_sys4(__NR_prlimit64, 0, RLIMIT_STACK, lim, 0);
     return r;
@@ -228,6 +235,7 @@ static long exec_program(struct kr_task *t, struct kr_program *p, struct kr_args
     kr_sys3(__NR_fcntl, p->fd, F_SETFD, 0);
     if (p->interp >= 0)
         kr_sys3(__NR_fcntl, p->interp, F_SETFD, 0);
+    kr_faults_hold(1); /* from here on none is caught that the block does not have */
     long r = kr_boot_block(t, p->nwords ? p->words[p->nwords - 1] : p->path, p, t->proc->flags, &text, &size);
     if (r > KR_BOOT_STRINGS)
         r = -E2BIG;
@@ -243,6 +251,7 @@ static long exec_program(struct kr_task *t, struct kr_program *p, struct kr_args
         __atomic_store_n(&t->exec, NULL, __ATOMIC_RELEASE);
         kr_life_leave(t, 0);
     }
+    kr_faults_hold(0);
     kr_unlock(&t->proc->exec_lock);
     kr_free(text, size);
     return r;

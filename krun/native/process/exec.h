@@ -67,6 +67,7 @@ struct kr_exec_save {
 void kr_exec_save_boot(const struct kr_exec_save *x);
 void kr_exec_save_found(const struct kr_exec_save *x);
 void kr_exec_save_process(const struct kr_exec_save *x);
+void kr_exec_save_signals(const struct kr_exec_save *x);
 void kr_exec_save_vm(const struct kr_exec_save *x);
 void kr_exec_save_task(const struct kr_exec_save *x);
 void kr_exec_save_descriptors(const struct kr_exec_save *x);

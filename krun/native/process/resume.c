@@ -37,15 +37,9 @@ void kr_ask_clock(void) {
     base_ticks = kr_ticks();
 }
 
-void kr_ask_hold(int hold) {
-    kr_sigset bus = KR_SIGBIT(SIGBUS);
-    kr_sys4(__NR_rt_sigprocmask, hold ? SIG_BLOCK : SIG_UNBLOCK, &bus, 0, 8);
-}
-
-void kr_ask_ready(struct kr_task *t, int first) {
-    if (!first)
-        t->sigmask &= ~KR_SIGBIT(SIGBUS); /* blocked by kr_ask_hold */
-    kr_ask_hold(0);
+void kr_faults_hold(int hold) {
+    kr_sigset faults = KR_HOST_OPEN;
+    kr_sys4(__NR_rt_sigprocmask, hold ? SIG_BLOCK : SIG_UNBLOCK, &faults, 0, 8);
 }
 
 void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc) {

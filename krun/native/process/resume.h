@@ -23,13 +23,10 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
  * be executed again. */
 void kr_ask_interrupted(struct kr_task *t, struct kr_ucontext *uc);
 
-/* Called with 1 before and with 0 after an execve. A request must wait while the process has no handler,
- * because the default action of its signal would kill the process. */
-void kr_ask_hold(int hold);
-
-/* Called when the monitor has installed its handler: requests that waited may come. first: not after an
- * execve. */
-void kr_ask_ready(struct kr_task *t, int first);
+/* Called with 1 before and with 0 after an execve, and with 0 when the monitor has installed its handlers: SIGSEGV and
+ * SIGBUS wait. While the process has no handler, the default action would kill it, though the payload ignores the
+ * signal or blocks it; SIGBUS may be a request of another monitor. */
+void kr_faults_hold(int hold);
 
 /* Records the time for kr_ask_adjust. Called once at start. */
 void kr_ask_clock(void);

@@ -61,16 +61,34 @@ static long host_action(const struct kr_proc *p, int sig, const struct kr_sigact
     return kr_sys4(__NR_rt_sigaction, sig, &h, 0, 8);
 }
 
-void kr_signal_init(struct kr_task *t) {
+int kr_signal_faults(const struct kr_task *t, struct kr_fault_signals *f) {
+    memset(f, 0, sizeof *f);
+    for (int sig = 1; sig <= SIGSEGV; sig++)
+        if (FAULTS_OURS(sig) && t->proc->action[sig].handler == (u64)SIG_IGN)
+            f->ignored |= KR_SIGBIT(sig);
+    f->blocked = t->sigmask & KR_HOST_OPEN;
+    f->held = t->held;
+    memcpy(f->info, t->held_info, sizeof f->info);
+    return f->ignored || f->blocked || f->held;
+}
+
+void kr_signal_init(struct kr_task *t, const struct kr_fault_signals *before) {
     for (int sig = 1; sig <= KR_NSIG; sig++) {
         struct kr_sigaction old = {0};
         if (kr_sys4(__NR_rt_sigaction, sig, 0, &old, 8) == 0 && old.handler == (u64)SIG_IGN)
+            t->proc->action[sig].handler = (u64)SIG_IGN;
+        if (before && before->ignored & KR_SIGBIT(sig))
             t->proc->action[sig].handler = (u64)SIG_IGN;
     }
     kr_signal_cores(t);
     host_action(t->proc, SIGSEGV, &t->proc->action[SIGSEGV]);
     host_action(t->proc, SIGBUS, &t->proc->action[SIGBUS]);
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, 0, &t->sigmask, 8);
+    if (before) { /* both are blocked on the host until the handlers are there (kr_faults_hold) */
+        t->sigmask = (t->sigmask & ~KR_HOST_OPEN) | before->blocked;
+        t->held = before->held;
+        memcpy(t->held_info, before->info, sizeof t->held_info);
+    }
     t->altstack.flags = SS_DISABLE;
 }
 
@@ -103,6 +121,8 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
         r = host_action(p, sig, &a);
         if (!r) {
             p->action[sig] = a;
+            if (a.handler == (u64)SIG_IGN) /* one that waits goes (sigaction(2)) */
+                t->held &= ~KR_SIGBIT(sig);
             if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* of other signals the kernel shows the same */
                 kr_board_update(t);
         }
@@ -180,8 +200,8 @@ int kr_signal_catch_held(struct kr_task *t, kr_sigset mask) {
         return 0;
     block_all();
     kr_sigset ready = t->held & ~mask;
-    if (!t->sig_caught && ready) { /* else another one came first */
-        int sig = ready & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
+    if (!t->sig_caught && ready) {                              /* else another one came first */
+        int sig = ready & KR_SIGBIT(SIGBUS) ? SIGBUS : SIGSEGV; /* the lower number first (next_signal()) */
         t->held &= ~KR_SIGBIT(sig);
         t->info = t->held_info[sig == SIGBUS];
         t->sig_caught = 1;

@@ -10,9 +10,19 @@
 
 #include "../machine/vmm.h"
 
+/* What an execve keeps of SIGSEGV and SIGBUS (signal(7)). The kernel does not know it: the monitor always catches both
+ * and never blocks them. */
+struct kr_fault_signals {
+    kr_sigset ignored, blocked, held;
+    siginfo_t info[2]; /* of those that are held: kr_task.held_info */
+};
+
+/* Fills *f from t, which is about to execve, with both blocked on the host. Whether there is anything to keep. */
+int kr_signal_faults(const struct kr_task *t, struct kr_fault_signals *f);
+
 /* Installs the handlers that the monitor needs itself (SIGSEGV, SIGBUS), and reads which signals were ignored
- * or blocked at exec. */
-void kr_signal_init(struct kr_task *t);
+ * or blocked at exec. before: NULL for a first program, whose caller decides about these two as well. */
+void kr_signal_init(struct kr_task *t, const struct kr_fault_signals *before);
 
 /* Called when a call of the process may have changed RLIMIT_CORE. Without a lock. */
 void kr_signal_cores(struct kr_task *t);

@@ -72,7 +72,7 @@ long sys_rt_sigtimedwait(struct kr_task *t, const u64 a[6]) {
         return -EFAULT;
     kr_sigset here = t->held & set;
     if (here) { /* SIGSEGV or SIGBUS of another process: never pending on the host */
-        int sig = here & KR_SIGBIT(SIGSEGV) ? SIGSEGV : SIGBUS;
+        int sig = here & KR_SIGBIT(SIGBUS) ? SIGBUS : SIGSEGV;
         if (a[1] && kr_copy_out(a[1], &t->held_info[sig == SIGBUS], sizeof(siginfo_t)) < 0)
             return -EFAULT;
         t->held &= ~KR_SIGBIT(sig);
