@@ -282,6 +282,7 @@ ATTACKS = (
     Attack("ask_stolen_name", prepare=(unfiltered,)),
     Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
     Attack("setns_flags", seconds=2, prepare=(unfiltered,)),
+    Attack("clone_tid_address", seconds=1, engines=True),
     # Locks of the monitor.
     Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
     Attack("lock_heir_numbers", (ROOT_USER,), 8, args=("time",), prepare=(unfiltered,)),

@@ -11,6 +11,7 @@
 #include "../machine/usercopy.h"
 #include "../lib/kr_linux.h"
 #include <linux/futex.h>
+#include <linux/prctl.h>
 
 #define GIVEN_SET                                                                                            \
     2 /* scratch: the payload's words for CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID; 0: none */
@@ -87,10 +88,21 @@ void kr_life_begin(struct kr_task *t) {
 }
 
 long kr_life_set_tid_address(struct kr_task *t, u64 addr) {
-    if (!t->switched)
+    if (t->life && !t->switched)
         return hand_over(t, addr);
     t->clear_tid = addr;
+    /* The host thread's own: the kernel clears the word in guest memory and wakes its waiters when the thread ends. */
     return kr_sys1(__NR_set_tid_address, guest_word(addr));
+}
+
+long kr_life_tid_address(struct kr_task *t, u64 *addr) {
+    u64 kernels = 0;
+    long r = kr_sys2(__NR_prctl, PR_GET_TID_ADDRESS, &kernels);
+    if (t->life)
+        *addr = t->switched ? t->clear_tid : 0;
+    else /* the kernel has an address from clone(2), and none where the payload has set one outside of the window */
+        *addr = kernels ? kernels : t->clear_tid;
+    return r;
 }
 
 /* A thread that executes a program gets the number of the first one, and the kernel's walk of a robust list compares
@@ -125,6 +137,7 @@ void kr_life_released(struct kr_task *t) {
 void kr_life_after_fork(struct kr_task *t) {
     t->life = NULL;
     t->maker = t->lender = NULL;
+    t->clear_tid = 0; /* the kernel has what clone(2) set */
     t->switched = t->leaving = t->waits_vcpu = 0;
     memset(t->errand, 0, sizeof t->errand);
     t->proc->related = t->proc->copied = 0;

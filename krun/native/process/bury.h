@@ -56,8 +56,11 @@ long kr_life_make(struct kr_task *c, struct kr_task *maker, int waits);
 void kr_life_clone(struct kr_task *c, struct kr_clone_args *host);
 /* On the new task, before it takes a lock: does what kr_life_clone took out of the arguments. */
 void kr_life_begin(struct kr_task *t);
-/* set_tid_address(2) of a task with a record. The task's number. */
+/* set_tid_address(2), of a task with or without a record. The task's number. */
 long kr_life_set_tid_address(struct kr_task *t, u64 addr);
+/* PR_GET_TID_ADDRESS: *addr is what the payload has set, never a word of the record. 0, or -EINVAL from a kernel without
+ * CONFIG_CHECKPOINT_RESTORE. */
+long kr_life_tid_address(struct kr_task *t, u64 *addr);
 /* Before an execve, and after one that has failed (leaves 0). */
 void kr_life_leave(struct kr_task *t, int leaves);
 /* Before a thread ends while its process continues: the kernel forgets the record. */

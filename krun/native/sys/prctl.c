@@ -6,6 +6,7 @@
 #include "table.h"
 #include "../lib/kr_linux.h"
 #include "../process/process.h"
+#include "../process/bury.h"
 #include "../view/ask.h"
 #include "../process/board.h"
 #include "../machine/mm.h"
@@ -19,7 +20,7 @@ kr_sys_fn sys_seccomp;
 
 /* How an option is served. PLAIN to OUT_4TH: forwarded, and the kind of the second (or fifth) argument. ASK:
  * own(), which makes the host call. OWN: own(), without the host call. NO: refused with err. */
-enum how { PLAIN = 1, OUT_INT, OUT_LONG, IN_NAME, OUT_NAME, OUT_4TH, ASK, OWN, NO };
+enum how { PLAIN = 1, OUT_INT, IN_NAME, OUT_NAME, OUT_4TH, ASK, OWN, NO };
 
 struct option {
     u32 option;
@@ -59,7 +60,7 @@ static const struct option options[] = {
     {PR_GET_CHILD_SUBREAPER, OUT_INT, 0},
     {PR_SET_NO_NEW_PRIVS, ASK, 0},
     {PR_GET_NO_NEW_PRIVS, ASK, 0}, /* the payload's; the monitor's is always set (filter/jail.h) */
-    {PR_GET_TID_ADDRESS, OUT_LONG, 0},
+    {PR_GET_TID_ADDRESS, ASK, 0},  /* the kernel's may be a word of the monitor */
     {PR_SET_THP_DISABLE, PLAIN, 0},
     {PR_GET_THP_DISABLE, PLAIN, 0},
     {PR_CAP_AMBIENT, PLAIN, 0},
@@ -136,6 +137,7 @@ static long get_auxv(struct kr_task *t, const u64 a[6]) {
 
 static long own(struct kr_task *t, const u64 a[6]) {
     u32 v;
+    u64 addr;
     long r;
     switch ((u32)a[0]) {
     case PR_GET_DUMPABLE:
@@ -162,6 +164,9 @@ static long own(struct kr_task *t, const u64 a[6]) {
     case PR_GET_SPECULATION_CTRL:
         r = kr_forward(__NR_prctl, a);
         return r > 0 ? r & ~(long)PR_SPEC_PRCTL : r; /* the payload cannot change it */
+    case PR_GET_TID_ADDRESS:
+        r = kr_life_tid_address(t, &addr);
+        return r < 0 ? r : kr_copy_out(a[1], &addr, sizeof addr);
     case PR_SET_VMA:
         return name_vma(a);
     case PR_GET_AUXV:
@@ -187,9 +192,6 @@ long sys_prctl(struct kr_task *t, const u64 args[6]) {
             return own(t, a);
         case OUT_INT:
             a[1] = kr_guest_ptr(a[1], 4);
-            break;
-        case OUT_LONG:
-            a[1] = kr_guest_ptr(a[1], 8);
             break;
         case IN_NAME:
         case OUT_NAME:

@@ -109,10 +109,4 @@ long sys_arch_prctl(struct kr_task *t, const u64 a[6]) {
     }
 }
 
-long sys_set_tid_address(struct kr_task *t, const u64 a[6]) {
-    if (t->life)
-        return kr_life_set_tid_address(t, a[0]);
-    /* The host thread's own: the kernel clears the word in guest memory and wakes its waiters when the thread
-     * ends. */
-    return kr_forward(__NR_set_tid_address, a);
-}
+long sys_set_tid_address(struct kr_task *t, const u64 a[6]) { return kr_life_set_tid_address(t, a[0]); }
