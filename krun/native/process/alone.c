@@ -17,6 +17,8 @@
 #include "../machine/mm.h"
 #include "process.h"
 #include <asm/signal.h>
+#include <linux/mman.h>
+#include <linux/resource.h>
 #include <linux/sched.h>
 
 #define TRIES 20
@@ -56,11 +58,38 @@ static void drop_vm(struct kr_vm *vm) {
     kr_fd_drop(&vm->fd);
 }
 
+/* Gives back in lim the limits of address space. The soft limit is raised meanwhile: it may be below what the process
+ * has, and then the new VM's memory could not take the place of the old one's. */
+static void lift_limit(u64 lim[2]) {
+    if (kr_sys4(__NR_prlimit64, 0, RLIMIT_AS, 0, lim) == 0 && lim[0] < lim[1]) {
+        u64 all[2] = {lim[1], lim[1]};
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_AS, all, 0);
+    }
+}
+
+static void restore_limit(const u64 lim[2]) {
+    if (lim[0] < lim[1])
+        kr_sys4(__NR_prlimit64, 0, RLIMIT_AS, lim, 0);
+}
+
+/* Whether the limits let the vCPU of a new VM be mapped, asked while the old VM still stands. */
+static int has_room(const struct kr_vm *vm) {
+    long p = kr_sys6(__NR_mmap, 0, vm->run_size, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, (u64)-1, 0);
+    if (p < 0)
+        return 0;
+    kr_sys2(__NR_munmap, p, vm->run_size);
+    return 1;
+}
+
 static void make_vm(struct kr_task *t, long nr, const struct kr_cpu *cpu) {
     const char *why = "";
     int e = kr_vm_create(&t->mm->vm, kr_boot.fd_kvm, 0, &why);
-    if (e < 0 || !(t->vcpu = kr_vcpu_get(&t->mm->vm, t)))
-        kr_die("no VM after system call %ld: %s: errno %d", nr, why, -e);
+    if (e < 0 || !(t->vcpu = kr_vcpu_get(&t->mm->vm, t))) {
+        /* The host has run out of memory. The program ends as by the OOM killer (also fork_child() in clone.c). */
+        kr_log("no VM after system call %ld: %s: errno %d", nr, e < 0 ? why : "KVM_CREATE_VCPU",
+               e < 0 ? -e : ENOMEM);
+        kr_die_signal(t, SIGKILL);
+    }
     t->run = t->vcpu->run;
     kr_cpu_load(t, cpu);
 }
@@ -95,8 +124,16 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
     if (kr_cpu_save(t, &cpu) < 0)
         return -ENOMEM;
     int parts = 1 + split(nr, a, first, second);
+    u64 lim[2] = {0, 0};
     kr_sigset old = kr_host_mask(~0ULL);
     kr_lock(&t->mm->lock);
+    lift_limit(lim);
+    if (!has_room(&t->mm->vm)) {
+        restore_limit(lim);
+        kr_unlock(&t->mm->lock);
+        kr_host_mask_back(t, old);
+        return -ENOMEM;
+    }
     drop_vm(&t->mm->vm);
     long r;
     for (int tries = 0;; tries++) {
@@ -107,6 +144,7 @@ long kr_call_alone(struct kr_task *t, long nr, const u64 a[6]) {
         kr_sys2(__NR_nanosleep, pause, 0);
     }
     make_vm(t, nr, &cpu);
+    restore_limit(lim);
     if (r == 0 && parts == 2) {
         r = start_worker(t) < 0 ? -ENOMEM : kr_sys2(nr, second[0], second[1]);
         if (r < 0)
