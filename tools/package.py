@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "package"
 #: build_native.py's, where root builds: here it belongs to root whoever builds.
-MONITOR_MODE = 0o115
+MONITOR_MODE = 0o111
 #: Where the package's code lies.
 HOME = "usr/lib/krun"
 

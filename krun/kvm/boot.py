@@ -1,7 +1,6 @@
-"""The boot block (native/abi/boot.h), the monitor's executable by descriptor, /dev/kvm.
+"""The boot block (native/abi/boot.h), /dev/kvm, the exec of the monitor (its file: image.py).
 
-No other Python file deals with the C monitor. `open_kvm` and `open_monitor` run in the parent; `Block` and
-`start_monitor` run in the child.
+`open_kvm` runs in the parent; `Block` and `start_monitor` run in the child.
 """
 
 import os
@@ -9,7 +8,6 @@ from errno import EACCES, ENOENT, EPERM
 
 from krun.errors import KrunError, SysError
 from krun.mountio import (
-    MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
     OPEN_TREE_CLONE,
@@ -21,7 +19,6 @@ from krun.sysio import (
     execveat,
     keep_over_exec,
     memfd,
-    sealed_copy,
 )
 
 TYPE_CHECKING = False
@@ -54,9 +51,6 @@ FLAG_TRACE = 1
 FLAG_COUNT = 2
 FLAG_FIRST = 4
 
-MONITOR_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/native/krun-monitor"
-# As native/build_native.py makes it for root, and why: what root cannot read is not dumpable from its exec on.
-MONITOR_MODE = 0o115
 KVM_PATH = "/dev/kvm"
 
 
@@ -133,52 +127,6 @@ def open_kvm() -> int:
         remedy = "be root, or join the group that owns it (usually kvm); check the cgroup's device rules"
         raise SysError("open", KVM_PATH, number, remedy)
     raise SysError("open", KVM_PATH, number, "is a KVM module loaded?")
-
-
-def open_monitor() -> int:
-    """Opens the monitor for execution so that nobody can write to it through /proc (CVE-2019-5736).
-
-    A read-only clone of the file's mount shares the page cache among all containers. Without CAP_SYS_ADMIN over this mount
-    namespace no clone can be made, and the descriptor is that of a sealed copy in memory. Returns the descriptor. Raises
-    KrunError.
-    """
-    try:
-        fd = open_tree(AT_FDCWD, MONITOR_PATH, OPEN_TREE_CLONE)
-        mend_mode(fd)
-        mount_setattr(fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, name=MONITOR_PATH)
-        return fd
-    except SysError as e:
-        if e.errno == ENOENT:
-            raise KrunError(
-                f"the monitor {MONITOR_PATH} does not exist; build it with python3 -m krun.native.build_native"
-            ) from None
-    try:
-        source = os.open(MONITOR_PATH, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as e:
-        raise SysError("open monitor", MONITOR_PATH, e.errno or 0) from None
-    fd = sealed_copy(source, "krun-monitor")
-    os.close(source)
-    return fd
-
-
-def readable_by_root(info: os.stat_result) -> bool:
-    """Tells whether a root without CAP_DAC_OVERRIDE may read a file: then the monitor is dumpable until its first call."""
-    mode = info.st_mode
-    return bool(mode & (0o400 if info.st_uid == 0 else 0o040 if info.st_gid == 0 else 0o004))
-
-
-def mend_mode(fd: int) -> None:
-    """Takes root's right to read the monitor's file away, if it has it (pip installs every program with 0755).
-
-    Argument: fd, O_PATH, of the monitor on a mount that can be written. Only a file of root's is changed, because its owner
-    could not copy it any more. A file that cannot be changed is used as it is; `krun doctor` names it.
-    """
-    info = os.fstat(fd)
-    if info.st_uid == 0 and readable_by_root(info) and os.geteuid() == 0:
-        try:
-            os.chmod(f"/proc/self/fd/{fd}", MONITOR_MODE)
-        except OSError:
-            pass
 
 
 def pass_block(block: bytes) -> bytes:

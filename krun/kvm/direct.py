@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 
-from krun.kvm import board, boot
+from krun.kvm import board, boot, image
 from krun.sysio import STACK_SOFT
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
         signal.signal(ignored_by_python, signal.SIG_DFL)
     block = boot.Block()
     block.add(boot.EXE_PATH, os.fsencode(program))
-    monitor = os.open(os.environ.get("KRUN_MONITOR", boot.MONITOR_PATH), os.O_RDONLY)
+    monitor = os.open(os.environ.get("KRUN_MONITOR", image.MONITOR_PATH), os.O_PATH)
     block.fd(boot.FD_KVM, boot.open_kvm())
     block.fd(boot.FD_EXE, monitor)
     block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))

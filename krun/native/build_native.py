@@ -20,11 +20,11 @@ MODULE = HERE / "_krun.abi3.so"
 PROBE = HERE.parent / "conformance" / "krun-probe"
 PROBE_CFLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 MONITOR = HERE / "krun-monitor"
-# Root has no right to read the monitor's file: executed by a root that has put down CAP_DAC_OVERRIDE (oci/init.py), it is
-# not dumpable from the first moment (fs/exec.c, would_dump()). Others may read it, because in a user namespace the kernel
-# would also give the process to the owner's namespace, and /proc/self would not be the payload's any more.
-# An ordinary user's build is copied before it is executed (kvm/boot.py), and must be readable for that.
-MONITOR_MODE = 0o115 if os.geteuid() == 0 else 0o755
+# Nobody has the right to read the file that is executed: kvm/image.py says why, and mends the mode of an ordinary user's build, which
+# must be readable for the packager.
+MONITOR_MODE = 0o111 if os.geteuid() == 0 else 0o755
+# The same program for what must read it, to copy it into memory: without debugging information, a tenth of the size.
+READABLE = HERE / "krun-monitor.readable"
 OBJECTS = Path(os.environ.get("KRUN_BUILD_DIR", HERE.parents[1] / "build" / "native"))
 CC = shlex.split(os.environ.get("CC", "gcc"))
 JOBS = 2
@@ -153,10 +153,15 @@ def link(
     if force or not is_current:
         _run(command)
         _stamp(work, command)
-        fresh = output.with_name(f".{output.name}.new")
-        fresh.write_bytes(work.read_bytes())
-        fresh.chmod(mode)
-        fresh.replace(output)
+        _put(work, output, mode)
+
+
+def _put(source: Path, output: Path, mode: int) -> None:
+    """Copies a file by rename: a reader never sees half of it, a process that runs it keeps its own."""
+    fresh = output.with_name(f".{output.name}.new")
+    fresh.write_bytes(source.read_bytes())
+    fresh.chmod(mode)
+    fresh.replace(output)
 
 
 def build_module(force: bool = False) -> Path:
@@ -192,9 +197,9 @@ def build_module(force: bool = False) -> Path:
 
 
 def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
-    """Builds `krun/native/krun-monitor`, a static PIE without libc.
+    """Builds `krun/native/krun-monitor`, a static PIE without libc, and the readable file beside it.
 
-    Returns its path, or None if the tree has no monitor sources. Raises SystemExit with the compiler's words.
+    Returns the former's path, or None if the tree has no monitor sources. Raises SystemExit with the compiler's words.
     """
     sources = monitor_sources()
     if not sources:
@@ -205,6 +210,10 @@ def build_monitor(force: bool = False, debug: bool = False) -> Path | None:
         flags = ["-O0" if flag == "-O2" else flag for flag in flags] + ["-DKR_DEBUG=1"]
     objects = compile_all(sources, folder, flags, force)
     link(objects, MONITOR, folder, [*MONITOR_LDFLAGS, "-fPIE"], force, MONITOR_MODE, MONITOR_LAYOUT)
+    if not READABLE.exists() or READABLE.stat().st_mtime_ns < MONITOR.stat().st_mtime_ns:
+        small = folder / READABLE.name
+        _run(["strip", "--strip-debug", "-o", str(small), str(folder / MONITOR.name)])
+        _put(small, READABLE, 0o644)
     return MONITOR
 
 

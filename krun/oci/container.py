@@ -9,7 +9,7 @@ import time
 from errno import EPERM
 
 from krun.errors import KrunError, NotFoundError, SysError
-from krun.kvm import board, boot
+from krun.kvm import board, boot, image
 from krun.log import Log, rfc3339
 from krun.mountio import (
     AT_RECURSIVE,
@@ -183,10 +183,16 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.keep = options.keep
     ctx.console = options.console
     ctx.kvm = boot.open_kvm()
-    ctx.exe = boot.open_monitor()
+    ctx.exe = image.open_monitor()
     if options.trace:
         ctx.log = open_log(options.trace)
         ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
+
+
+def give_monitor(ctx: Context, space: int) -> None:
+    """Sees to it that the monitor's file belongs to the root of a user namespace that is there. Raises KrunError."""
+    if not image.map_owner(ctx.exe, space):
+        ctx.readable = image.open_readable()
 
 
 def _create(child: init.Child, options: CreateOptions) -> Container:
@@ -198,6 +204,11 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
     child.map_ids = bool(plan.clone_flags & CLONE_NEWUSER)
     # An unprivileged gid_map goes with setgroups denied (user_namespaces(7)).
     ctx.groups_denied = options.rootless and len(spec.gid_maps) == 1
+    if child.map_ids:
+        # Whether the child needs a copy will show when the user namespace is there (CreateTalk).
+        ctx.readable = image.open_readable()
+    elif "user" in child.join_fds:
+        give_monitor(ctx, child.join_fds["user"])
     if not plan.clone_flags & CLONE_NEWUSER and "user" not in child.join_fds:
         cred.warn_unavailable(process, cred.own_capabilities(), options.log)
     statedir = StateDir(options.root, options.id)
@@ -265,12 +276,17 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         open_cgroup(ctx, state.cgroup_paths)
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
+    exe = -1
+    if child.map_ids and not options.rootless:
+        exe, ctx.exe = ctx.exe, -1
     close_all(ctx, child)
-    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup)
+    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup, exe)
     try:
         conversation.run()
     finally:
         os.close(ctx.parent_sync)
+        if exe >= 0:
+            os.close(exe)
     if options.pidfd_socket:
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:
@@ -339,11 +355,11 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
 
 def close_all(ctx: Context, child: init.Child) -> None:
     """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing."""
-    opened = (ctx.kvm, ctx.exe, ctx.console, ctx.log, ctx.board, ctx.cgroup_fd, *ctx.tasks)
+    opened = (ctx.kvm, ctx.exe, ctx.readable, ctx.console, ctx.log, ctx.board, ctx.cgroup_fd, *ctx.tasks)
     for fd in {*opened, *ctx.sources.values(), *child.join_fds.values()}:
         if fd >= 0:
             os.close(fd)
-    ctx.kvm = ctx.exe = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
+    ctx.kvm = ctx.exe = ctx.readable = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
     ctx.tasks, ctx.sources, child.join_fds = [], {}, {}
 
 

@@ -10,7 +10,7 @@ from errno import EACCES, EINVAL, EPERM
 
 from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
-from krun.kvm import boot, probe
+from krun.kvm import boot, image, probe
 from krun.kvm.probe import open_image_file
 from krun.oci import hooks, sched, sync
 from krun.oci.cwd import enter_cwd
@@ -135,6 +135,9 @@ def become_root(ctx: "Context") -> None:
         ctx.groups_denied = read_file(f"{name}/setgroups", 16, own).startswith(b"deny")
     if not ctx.groups_denied:
         setgroups(())
+    if ctx.readable >= 0:
+        ctx.exe = image.own(ctx.exe, ctx.readable)
+        ctx.readable = -1
 
 
 def _session(child: Child) -> None:
@@ -322,8 +325,8 @@ def _conceal(ctx: "Context") -> None:
 
     An exec that changes the file system id makes the new image undumpable (commit_creds() in kernel/cred.c); until the kernel does
     that, the saved id keeps processes of the user away (step 19). The exec makes both ids the effective one again. So does an exec
-    of a program that its caller cannot read (would_dump() in fs/exec.c): the monitor's file has no right to read for root
-    (build_native.py, MODE), and the sets after the exec do not depend on the effective set.
+    of a program that its caller cannot read (would_dump() in fs/exec.c): the monitor's file (kvm/image.py) can be read with a
+    capability only, and the sets after the exec do not depend on the effective set.
     """
     if ctx.saved_uid >= 0:
         setfsuid(ctx.saved_uid)

@@ -28,7 +28,7 @@ PATH = os.O_PATH | os.O_CLOEXEC
 
 # The members of Context that hold a descriptor: what the monitor gets (boot.h), and what only the steps before it use.
 FOR_MONITOR = ("kvm", "exe", "proc", "sync", "start", "result", "log", "board")
-FOR_STEPS = ("root", "null", "console")
+FOR_STEPS = ("root", "null", "console", "readable")
 
 
 class Context:
@@ -38,6 +38,7 @@ class Context:
     container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
     gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
+    readable: file that the child copies the monitor from, if exe does not belong to the container's user namespace.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None; file_limit: RLIMIT_FSIZE, soft and hard, to set last, or None.
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
@@ -49,7 +50,7 @@ class Context:
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "trace",
-        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached",
+        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -58,7 +59,7 @@ class Context:
         self.id = id
         self.root = self.proc = self.null = self.sync = self.console = -1
         self.kvm = self.exe = self.start = self.result = self.log = self.board = self.parent_sync = -1
-        self.cgroup_fd = -1
+        self.cgroup_fd = self.readable = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
         self.attached: list[tuple[str, int]] = []

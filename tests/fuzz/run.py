@@ -74,7 +74,8 @@ def build() -> None:
     tree = BUILD / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "krun", tree / "krun", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
-    shutil.copy2(monitor, tree / "krun" / "native" / "krun-monitor")
+    for name in ("krun-monitor", "krun-monitor.readable"):
+        shutil.copy2(monitor, tree / "krun" / "native" / name)
     # Only the log: a trace of the payload's calls would cost too much.
     launch = tree / "krun" / "oci" / "container.py"
     text = launch.read_text()

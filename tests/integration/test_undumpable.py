@@ -17,6 +17,8 @@ from helpers.bundle import Bundle
 from helpers.engines import remove, short_directory
 from helpers.runtime import Runtime, wait_for
 
+from krun.kvm import image
+
 #: $1 the eyes with arguments, $2 a command to begin with, the rest: what krun does again and again; says how often that worked.
 SCRIPT = """
 eyes=$1; $2 >/dev/null; shift 2
@@ -39,13 +41,22 @@ def eyes(tmp_path_factory):
     return program
 
 
-def watch(eyes, krun: Runtime, *words, first=":", uid=0, name=""):
-    look = f"{eyes} 4 {uid} {name}"
+def watch(eyes, krun: Runtime, *words, first=":", uid=0, name="", seconds=4):
+    look = f"{eyes} {seconds} {uid} {name}"
     argv = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", SCRIPT, "sh", look, first]
     argv += [krun.path, "--root", krun.root, *words]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0, done.stderr
+
+
+def inside(krun, eyes, pid_file):
+    """Returns eyes in the user namespace of the process that `pid_file` names."""
+    script = krun.work / "inside"
+    program = shutil.copy2(eyes, krun.work / "eyes")
+    script.write_text(f'#!/bin/sh\nexec nsenter --user --target "$(cat {pid_file})" {program} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 @pytest.fixture
@@ -108,12 +119,35 @@ def test_a_user_does_not_look_into_its_exec(krun, eyes, spaces):
     pid_file = krun.work / "pid"
     first = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {container.bundle.write()} {container.id}"
     if spaces == "user":
-        inside = krun.work / "inside"
-        program = shutil.copy2(eyes, krun.work / "eyes")
-        inside.write_text(f'#!/bin/sh\nexec nsenter --user --target "$(cat {pid_file})" {program} "$@"\n')
-        inside.chmod(0o755)
-        eyes = inside
+        eyes = inside(krun, eyes, pid_file)
     watch(eyes, krun, "exec", "--user", "1000:1000", container.id, "/bin/true", first=first, uid=1000)
+
+
+@pytest.mark.parametrize("spaces", ["own", "user", "copied"])
+def test_a_user_does_not_look_into_an_execve_of_the_payload(krun, eyes, spaces):
+    """No id changes at an execve of the payload: the rights to the monitor's file alone make the new image undumpable.
+
+    copied: the file system of krun's installation has no id-mapped mounts. In each case the process's /proc belongs to the
+    container's root, or it could not be entered by an ordinary user's `krun exec`.
+    """
+    loop = "ls -ln /proc/self/environ; while :; do /bin/true; done"
+    bundle = Bundle(krun.work / "bundle").args("sh", "-c", loop)
+    bundle = in_spaces(bundle, "own" if spaces == "own" else "user")
+    bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    container = krun.new(bundle)
+    pid_file, said, over = krun.work / "pid", krun.work / "said", krun.work / "over"
+    first = krun.work / "first"
+    run = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {bundle.write()} {container.id} >{said}"
+    if spaces == "copied":
+        native = image.MONITOR_PATH.rpartition("/")[0]
+        layers = f"lowerdir={native},upperdir={over}/upper,workdir={over}/work"
+        run = f"mkdir -p {over}; mount -t tmpfs none {over}; mkdir {over}/upper {over}/work\nmount -t overlay -o {layers} none {native} && {run}"
+    first.write_text(f"#!/bin/sh\n{run}\n")
+    first.chmod(0o755)
+    if spaces != "own":
+        eyes = inside(krun, eyes, pid_file)
+    watch(eyes, krun, "state", container.id, first=str(first), uid=1000, seconds=2)
+    assert said.read_text().split()[2:4] == ["0", "0"]
 
 
 @contextlib.contextmanager

@@ -133,27 +133,6 @@ def test_scripts_are_followed_four_deep(tmp_path: Path) -> None:
         probe.classify(str(lost))
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-@pytest.mark.parametrize(
-    ("owner", "mode", "after"),
-    [(0, 0o755, 0o115), (0, 0o115, 0o115), (0, 0o555, 0o115), (1000, 0o755, 0o755)],
-)
-def test_root_cannot_read_the_monitor(tmp_path, monkeypatch, owner, mode, after):
-    """pip installs it with 0755; another owner's file is not ours to change."""
-    from krun.native.build_native import MONITOR_MODE
-
-    assert boot.MONITOR_MODE == MONITOR_MODE
-    path = tmp_path / "monitor"
-    path.write_bytes(b"x")
-    path.chmod(mode)
-    os.chown(path, owner, owner)
-    monkeypatch.setattr(boot, "MONITOR_PATH", str(path))
-    os.close(boot.open_monitor())
-    assert path.stat().st_mode & 0o7777 == after
-    assert boot.readable_by_root(path.stat()) == (owner != 0)
-
-
 def test_the_board_is_that_of_the_header() -> None:
     header = (Path(__file__).parents[2] / "krun/native/process/board.h").read_text()
 

@@ -23,19 +23,25 @@ def build(_root: str) -> Iterator[Finding]:
         module = Finding("native module", FAIL, str(error), remedy)
     if not os.access(monitor, os.X_OK):
         yield Finding("monitor", FAIL, f"{monitor} is missing or not executable", remedy)
-    elif module.level == OK:  # the look at its mode needs that module
-        yield from _monitor_mode(monitor)
+    elif module.level == OK:  # the look at its files needs that module
+        yield from _monitor_files(monitor)
     yield module
 
 
-def _monitor_mode(path: str) -> Iterator[Finding]:
-    from krun.kvm.boot import readable_by_root
+def _monitor_files(path: str) -> Iterator[Finding]:
+    from krun.kvm.image import MONITOR_MODE, READABLE_PATH, can_be_read
 
     info = os.stat(path)
-    if os.geteuid() == 0 and readable_by_root(info):
-        # The first container mends a file of root's (kvm/boot.py); one of another owner stays as it is.
-        text = f"{path} has mode {info.st_mode & 0o7777:04o} and owner {info.st_uid}: root can read it"
-        remedy = f"chown root:root {path} && chmod 0115 {path} (docs/lifecycle.md); the next create does the chmod itself"
+    if not os.access(READABLE_PATH, os.R_OK):
+        text = f"{READABLE_PATH} is missing or cannot be read: no containers of ordinary users"
+        yield Finding("monitor", WARN, text, "./dev setup, or pip install . anew")
+    if os.geteuid() == 0 and can_be_read(info):
+        # The first container mends a file of root's (kvm/image.py); one of another owner is copied for each container.
+        text = f"{path} has mode {info.st_mode & 0o7777:04o} and owner {info.st_uid}: it can be read"
+        chmod = f"chmod {MONITOR_MODE:04o} {path}"
+        remedy = (
+            f"chown root:root {path} && {chmod} (docs/lifecycle.md); the next create does the chmod itself"
+        )
         yield Finding("monitor", WARN, text, remedy)
     else:
         yield Finding("monitor", OK, f"{path}, {info.st_size // 1024} KiB")

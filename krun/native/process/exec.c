@@ -160,8 +160,8 @@ long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program 
 /* CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: the two that read a file without permission (capabilities(7)). */
 #define CAPS_TO_READ (1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH)
 
-/* Takes the two out of the effective set of the calling thread, or gives them back (lower 0). uid 0 may not read
- * the monitor's file without them (its mode is 0115), and the kernel makes the image of an unreadable file
+/* Takes the two out of the effective set of the calling thread, or gives them back (lower 0). Nobody may read
+ * the monitor's file without them (its mode is 0111), and the kernel makes the image of an unreadable file
  * undumpable from its first instant (would_dump() in fs/exec.c). The effective set after an execve depends on the
  * permitted and the ambient set only (capabilities(7)), so the new image has what it would have had. Best effort:
  * the profile may refuse capset(2). Returns which were effective. */
