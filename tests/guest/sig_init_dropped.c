@@ -1,5 +1,5 @@
-// The first process of a pid namespace: a signal with the default action that a process sends does not end it (pid_namespaces(7)); a fault does.
-// krun: host
+// The first process of a pid namespace: a signal with the default action that a process sends does not end it
+// (pid_namespaces(7)); a fault does. krun: host
 #include "guest.h"
 
 static const int sent[] = {SIGSEGV, SIGBUS, SIGTERM, SIGABRT, SIGILL};
