@@ -1,6 +1,7 @@
 // A process of a pid namespace of its own that has the number of a process outside (clone3(2), set_tid):
 // neither is taken for the other. krun: host
 #include "guest.h"
+#include <dirent.h>
 #include <linux/sched.h>
 
 static pid_t fork_as(uint64_t flags, pid_t number) {
@@ -18,6 +19,16 @@ static int is_in(const char *name, const char *path) {
     char link[64], text[4096] = "";
     snprintf(link, sizeof link, "/proc/%s/cwd", name);
     return readlink(link, text, sizeof text - 1) > 0 && strcmp(text, path) == 0;
+}
+
+static int threads(void) {
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n;
 }
 
 static int parent_is_seen(const char *here) {
@@ -38,6 +49,7 @@ static void inside(pid_t outer, const char *here) {
         EXPECT(getpid() == outer);
         MUST(chdir("/proc"));
         EXPECT(is_in("self", "/proc"));
+        EXPECT(threads() == 1);
         EXPECT(!is_in(name, "/proc"));
         _exit(wrong);
     }

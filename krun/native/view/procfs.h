@@ -75,7 +75,8 @@ enum kr_dir_kind {
     KR_DIR_FDS_OTHER = 4, /* fd or fdinfo of another process: all numbers except those of kr_ask_fds */
     KR_DIR_REFUSED = 5,   /* may be one of these, and cannot be judged: -EACCES */
 };
-/* *pid: the process of the directory; 0 for the calling process. Unchanged outside of a procfs. */
+/* *pid: the process of the directory, 0 for the calling process; KR_DIR_TASKS: 0 where the numbers are its own. Unchanged outside of
+ * a procfs. */
 int kr_dir_kind(struct kr_task *t, int fd, u32 *pid);
 
 /* Whether thread tid of this process (pid 0), or of process pid, is a worker that the kernel has made for KVM

@@ -143,7 +143,9 @@ int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
     int kind;
     if (kr_place_name(t, fd, &sx, path, &pn) >= 0) {
         kind = kind_of(t, &pn);
-        *pid = kr_place_own(&pn) ? 0 : (u32)pn.pid;
+        /* The threads of the calling process are known by its own numbers, or by those of the monitor's procfs. */
+        int by_ours = kind == KR_DIR_TASKS && !(pn.numbers & KR_NUMBERS_MINE) && kr_place_asked(&pn);
+        *pid = kr_place_own(&pn) && !by_ours ? 0 : (u32)pn.pid;
     } else {
         kind = kr_place_plain_dir(fd, &sx, path) ? KR_DIR_PLAIN : KR_DIR_REFUSED;
     }
