@@ -3,10 +3,13 @@
  * it likes. Sources: board.c ns.c kr_alloc.c
  */
 #include "harness.h"
+#include "abi/boot.h"
 #include "process/board.h"
+#include "process/ns.h"
 #include "filter/jail.h"
 #include "process/nnp.h"
 #include "filter/seccomp.h"
+#include <linux/fcntl.h>
 #include <linux/memfd.h>
 #include <linux/mman.h>
 #include <linux/time.h>
@@ -79,6 +82,46 @@ static void enters_finds_leaves(void) {
     CHECK(kr_board_find(me, before, &e) == -ENOENT);
     kr_board_enter(&task);
     CHECK(kr_board_find(me, before, &e) == 0);
+}
+
+/* The number of a nested process is another one's: it neither takes nor frees the entry. */
+static void leaves_others_alone(void) {
+    u32 me = (u32)kr_sys0(__NR_getpid), entered = proc.place;
+    struct kr_board_entry e;
+    proc.flags |= KR_PROCF_NESTED;
+    kr_board_enter(&task);
+    CHECK(proc.place == 0 && !kr_same_numbers(&proc));
+    kr_board_leave(&task);
+    CHECK(kr_board_find(me, 0, &e) == 0);
+    proc.flags &= ~KR_PROCF_NESTED;
+    proc.place = entered;
+}
+
+/* A first monitor writes its user namespace down; the monitor of an exec compares; one of an execve has its flags. */
+static void compares_the_user_namespace(void) {
+    struct kr_board_header head;
+    u32 other = 1;
+    u64 at = offsetof(struct kr_board_header, userns);
+    kr_sys4(__NR_pread64, kr_boot.fd_board, &head, sizeof head, 0);
+    CHECK(head.userns && head.userns == kr_ns_user() && !(proc.flags & KR_PROCF_USERNS));
+    kr_sys4(__NR_pwrite64, kr_boot.fd_board, &other, sizeof other, at);
+    kr_boot.flags = 0;
+    kr_board_open(&task);
+    CHECK(!(proc.flags & KR_PROCF_USERNS));
+    kr_boot.flags = KR_BOOTF_FIRST;
+    kr_board_open(&task);
+    CHECK(proc.flags & KR_PROCF_USERNS);
+    kr_sys4(__NR_pread64, kr_boot.fd_board, &head, sizeof head, 0);
+    CHECK(head.userns == 1);
+    proc.flags &= ~KR_PROCF_USERNS;
+    kr_ns_born(&proc); /* in the namespaces of its maker */
+    CHECK(!(proc.flags & (KR_PROCF_USERNS | KR_PROCF_NESTED)));
+    proc.pidns++, proc.userns++;
+    kr_ns_born(&proc);
+    CHECK(proc.flags & KR_PROCF_USERNS && proc.flags & KR_PROCF_NESTED);
+    proc.flags = 0;
+    kr_board_open(&task);
+    proc.flags = 0;
 }
 
 static void read_words(u32 n, struct kr_board_words *out) {
@@ -158,8 +201,12 @@ static void survives_a_cut(void) {
 
 void test_main(void) {
     task.proc = &proc;
+    kr_boot.flags = KR_BOOTF_FIRST;
+    kr_boot.fd_proc = (int)kr_sys4(__NR_openat, -100, "/proc", O_RDONLY | O_DIRECTORY, 0);
     refuses_what_is_no_board();
     enters_finds_leaves();
+    leaves_others_alone();
+    compares_the_user_namespace();
     hashes_as_siphash();
     keeps_the_last_words();
     survives_garbage();

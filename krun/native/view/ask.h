@@ -25,7 +25,8 @@
  *   - A write that the question has cut short continues (sys/table.c).
  * The signal is SIGBUS, because the host never blocks SIGBUS and the monitor always owns its disposition. The
  * payload's processes cannot make a tag, which is a keyed hash of the message (board.h): the listener at a stale name may be a
- * program of the payload, and hears the tag of one answer to itself. The asker signals only a process on the board (board.h).
+ * program of the payload, and hears the tag of one answer to itself. The asker signals only a process on the board (board.h),
+ * and is itself one that may be on it: of the pid namespace of the monitors' procfs, so that both use the same numbers (ns.h).
  *
  * A process that is stopped, or that waits for a vfork child, does not answer: the asker gets EACCES.
  * PATIENCE and WAITS (ask.c) limit how long the asker waits.
