@@ -105,6 +105,15 @@ def programs(word: str = TAG) -> list[int]:
     return found
 
 
+async def running(rig: Rig) -> Client:
+    """A session whose program has answered."""
+    client = await rig.exec("copy", TAG)
+    client.send(b"\0x")
+    while (await client.message()) != (2, b"\1x"):
+        pass
+    return client
+
+
 def written(pid: int) -> int:
     """The bytes that a process has written so far (proc_pid_io(5), wchar)."""
     return int(Path(f"/proc/{pid}/io").read_text().split("wchar: ")[1].split()[0])
@@ -199,8 +208,8 @@ def test_a_session_ends_with_its_instance_and_with_the_server(
     directory: Path, runtime: str, images: Path
 ) -> None:
     async def test(rig: Rig, r: Runner) -> None:
-        client = await rig.exec("sleep", TAG)
-        await until(lambda: programs(), "the program runs")
+        client = await running(rig)
+        assert programs()
         # The server lets its worker go, as at SIGTERM: the instance stays, the program does not.
         await r.close(False)
         await until(lambda: not programs(), "the program has ended")
@@ -208,8 +217,7 @@ def test_a_session_ends_with_its_instance_and_with_the_server(
         client.close()
         found = (await r.open())["instances"]
         instance = rig.member.instance = await r.adopt(found[0], rig.instance.spec)
-        client = await rig.exec("sleep", TAG)
-        await until(lambda: programs(), "the program runs")
+        client = await running(rig)
         await instance.stop(0)
         _, status = await client.channels()
         assert status["details"]["causes"][0]["message"] == "137"
