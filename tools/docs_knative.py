@@ -114,7 +114,7 @@ def _texts() -> dict[str, str]:
         " `x-forwarded-host`, `forwarded`.",
         "RC-46": "`traceparent`, `tracestate` and `x-b3-*` pass; with `--trace-headers` a request without a traceparent gets one.",
         "RC-58": "There is no metadata service, so there is no schema.",
-        "RC-62": "An instance has no address outside of its network namespace; it is reached by its service's hosts only.",
+        "RC-62": "An instance has no address outside of the host; its service's hosts lead to it, and port-forward for users of the API.",
         "RC-67": "`PATH`, `HOSTNAME` and `HOME`, where neither the image nor the manifest sets them (`HOSTNAME`: the image may).",
         "RC-70": "root (uid 0), unless the manifest's runAsNonRoot forbids it.",
         "RC-78": f"{_mounts()}; a tmpfs on `/tmp` and on `/var/log` where the root is read-only; the manifest's volumes.",

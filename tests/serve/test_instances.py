@@ -219,7 +219,11 @@ def test_a_subpath_does_not_follow_the_payloads_symlink(
 @pytest.mark.parametrize(
     "container, reason, message",
     [
-        ({"image": "dev.local/none"}, "ContainerMissing", 'Unable to fetch image "dev.local/none"'),
+        (
+            {"image": "dev.local/none"},
+            "ContainerMissing",
+            'Unable to fetch image "dev.local/none": MANIFEST_UNKNOWN',
+        ),
         ({"image": "dev.local/x:y:z"}, "InvalidImageName", "could not parse reference"),
         ({"command": ["/none"]}, "CreateContainerError", "no such file or directory"),
         (

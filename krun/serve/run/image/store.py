@@ -106,9 +106,10 @@ class Store:
         places = [f"the images in {path}" for path in self.sources] + (
             ["podman's storage"] if self.podman else []
         )
+        # The code of a registry that does not know a manifest (OCI distribution-spec, "Error Codes"): Knative's clients look for it.
         raise StartError(
             "ContainerMissing",
-            f'Unable to fetch image "{text}": it is not in {" or in ".join(places) or "any source"}',
+            f'Unable to fetch image "{text}": MANIFEST_UNKNOWN: it is not in {" or in ".join(places) or "any source"}',
         )
 
     def close(self) -> None:
