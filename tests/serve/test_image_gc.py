@@ -64,6 +64,104 @@ def test_age(store):
     assert store.last_used(os.path.join(store.directory, "layers", "used")) > NOW
 
 
+#: A podman whose storage is a directory: a file for each name, with the image's id. A registry has every name; an image in use by a
+#: container is one whose id is in `busy`.
+PODMAN = """#!/bin/sh
+cd {storage}
+last() {{ for word; do :; done; printf %s "$word" | tr / _; }}
+name=$(last "$@")
+case "$*" in
+"image inspect --format json"*) [ -e "$name" ] && printf '[{{"Digest":"d","Config":{{}},"Id":"%s","Size":7}}]' "$(cat "$name")" ;;
+"image inspect"*) [ -e "$name" ] && cat "$name" ;;
+"images "*) [ -z "$(ls)" ] || cat * | sed s/^/sha256:/ ;;
+"pull "*) printf '%s\\n' "${{PULLS:-new}}" >"$name" ;;
+"image mount --format json") [ ! -e ../mounts ] || echo '[{{"id":"new"}}]' ;;
+"image mount "*) echo x >>../mounts; echo {storage} ;;
+"image unmount "*) sed -i 1d ../mounts; [ -s ../mounts ] || rm ../mounts ;;
+"rmi "*) ! grep -qx "$(cat "$name")" ../busy && rm "$name" ;;
+*) exit 9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def podman(tmp_path, monkeypatch):
+    """A store with a podman, and podman's storage: the image `had` is podman's own."""
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    (storage / "reg_had:1").write_text("mine\n")
+    (tmp_path / "busy").write_text("")
+    command = tmp_path / "podman"
+    command.write_text(PODMAN.format(storage=storage))
+    command.chmod(0o755)
+    return Store(str(tmp_path / "images"), [], podman=[str(command)]), storage
+
+
+def collected(store, used=(), **rules):
+    told = collect(
+        store,
+        Rules(**{"most_age": 1, **rules}),
+        lambda path: path in used,
+        lambda path: (100 << 20, 1 << 20),
+        lambda: 2e9,
+    )
+    return sorted(name for name, _, _ in told["removed"])
+
+
+def test_only_what_was_pulled_is_removed_from_podman(podman, monkeypatch):
+    store, storage = podman
+    store.resolve("reg/had:1")
+    for _ in range(3):
+        store.resolve("reg/new:1")
+    monkeypatch.setenv("PULLS", "mine")
+    store.resolve("reg/alias:1")  # another name of an image that podman had
+    (note,) = store.entries()
+    assert (
+        store.parts("reg/new:1") == {note}
+        and store.layer_of(note) == str(storage)
+        and store.size(note, 1) == 7
+    )
+    with store.using("reg/new:1"):
+        assert collected(store) == []
+    assert collected(store, used={note}) == []
+    (storage.parent / "busy").write_text("new\n")  # podman has a container of it
+    assert collected(store) == []
+    (storage.parent / "busy").write_text("")
+    again = Store(store.directory, [], podman=store.podman.command)
+    assert collected(again) == []  # mounted by `store`
+    store.close()
+    assert not (storage.parent / "mounts").exists()
+    # Another server on the directory knows what this one has pulled.
+    assert collected(again) == ["reg/new:1"]
+    assert sorted(os.listdir(storage)) == ["reg_alias:1", "reg_had:1"] and again.entries() == []
+    assert not os.listdir(os.path.join(store.directory, "used"))
+
+
+def test_a_name_that_podman_gave_to_another_image(podman):
+    store, storage = podman
+    store.resolve("reg/new:1")
+    (storage / "reg_new:1").write_text("other\n")
+    assert collected(store) == [] and store.entries() == [] and (storage / "reg_new:1").exists()
+
+
+def test_images_of_another_file_system_make_no_room(podman, monkeypatch):
+    store, storage = podman
+    store.resolve("reg/new:1")
+    (note,) = store.entries()
+    space = {"most_age": 0, "least_age": 0, "high": 80, "low": 1}
+    monkeypatch.setattr(Store, "is_here", lambda self, path: False)
+    assert collected(store, **space) == []
+    monkeypatch.undo()
+    assert store.is_here(note) and collected(store, **space) == ["reg/new:1"]
+
+
+def test_a_pull_does_not_hold_up_the_collection(podman):
+    store, storage = podman
+    store.resolve("reg/new:1")
+    with store._lock("reg/new:1"):
+        assert collected(store) == []
+
+
 def test_no_age_by_default_and_nothing_below_the_threshold(store):
     entry(store, "old", 1e6)
     assert names(run(store, Rules(), available=16)) == []

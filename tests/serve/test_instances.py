@@ -435,6 +435,17 @@ def test_an_image_of_podmans_storage(directory: Path, runtime: str, images: Path
             with pytest.raises(StartError, match="Unable to fetch image") as caught:
                 await r.start(spec("none", container={"image": name.replace("pulled", "none")}))
             assert caught.value.reason == "ContainerMissing"
+            old = {"least_age": 0.0, "most_age": 1e-6, "high": 100, "low": 100}
+            assert (await r.collect_images([], old))["removed"] == []  # in use
+            for instance in (stored, pulled):
+                await instance.stop(0)
+            assert (await r.collect_images([name], old))["removed"] == []  # a revision names it
+            told = (await r.collect_images([], old))["removed"]
+            assert [(entry[0], entry[2]) for entry in told] == [(name, "age")] and told[0][1] > 0
+            listed = subprocess.run(
+                [*podman, "images", "--format", "{{.Repository}}"], check=True, capture_output=True, text=True
+            )
+            assert listed.stdout.split() == ["reg.example/stored"]
 
     try:
         run(test)

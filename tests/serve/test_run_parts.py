@@ -374,7 +374,7 @@ def test_podman_that_is_installed_while_the_server_runs_is_asked(
     (tmp_path / "podman").chmod(0o755)
     with pytest.raises(StartError, match='Unable to fetch image "localhost/hello"'):
         images.resolve("localhost/hello")
-    assert images.podman == [str(tmp_path / "podman")]
+    assert images.podman.command == [str(tmp_path / "podman")]
 
 
 def test_layout_refuses_what_its_digest_does_not_say(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run." + name for name in "environment programs session spec".split()},
         {"krun.serve.run.image.archive", "krun.serve.run.image.config", "krun.serve.run.image.confined"},
         {"krun.serve.run.image.unpack"},
-        {"krun.serve.run.image.layout"},
+        {"krun.serve.run.image.layout", "krun.serve.run.image.podman"},
         {"krun.serve.run.image.store"},
         {"krun.serve.run.image.collector"},
         {"krun.serve.run.seccomp"},

@@ -54,8 +54,9 @@ def collect(worker: Worker, message: dict[str, Any]) -> Answer:
 
     def used(path: str) -> bool:
         # Asked anew for each entry: an instance may have started meanwhile.
+        layer = worker.store.layer_of(path)
         return path in kept or any(
-            path in layers for own in list(worker.sandboxes.values()) for layers in list(own.layers.values())
+            layer in layers for own in list(worker.sandboxes.values()) for layers in list(own.layers.values())
         )
 
     return collector.collect(worker.store, collector.Rules(**message["rules"]), used), []

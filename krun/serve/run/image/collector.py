@@ -1,10 +1,11 @@
-"""The collection of what no image needs any more: unpacked layers, and layouts of archives.
+"""The collection of what no image needs any more: unpacked layers, layouts of archives, images that krun serve had podman pull.
 
 The rules are the kubelet's (kubernetes, pkg/kubelet/images/image_gc_manager.go; KubeletConfiguration): an entry that is in use is
 never removed; one that has been unused for imageMaximumGCAge is; and where the file system is fuller than the high threshold,
 the least recently used ones go until the low threshold is met, but none that is younger than imageMinimumGCAge.
 
-A crash at any moment leaves whole entries: one that goes is renamed into `trash` first, and the next worker empties that.
+A crash at any moment leaves whole entries: one that goes is renamed into `trash` first, and the next worker empties that. An image of
+podman's on another file system than the store's goes by its age only.
 """
 
 import os
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from krun.serve.run import usage
 from krun.serve.run.image.store import Store
 
 _SECONDS = 600.0
@@ -61,7 +61,7 @@ def collect(
     for last, path in entries:
         if rules.most_age and moment - last > rules.most_age:
             _take(store, path, used, "age", removed)
-        else:
+        elif store.is_here(path):
             left.append((last, path))
     size, available = disk(store.directory)
     percent = 100 - available * 100 // size if size else 0
@@ -77,8 +77,8 @@ def collect(
 
 def _take(store: Store, path: str, used: Callable[[str], bool], reason: str, removed: list[list[Any]]) -> int:
     """Remove one entry; returns its bytes, 0 where it has come into use."""
-    size = usage.of_directory(path, _SECONDS)
+    size, name = store.size(path, _SECONDS), store.name(path)
     if not store.discard(path, used):
         return 0
-    removed.append([os.path.relpath(path, store.directory), size, reason])
+    removed.append([name, size, reason])
     return size

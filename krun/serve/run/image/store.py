@@ -2,16 +2,13 @@
 
 An image is named by its reference. The directory of images holds, at the path of the reference (`reg.example/hello:v1`, or
 without the tag), an OCI layout, an archive (`.tar`), or a root directory (`rootfs`, beside it `config.json` with the `config`
-object of an image configuration). Where podman is installed its storage is asked next, and podman pulls what it has not.
+object of an image configuration). Where podman is installed its storage is asked next, and podman pulls what it has not (podman.py).
 Runs in the worker's threads, because unpacking takes seconds.
 """
 
 import contextlib
 import json
 import os
-import shutil
-import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,14 +17,14 @@ from typing import Any
 from krun.errors import KrunError
 from krun.serve import private
 from krun.serve.reference import Reference, parse
+from krun.serve.run import usage
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
 from krun.serve.run.image import layout, unpack
 from krun.serve.run.image.config import Image
+from krun.serve.run.image.podman import Podman
 from krun.serve.run.trash import Trash
 
-_PULL_SECONDS = 600
-_ASK_SECONDS = 60
 _REMOVE_SECONDS = 600.0
 #: What the store makes itself, and the collector removes.
 _KINDS = ("layers", "layouts")
@@ -53,10 +50,7 @@ class Store:
         self.directory = directory
         self.sources = sources
         self.limit = limit
-        self.pull = pull
-        self._given = podman
-        self._mounted: set[str] = set()  # ids of podman's images
-        self._asked: set[int] = set()  # pids of podman's commands that run
+        self.podman = Podman(os.path.join(directory, "pulled"), podman, pull, self._lock)
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._pins: Counter[str] = Counter()  # entries that a call of `using` has in hand
@@ -64,12 +58,6 @@ class Store:
             private.directory(os.path.join(directory, name))
         self.trash = Trash(os.path.join(directory, "trash"))
         self._tidy()
-
-    @property
-    def podman(self) -> list[str]:
-        """Podman's command, [] where there is none. Asked each time: podman may be installed while the server runs."""
-        found = shutil.which("podman")
-        return self._given or ([found] if found else [])
 
     def link(self, reference: str, path: str) -> None:
         """Give a reference to a directory or an archive of this machine (`krun deploy DIR`). Raises StartError, OSError."""
@@ -100,11 +88,13 @@ class Store:
                 found = place(reference)
                 if found is not None:
                     return self._at(*found, reference, held)
-            image = self._from_podman(reference)
+            image = self.podman.find(reference, lambda path: self._pin(path, held))
             if image is not None:
+                if os.path.exists(note := self.podman.note(reference)):
+                    self.touch(note)
                 return image
         places = [f"the images in {path}" for path in self.sources] + (
-            ["podman's storage"] if self.podman else []
+            ["podman's storage"] if self.podman.command else []
         )
         # The code of a registry that does not know a manifest (OCI distribution-spec, "Error Codes"): Knative's clients look for it.
         raise StartError(
@@ -112,10 +102,13 @@ class Store:
             f'Unable to fetch image "{text}": MANIFEST_UNKNOWN: it is not in {" or in ".join(places) or "any source"}',
         )
 
+    def interrupt(self) -> None:
+        """Kill the commands of podman that run: the worker ends. From any thread."""
+        self.podman.interrupt()
+
     def close(self) -> None:
         """Give podman's images back: no instance uses them any more."""
-        while self._mounted:
-            self._podman("image", "unmount", self._mounted.pop())
+        self.podman.close()
 
     def _lock(self, name: str) -> threading.Lock:
         """The lock of an image: two starts of the same new image unpack it once."""
@@ -130,7 +123,7 @@ class Store:
             reference = _parsed(text)
             found = self._linked(reference) or self._named(reference)
             if found is None:
-                return set()
+                return {self.podman.note(reference)}
             path, named = found
             parts = set()
             if os.path.isfile(path):
@@ -144,13 +137,37 @@ class Store:
             return set()
 
     def entries(self) -> list[str]:
-        """Return the paths of all unpacked layers and layouts of archives that are whole."""
-        return [
+        """Return the paths of all that can be removed: whole unpacked layers, layouts of archives, notes of what podman has pulled."""
+        return self.podman.entries() + [
             os.path.join(self.directory, kind, name)
             for kind in _KINDS
             for name in os.listdir(os.path.join(self.directory, kind))
             if "." not in name
         ]
+
+    def _pulled(self, path: str) -> dict[str, Any]:
+        return self.podman.read(path) if os.path.dirname(path) == self.podman.directory else {}
+
+    def name(self, path: str) -> str:
+        """Return what an entry is called in logs."""
+        return str(self._pulled(path).get("reference") or os.path.relpath(path, self.directory))
+
+    def layer_of(self, path: str) -> str:
+        """Return the path by which instances know an entry: of an image of podman's its mount, else its own."""
+        return str(self._pulled(path).get("path") or path)
+
+    def size(self, path: str, seconds: float) -> int:
+        """Return the bytes of an entry. Raises KrunError after `seconds`."""
+        pulled = self._pulled(path)
+        return int(pulled["size"]) if pulled else usage.of_directory(path, seconds)
+
+    def is_here(self, path: str) -> bool:
+        """Whether an entry lies on the file system of the store, and so its removal makes room there."""
+        try:
+            place = self._pulled(path).get("place") or path
+            return os.stat(place).st_dev == os.stat(self.directory).st_dev
+        except OSError:
+            return False
 
     def _stamp(self, path: str) -> str:
         return os.path.join(self.directory, "used", os.path.relpath(path, self.directory).replace("/", "."))
@@ -173,22 +190,40 @@ class Store:
 
     def discard(self, path: str, used: Callable[[str], bool]) -> bool:
         """Remove an entry unless it is in use; returns whether it has gone. Raises SysError, OSError."""
+        if os.path.dirname(path) == self.podman.directory:
+            return self._discard_pulled(path, used)
         with self._guard:
             if self._pins[path] or used(path):
                 return False
             self.trash.put(path)
         self.trash.wait(_REMOVE_SECONDS)  # the collector looks at the file system's free space next
+        self._forget(path)
+        return True
+
+    def _discard_pulled(self, path: str, used: Callable[[str], bool]) -> bool:
+        def busy(paths: tuple[str, str]) -> bool:
+            with self._guard:
+                return any(self._pins[one] for one in paths) or used(path)
+
+        gone = self.podman.discard(path, busy)
+        if not os.path.exists(path):
+            self._forget(path)
+        return gone
+
+    def _forget(self, path: str) -> None:
         try:
             os.unlink(self._stamp(path))
         except FileNotFoundError:
             pass  # it has never been in use
-        return True
 
-    def _hold(self, path: str, held: list[str]) -> str:
-        """Pin an entry before it is looked at: from here on it is not collected."""
+    def _pin(self, path: str, held: list[str]) -> None:
         with self._guard:
             self._pins[path] += 1
         held.append(path)
+
+    def _hold(self, path: str, held: list[str]) -> str:
+        """Pin an entry before it is looked at: from here on it is not collected."""
+        self._pin(path, held)
         self.touch(path)
         return path
 
@@ -275,68 +310,6 @@ class Store:
                         ) from None
             layers.insert(0, target)
         return Image(manifest.digest, manifest.config, layers)
-
-    def _from_podman(self, reference: Reference) -> Image | None:
-        """Podman's storage: inspect, else pull, then mount; the mount is of the whole image, read-only by use."""
-        if not self.podman:
-            return None
-        where = str(reference)
-        status, out, message = self._podman("image", "inspect", "--format", "json", where)
-        if status:
-            if not self.pull:
-                return None
-            status, _, message = self._podman("pull", "--quiet", where, seconds=_PULL_SECONDS)
-            if status:
-                raise StartError("ContainerMissing", f'Unable to fetch image "{where}": {message}')
-            status, out, message = self._podman("image", "inspect", "--format", "json", where)
-        try:
-            (document,) = json.loads(out)
-            digest, own, name = document["Digest"], document["Config"], document["Id"]
-        except (ValueError, KeyError, TypeError):
-            raise StartError(
-                "ErrImagePull", f'Unable to fetch image "{where}": {message or "podman says nothing of it"}'
-            ) from None
-        status, out, message = self._podman("image", "mount", name)
-        self._mounted.add(name)
-        path = out.strip()
-        if status or not os.path.isdir(path):
-            raise StartError("ErrImagePull", f"mount image {where} by podman: {message}")
-        return Image(digest, image_config.of(own, where), [path])
-
-    def _podman(self, *words: str, seconds: float = _ASK_SECONDS) -> tuple[int, str, str]:
-        """Run podman; returns its status, output and last line of error."""
-        process = subprocess.Popen(
-            [*self.podman, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._asked.add(process.pid)
-        try:
-            out, errors = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _kill(process.pid)
-            process.communicate()
-            return 125, "", f"podman {words[0]} took more than {seconds:.0f} s"
-        finally:
-            self._asked.discard(process.pid)
-        lines = errors.strip().splitlines()
-        return process.returncode, out, lines[-1] if lines else ""
-
-    def interrupt(self) -> None:
-        """Kill the commands of podman that run: the worker ends. From any thread."""
-        for pid in list(self._asked):
-            _kill(pid)
-
-
-def _kill(pid: int) -> None:
-    """Kill a command with its helpers: it leads a session of its own."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has just ended
 
 
 def _is_root(path: str) -> bool:
