@@ -192,6 +192,17 @@ def test_frames_that_a_bridge_takes_for_itself(directory: Path, images: Path, ne
                 for target in (own[0], "ff:ff:ff:ff:ff:ff"):
                     other.send(dhcp_offer(victim, target))
                     other.send(router_advertisement(victim[0], target))
+                with socket.socket(type=socket.SOCK_DGRAM) as client:
+                    client.bind(("", 68))
+                    client.setblocking(False)
+                    for target in (firewall.mac(ipaddress.IPv4Address(gateway)), "ff:ff:ff:ff:ff:ff"):
+                        raw.send(dhcp_offer(own, target))
+                        raw.send(router_advertisement(own[0], target))
+                    # It comes after them, and by the same way.
+                    assert await connect(one, OUTSIDE, nets.outside.port) == f"{HOST} from {one.address}"
+                    with pytest.raises(BlockingIOError):
+                        client.recv(100)
+                assert "via fe80" not in shell("ip", "-6", "route")
                 host.sendto(b"the last", (one.address, 4000))
                 past = (b"to the neighbour", b"past the bridge", b"\x63\x82\x53\x63", b"\x86\xdd\x60")
                 assert seen(raw, b"the last", none_of=past)

@@ -7,6 +7,7 @@ A question has a socket and a random number of its own, so that an answer can be
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import secrets
 import socket
@@ -39,7 +40,7 @@ class Forward:
             if changed != self._read_at:
                 with open(self._path, encoding="utf-8", errors="replace") as file:
                     words = [line.split() for line in file.read(65536).splitlines()]
-                found = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+                found = [line[1] for line in words if line[:1] == ["nameserver"] and _is_address(line[1:])]
                 self._servers, self._read_at = found[:_SERVERS], changed
         except OSError:
             return []
@@ -65,6 +66,14 @@ class Forward:
             if not self._asking[client]:
                 del self._asking[client]
         return message.answer(query, message.SERVFAIL, own=False)
+
+
+def _is_address(words: list[str]) -> bool:
+    """Whether a line has an address, with a zone or without: a name would be looked up, and block the server."""
+    try:
+        return bool(words) and bool(ipaddress.ip_address(words[0]))
+    except ValueError:
+        return False
 
 
 def _socket(server: str, kind: int) -> socket.socket:
