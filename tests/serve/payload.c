@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <netpacket/packet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +70,20 @@ static void tell_connect(char *path, char *out, size_t size) {
     close(fd);
 }
 
+/* frame/HEX: sends an Ethernet frame on eth0. */
+static void tell_frame(const char *hex, char *out, size_t size) {
+    unsigned char frame[1024];
+    size_t length = 0;
+    struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = if_nametoindex("eth0")};
+    while (length < sizeof frame && sscanf(hex + 2 * length, "%2hhx", frame + length) == 1)
+        length++;
+    int fd = socket(AF_PACKET, SOCK_RAW, 0);
+    ssize_t sent = fd < 0 ? -1 : sendto(fd, frame, length, 0, (struct sockaddr *)&to, sizeof to);
+    snprintf(out, size, "%zd", sent < 0 ? (ssize_t)-errno : sent);
+    if (fd >= 0)
+        close(fd);
+}
+
 static void answer(char *path, char *out, size_t size) {
     out[0] = 0;
     if (!strcmp(path, "/env")) {
@@ -90,6 +106,8 @@ static void answer(char *path, char *out, size_t size) {
         snprintf(out, size, symlink(target, path + 8) ? "error" : "ok");
     } else if (!strncmp(path, "/connect/", 9)) {
         tell_connect(path + 9, out, size);
+    } else if (!strncmp(path, "/frame/", 7)) {
+        tell_frame(path + 7, out, size);
     } else if (!strncmp(path, "/read/", 6)) {
         int fd = open(path + 5, O_RDONLY);
         ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);

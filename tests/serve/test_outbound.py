@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import select
@@ -290,6 +291,31 @@ def inside(instance: Instance, *words: int) -> socket.socket:
             setns(own, CLONE_NEWNET)
     finally:
         os.close(own)
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_a_program_sends_such_frames(directory: Path, runtime: str, images: Path, nets: TwoNets) -> None:
+    """The same by a payload: root of a container has CAP_NET_RAW, another user has not."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images, network=network()) as r:
+            with socket.socket(type=socket.SOCK_DGRAM) as host:
+                host.setblocking(False)
+                host.bind((HOST, 0))
+                for uid, expected in ((0, None), (1000, f"-{errno.EPERM}")):
+                    context = {"runAsUser": uid}
+                    one = await r.start(spec(f"u{uid}", container={"securityContext": context}))
+                    await ready(one)
+                    own = (firewall.mac(ipaddress.IPv4Address(one.address)), one.address)
+                    data = frame(own, (f"{LINK_LOCAL}0e", HOST), host.getsockname()[1], b"to the host")
+                    assert await get(one, f"/frame/{data.hex()}") == (expected or str(len(data)))
+                    assert await connect(one, OUTSIDE, nets.outside.port) == f"{HOST} from {one.address}"
+                with pytest.raises(BlockingIOError):
+                    host.recv(100)
+
+    run(test)
 
 
 @contextmanager
