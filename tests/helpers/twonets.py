@@ -56,6 +56,7 @@ class Service:
         assert self._process.stdout is not None
         self.lines = self._process.stdout
         self.port = int(self.lines.readline())
+        self.pid = self._process.pid
 
     def end(self) -> None:
         self._process.kill()

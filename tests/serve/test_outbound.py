@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -239,6 +240,52 @@ def test_metadata_of_clouds(directory: Path, images: Path, nets: TwoNets, allow:
             assert [nets.outside.lines.readline() for _ in expected] == [
                 f"{word} {HOST}\n" for word in expected
             ]
+
+    run(test)
+
+
+#: Says of each address and port whether a connection is made.
+CONNECT = """
+import socket, sys
+for word in sys.argv[1:]:
+    address, _, port = word.partition(":")
+    try:
+        socket.create_connection((address, int(port)), 0.2).close()
+        print(word)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_nobody_outside_reaches_an_instance_or_its_front(
+    directory: Path, images: Path, nets: TwoNets
+) -> None:
+    """Another machine that routes to the pool, and the host: neither meets the sockets that instances have to the server."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        async with runner(directory, str(find("runc")), images, network=network()) as r:
+            one = await r.start(spec("one"))
+            await ready(one)
+            address, sockets = await r.doors()
+            places = [
+                f"{address}:{port}" for port in (80, 53, *(sock.getsockname()[1] for sock in sockets[:2]))
+            ]
+            outside = ["nsenter", f"--net=/proc/{nets.outside.pid}/ns/net"]
+            shell(*outside, "ip", "route", "add", "10.192.0.0/12", "via", HOST)
+            everywhere = [*places, f"{one.address}:8080", f"{HOST}:{nets.host.port}"]
+            assert shell(*outside, sys.executable, "-c", CONNECT, *everywhere) == f"{HOST}:{nets.host.port}\n"
+            assert shell(sys.executable, "-c", CONNECT, *places) == ""
+            # An instance does, by two ports; the other end has not accepted, but the kernel has.
+            for port, answer in ((80, True), (53, True), (sockets[0].getsockname()[1], False)):
+                with inside(one, socket.AF_INET, socket.SOCK_STREAM) as sock:
+                    sock.settimeout(0.5)
+                    assert (sock.connect_ex((address, port)) == 0) is answer
+            for sock in sockets:
+                sock.close()
 
     run(test)
 

@@ -35,7 +35,9 @@ class Doors:
         return http, streams, datagrams
 
     def open(self, interface: str) -> None:
-        """Listen, to what comes from an interface only: neither the host nor a machine that routes to the address. Raises OSError."""
+        """Listen, to what comes by an interface only: no machine that routes to the address gets in. The rules drop what the host's own
+        programs send. Raises OSError.
+        """
         for sock in self._sockets:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
             if sock.type == socket.SOCK_STREAM:

@@ -7,7 +7,8 @@ Instances are hostile. The rules say, in the order in which a packet meets them:
   which the rules below know nothing (Linux: br_handle_frame);
 2 no frame goes from one port of the bridge to another;
 3 the front's address has two ports: 80, the services, and 53, their names, which lead to the server's sockets (doors.py); questions of
-  one instance beyond a rate are dropped here, before they cost the server anything;
+  one instance beyond a rate are dropped here, before they cost the server anything; the sockets are for instances only: to the
+  kernel a connection of the host's own to that address comes from the bridge, too (Linux: rt_iif of ip_route_output_key_hash_rcu);
 4 no packet goes to an address of the host, before an engine's DNAT would make a container's of it, nor to METADATA, wherever the
   host's routes lead;
 5 an instance has a bounded number of entries in the host's connection tracking table, which is one for all;
@@ -157,6 +158,8 @@ table inet {bridge} {{
   }}
   chain arriving {{
     type filter hook input priority -10; policy accept;
+    iifname != "{bridge}" {front} tcp dport {{ {http}, {streams} }} drop
+    iifname != "{bridge}" {front} udp dport {datagrams} drop
     iifname != "{bridge}" return
     {front} tcp dport {{ {http}, {streams} }} accept
     {front} udp dport {datagrams} accept
