@@ -210,6 +210,9 @@ def test_frames_that_a_bridge_takes_for_itself(directory: Path, images: Path, ne
                 assert seen(raw, b"the last", none_of=past)
                 facts = shell("ip", "-d", "link", "show", "type", "bridge")
                 assert "group_fwd_mask 0 " in facts and "stp_state 0 " in facts
+                port_facts = shell("ip", "-d", "link", "show", "type", "bridge_slave")
+                for fact in ("learning off", "flood off", "isolated on"):
+                    assert port_facts.count(f" {fact} ") >= 2, fact
                 assert f"src {gateway} " in shell("ip", "route", "get", two.address)
 
     run(test)
