@@ -289,19 +289,31 @@ static void decode(struct kr_task *t, int is_out) {
  * - SCHED_DEADLINE: a thread of this policy may not fork unless its children get the default policy (sched(7)).
  *   The flag SCHED_FLAG_RESET_ON_FORK is set for this one run. sched_setattr(2) refuses the flag to a thread
  *   without the privilege to ask for the policy itself.
- * - The limit of threads is reached (pids.max, RLIMIT_NPROC). The monitor waits, because the fork of the payload
- *   that led here has already succeeded. */
-static void without_worker(struct kr_task *t, u32 tries) {
+ * - The limit of threads is reached (pids.max, RLIMIT_NPROC). The monitor waits for a while, because the fork or
+ *   execve of the payload that led here has already succeeded, and a limit is often full for a moment only. If the
+ *   limit is below what the user has, nothing ever ends the wait, nor that of the parent: so the program ends with
+ *   SIGKILL, as in fork_child() in clone.c.
+ *
+ * w: zero when the wait begins. */
+#define WORKER_PATIENCE 3000000000ULL /* ns */
+struct worker_wait {
+    u32 tries;
+    u64 since;
+};
+
+static void without_worker(struct kr_task *t, struct worker_wait *w) {
     struct sched_attr a;
     if (kr_sys4(__NR_sched_getattr, 0, (u64)&a, sizeof a, 0) >= 0 && a.sched_policy == SCHED_DEADLINE &&
         !(a.sched_flags & SCHED_FLAG_RESET_ON_FORK)) {
         a.size = sizeof a;
         a.sched_flags |= SCHED_FLAG_RESET_ON_FORK;
         long r = kr_sys3(__NR_sched_setattr, 0, (u64)&a, 0);
-        if (r < 0)
-            kr_die("KVM's worker thread: SCHED_DEADLINE forbids it, and sched_setattr gives errno %ld; set "
+        if (r < 0) {
+            kr_log("KVM's worker thread: SCHED_DEADLINE forbids it, and sched_setattr gives errno %ld; set "
                    "SCHED_FLAG_RESET_ON_FORK or keep CAP_SYS_NICE",
                    -r);
+            kr_die_signal(t, SIGKILL);
+        }
         t->run->immediate_exit = 1;
         kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
         t->run->immediate_exit = 0;
@@ -309,9 +321,16 @@ static void without_worker(struct kr_task *t, u32 tries) {
         kr_sys3(__NR_sched_setattr, 0, (u64)&a, 0);
         return;
     }
-    if (tries == 1)
+    if (!w->tries++) {
+        w->since = kr_now();
         kr_log("KVM's worker thread: no room for it (pids limit of the cgroup, or RLIMIT_NPROC); waiting");
-    struct __kernel_timespec pause = {0, (tries < 20 ? tries : 20) * 1000000L};
+    } else if (kr_now() - w->since > WORKER_PATIENCE) {
+        kr_log(
+            "KVM's worker thread: no room for it; raise the limit of processes (pids limit of the cgroup, or "
+            "RLIMIT_NPROC)");
+        kr_die_signal(t, SIGKILL);
+    }
+    struct __kernel_timespec pause = {0, KR_MIN(w->tries, 20) * 1000000L};
     kr_call_intr(__NR_nanosleep, (u64)&pause, 0, 0, 0, 0, 0);
 }
 
@@ -326,7 +345,7 @@ static int can_enter(const struct kr_task *t) {
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
-    u32 unstarted = 0;
+    struct worker_wait wait = {0, 0};
     t->runs = 1;
     if (t->ask_early)
         __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
@@ -352,10 +371,10 @@ void kr_run(struct kr_task *t) {
             kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
         long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
         if (r == -EAGAIN) {
-            without_worker(t, ++unstarted);
+            without_worker(t, &wait);
             continue;
         }
-        unstarted = 0;
+        wait.tries = 0;
         if (r == -EINTR || r == -KR_ERESTART) {
             if (kr_regs(t)->rip >= KR_WINDOW_END && r != -KR_ERESTART)
                 decode(t, 0);
