@@ -125,6 +125,15 @@ static void slots(void) {
         CHECK_EQ(kr_slot_put(tasks[i], fd), -EMFILE);
         CHECK(!is_open(fd));
     }
+    /* Two groups are for those that do not wait for long; a task that has ended counts no more. */
+    for (u32 i = 0; i < KR_COUNT(tasks); i++)
+        CHECK_EQ(kr_slot_linger((int)(SLOT0 + i * KR_FD_SLOTS_TASK)), i < KR_COUNT(tasks) - 2);
+    CHECK_EQ(kr_slot_linger(900), 1);
+    kr_slots_release(tasks[1]);
+    CHECK_EQ(kr_slot_linger((int)(SLOT0 + 7 * KR_FD_SLOTS_TASK)), 1);
+    CHECK_EQ(kr_slot_linger((int)(SLOT0 + 6 * KR_FD_SLOTS_TASK)), 0);
+    for (u32 k = 0; k < KR_FD_SLOTS_TASK; k++)
+        CHECK_EQ(kr_slot_put(tasks[1], open_null()), (int)(SLOT0 + KR_FD_SLOTS_TASK + k));
     fd = open_null();
     task->sig_caught = 1; /* none is free: a signal ends the wait */
     CHECK_EQ(kr_slot_put(task, fd), -KR_ERESTART);

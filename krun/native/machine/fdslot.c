@@ -4,7 +4,7 @@
  *
  * State: kr_fd_block (constant after start); owner[], the tasks that have the groups of slots: one store takes or gives a
  * group, so that a task that is killed has it or has it not; given and waiting, for those that wait (all atomic). A slot is
- * filled and emptied under fdtab_lock.
+ * filled and emptied under fdtab_lock. lingering (atomic).
  */
 #include "fdplace.h"
 #include "mm.h"
@@ -18,6 +18,7 @@ struct kr_fd_block kr_fd_block;
 static u32 given;                                  /* futex word: counts groups that were given back */
 static u32 waiting;                                /* tasks wait for a group */
 static struct kr_task *owner[KR_FD_SLOTS / GROUP]; /* NULL: the group is free */
+static u32 lingering;                              /* bit g: the owner of group g waits for long */
 
 u32 kr_fd_base(void) { return kr_fd_block.base; }
 
@@ -133,7 +134,29 @@ static int take_group(struct kr_task *t) {
     }
 }
 
+static u32 bits(u32 v) {
+    u32 n = 0;
+    for (; v; v &= v - 1)
+        n++;
+    return n;
+}
+
+/* A task's bit goes with its group, so that a task that is killed leaves no count behind. */
+int kr_slot_linger(int fd) {
+    if (!kr_fd_in_slots((u32)fd))
+        return 1;
+    u32 bit = 1u << ((u32)fd - KR_FD_SLOT(0)) / GROUP, most = GROUPS > 3 ? GROUPS - 2 : 1;
+    u32 now = __atomic_load_n(&lingering, __ATOMIC_RELAXED);
+    do {
+        if (bits(now) >= most)
+            return 0;
+    } while (
+        !__atomic_compare_exchange_n(&lingering, &now, now | bit, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return 1;
+}
+
 static void give_group(u32 group) {
+    __atomic_and_fetch(&lingering, ~(1u << group), __ATOMIC_RELAXED);
     __atomic_store_n(&owner[group], NULL, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&given, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&waiting, 0, __ATOMIC_SEQ_CST))
@@ -222,5 +245,5 @@ void kr_fd_slots_after_fork(void) {
         if (owner[i / GROUP])
             fill(i);
     memset(owner, 0, sizeof owner);
-    waiting = 0;
+    waiting = lingering = 0;
 }

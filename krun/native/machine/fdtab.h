@@ -71,8 +71,8 @@ int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept);
  * the container's own paths lead to. All others are made inside kr_private.
  *
  * Slots come in groups of KR_FD_SLOTS_TASK. A task without a slot waits for a free group. A task that holds a
- * slot never waits, so tasks do not block each other. A task that holds a slot makes no call that may block
- * for long (open of a FIFO).
+ * slot never waits, so tasks do not block each other. Before a call that may block for long (open of a FIFO) a task that
+ * holds a slot asks kr_slot_linger: some groups are left for others.
  *
  * A negative fd is returned as it is. -EMFILE: RLIMIT_NOFILE does not allow it, or t holds KR_FD_SLOTS_TASK;
  * -KR_ERESTART: a signal came first. fd is closed in both cases. */
@@ -82,6 +82,10 @@ int kr_slot_put(struct kr_task *t, int fd);
 int kr_slot_dup(struct kr_task *t, u64 fd);
 /* Gives back what kr_slot_put or kr_slot_dup returned. Does nothing for a negative number. */
 void kr_slot_free(int fd);
+/* Whether the caller may keep the slot fd, and with it the task's group, through a call that may block for long. 0: too
+ * many do; the caller gives the slot back and comes again later. 1 also for a number that is no slot. Holds until the
+ * task's last slot is given back. */
+int kr_slot_linger(int fd);
 /* Gives back all slots of a task that has ended and could not do it itself. */
 void kr_slots_release(struct kr_task *t);
 

@@ -2,7 +2,7 @@
  *
  * Opening files for the payload (procfs.h explains the rules).
  *
- * State: the number of opens of FIFOs that hold a slot. Locks: none of its own. Callers: the handlers of sys/
+ * State: none. Locks: none of its own. Callers: the handlers of sys/
  * that take a path, on the calling task's thread.
  *
  * Host calls of one open:
@@ -164,11 +164,19 @@ static long reopen(int fd, u64 flags) {
     return open_intr(dir, link, &how);
 }
 
-/* Threads that wait for the other end of a FIFO; atomic. Each keeps its slot while it waits. At most half of
- * the slots wait so, because other opens need slots as well. */
-static u32 fifos;
+/* open_passed: too many opens of FIFOs wait. No errno has this value. */
+#define CROWDED (-KR_ERESTART - 1)
+#define LATER_NS 10000000
 
-void kr_open_after_fork(void) { fifos = 0; }
+/* Waits a little without a slot, and has the call made again: an interrupted one (process/resume.h). */
+static long later(struct kr_task *t) {
+    const s64 pause[2] = {0, LATER_NS};
+    kr_call_intr(__NR_nanosleep, (u64)pause, 0, 0, 0, 0, 0);
+    t->resumed = 1;
+    t->waited = 0;
+    t->resume_rip = kr_regs(t)->rip - 2;
+    return -KR_ERESTART;
+}
 
 /* Opens the object of fd with the verdict KR_V_PASS again. mode: its stx_mode. */
 static long open_passed(int fd, u32 mode, u64 flags) {
@@ -176,14 +184,8 @@ static long open_passed(int fd, u32 mode, u64 flags) {
         return -ELOOP;
     if (flags & O_CREAT && KR_IS_DIR(mode))
         return -EISDIR;
-    if (!KR_IS_FIFO(mode))
-        return reopen(fd, flags);
-    u32 most = (u32)(kr_fd_place() >> 32) / 2;
-    int in_slot = kr_fd_hidden((u32)fd);
-    long r =
-        __atomic_add_fetch(&fifos, 1, __ATOMIC_RELAXED) <= most || !in_slot ? reopen(fd, flags) : -EMFILE;
-    __atomic_sub_fetch(&fifos, 1, __ATOMIC_RELAXED);
-    return r;
+    int waits = KR_IS_FIFO(mode) && !(flags & O_NONBLOCK) && (flags & O_ACCMODE) != O_RDWR;
+    return waits && !kr_slot_linger(fd) ? CROWDED : reopen(fd, flags);
 }
 
 /* The result of an open whose target is the O_PATH descriptor `at`. Closes `at`. */
@@ -216,6 +218,8 @@ static long finish(struct kr_task *t, long at, u64 flags) {
         break;
     }
     kr_slot_free((int)slot);
+    if (fd == CROWDED)
+        return later(t);
     return slot == at ? lowest(fd, flags) : fd; /* `at` had the lowest number */
 }
 

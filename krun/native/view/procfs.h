@@ -172,9 +172,6 @@ struct kr_numbers {
 long kr_proc_numbers(struct kr_task *t, const char *rel, struct kr_numbers *l);
 void kr_numbers_free(struct kr_numbers *l);
 
-/* In the child of a fork: no other thread waits for the other end of a FIFO. */
-void kr_open_after_fork(void);
-
 /* Writes the path of descriptor fd, or of rel, below the monitor's procfs handle into buf. The handle (for
  * *at calls); AT_FDCWD with an absolute path if the monitor has no handle. */
 int kr_proc_self_fd(char *buf, size_t size, int fd);
