@@ -59,6 +59,14 @@ def test_pids_limit(runtime, bundle):
     assert "can't fork" in done.err, done
 
 
+def test_pids_limit_that_is_full_for_moments(runtime, bundle):
+    """Processes that come and go under a limit that has just room for them: none fails."""
+    bundle.linux["resources"]["pids"] = {"limit": 10}
+    loop = "i=0; while [ $i -lt 20 ]; do sleep 0.02 || echo failed; i=$((i+1)); done"
+    done = runtime.run(bundle.shell(f"({loop}) & {loop}; wait; echo over"))
+    assert (done.out, done.err, done.status) == ("over\n", "", 0), done
+
+
 def test_cpu(runtime, bundle):
     bundle.linux["resources"]["cpu"] = {"shares": 512, "quota": 50000, "period": 100000}
     container = runtime.start(bundle.args("sleep", "1000"))
