@@ -40,7 +40,7 @@ OTHERS = {
     "sys/aio.c": {
         "munmap": ["kr_sys2(__NR_munmap, c->host, c->ring_size)"]
     },  # above the window: open_context()
-    "process/alone.c": {  # a vCPU's page of the old VM; room that is asked for and given back at once, above the window
+    "process/alone.c": {  # a vCPU, and a mapping that shows whether a new one has room
         "mmap": ["kr_sys6(__NR_mmap, 0, vm->run_size, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, (u64)-1, 0)"],
         "munmap": ["kr_sys2(__NR_munmap, v->run, vm->run_size)", "kr_sys2(__NR_munmap, p, vm->run_size)"],
     },

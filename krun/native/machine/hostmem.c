@@ -62,6 +62,8 @@ long kr_host_mlock(u64 addr, u64 len, u32 flags) {
     return inside(addr, len) ? kr_sys3(__NR_mlock2, addr, len, flags) : -EFAULT;
 }
 
+long kr_host_may_lock(void) { return kr_sys3(__NR_mlock2, 0, 0, 0); }
+
 long kr_host_munlock(u64 addr, u64 len) {
     return inside(addr, len) ? kr_sys2(__NR_munlock, addr, len) : -EFAULT;
 }

@@ -25,6 +25,8 @@ long kr_host_remap(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to);
 long kr_host_file_pages(u64 addr, u64 len, u64 page); /* remap_file_pages(2) */
 long kr_host_advise(u64 addr, u64 len, int advice);   /* madvise(2) */
 long kr_host_mlock(u64 addr, u64 len, u32 flags);     /* mlock2(2) */
+/* Whether the caller may lock memory at all (can_do_mlock() in the kernel): 0 or -EPERM. */
+long kr_host_may_lock(void);
 long kr_host_munlock(u64 addr, u64 len);
 long kr_host_mincore(u64 addr, u64 len, u8 *vec);
 

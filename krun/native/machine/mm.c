@@ -49,6 +49,9 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
     u32 host_flags = flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT);
     if (len > KR_EAGER && (flags & MAP_ANONYMOUS) && !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
         host_flags |= MAP_NORESERVE; /* a reservation: no commit charge */
+    int locks = mm->lock_future && kr_mm_host_prot(prot);
+    if (locks && mm->lock_future == 1)
+        host_flags |= MAP_LOCKED; /* so the kernel looks at RLIMIT_MEMLOCK before it replaces anything */
     const struct kr_change change = {.kind = kr_vma_range_free(mm, addr, len) ? KR_CHANGE_FRESH
                                              : flags & MAP_ANONYMOUS          ? KR_CHANGE_ANON
                                                                               : KR_CHANGE_REPLACE,
@@ -63,10 +66,14 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
     long r = kr_host_map(addr, len, kr_mm_host_prot(prot), host_flags, fd, off);
     if (r < 0) {
         kr_mm_refill(mm, addr, addr + len);
-        return r;
+        return r == -EPERM && locks && !(flags & MAP_LOCKED) ? -EAGAIN : r; /* the limit has become 0 */
     }
-    if (mm->lock_future && kr_mm_host_prot(prot))
-        kr_host_mlock(addr, len, mm->lock_future == 2 ? MLOCK_ONFAULT : 0);
+    if (locks && mm->lock_future == 2 && kr_host_mlock(addr, len, MLOCK_ONFAULT) < 0 &&
+        change.kind ==
+            KR_CHANGE_FRESH) { /* else what was there is gone: the mapping stays, without the lock */
+        kr_mm_unmap_locked(mm, addr, len);
+        return -EAGAIN; /* mlock_future_ok() in the kernel */
+    }
     kr_warm_map(mm, addr, len, prot, flags, vma_flags);
     kr_vma_cut(mm, addr, addr + len);
     kr_vma_insert(mm, addr, addr + len, prot, vma_flags);

@@ -123,8 +123,12 @@ static long for_all(struct kr_task *t, int lock, u64 flags) {
 long sys_mlockall(struct kr_task *t, const u64 a[6]) {
     if (!a[0] || (a[0] & ~(u64)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) || a[0] == MCL_ONFAULT)
         return -EINVAL;
+    /* The right to lock anything at all, which the kernel looks at before the length. */
+    long r = kr_host_may_lock();
+    if (r < 0)
+        return r;
     if (a[0] & MCL_CURRENT) {
-        long r = for_all(t, 1, a[0] & MCL_ONFAULT ? MLOCK_ONFAULT : 0);
+        r = for_all(t, 1, a[0] & MCL_ONFAULT ? MLOCK_ONFAULT : 0);
         if (r)
             return r;
     }
