@@ -191,9 +191,8 @@ def test_one_rule_for_opens_to_write() -> None:
     )
     assert finish.count("open_passed(") == 1 and "KR_V_PASS && !kr_write_refused((int)fd" in alone
     others = without_comments((NATIVE / "view/procfs.c").read_text())
-    assert (
-        len(re.findall(r"\breopen\(", others)) == 4
-    )  # itself; open_passed twice; a text of another process, read only
+    # Itself; open_passed; a text of another process, read only.
+    assert len(re.findall(r"\breopen\(", others)) == 3
     truncate, use = body("sys/path.c", "sys_truncate"), body("sys/path.c", "use")
     assert truncate.index("kr_slot_put(") < truncate.index("truncate_fd(")
     assert body("sys/path.c", "truncate_fd").index("kr_may_write(fd)") < body(
