@@ -210,6 +210,12 @@ OPTIONS = (
         ' for i in $(seq 60); do sleep 3 & done 2>&1 | grep -o "can\'t fork" | sort -u; true',
         "50000",
     ),
+    Option(
+        "processes that come and go under a pids limit",
+        ("--pids-limit", "10"),
+        "for i in $(seq 20); do sleep 0.02 || echo failed; done 2>&1; echo over",
+        "over",
+    ),
     Option("sysctl refused", ("--sysctl", "kernel.panic=7"), "true"),
     Option("cgroup namespace", ("--cgroupns", "private"), "cut -d: -f3 /proc/self/cgroup | sort -u", "/"),
     Option("cgroup of the host", ("--cgroupns", "host"), "cut -d: -f3 /proc/self/cgroup | sort -u", "ID"),
