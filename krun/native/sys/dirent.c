@@ -5,7 +5,7 @@
  *
  * State: the positions of listings of other processes' descriptors, under cursor_lock.
  */
-#include "sys.h"
+#include "path.h"
 #include "../lib/kr_linux.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
@@ -60,23 +60,36 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
 }
 
 /* Positions of the listings that the monitor makes itself: of fd or fdinfo of another process, opened O_PATH
- * (view/procfs.c), because the kernel refuses getdents64(2) for the directory. When all are in use, the
- * oldest is dropped and its listing begins again. */
+ * (view/procfs.c), because the kernel refuses getdents64(2) for the directory. The kernel keeps no position for such a
+ * descriptor, so a position belongs to its number, and is forgotten when the number gets another file. When all are in use,
+ * the oldest is dropped and its listing begins again. */
 static struct {
     int fd;
     u32 pid, next; /* the least number not listed yet */
     u64 used;
 } cursors[8];
 static struct kr_lock cursor_lock;
+static u32 begun; /* whether a position was ever taken; atomic */
 
 void kr_listing_before_fork(void) { kr_lock(&cursor_lock); }
 void kr_listing_after_fork(void) { kr_unlock(&cursor_lock); }
+
+void kr_listing_forget(u64 first, u64 last) {
+    if (!__atomic_load_n(&begun, __ATOMIC_RELAXED))
+        return;
+    kr_lock(&cursor_lock);
+    for (u32 k = 0; k < KR_COUNT(cursors); k++)
+        if ((u32)cursors[k].fd >= (u32)first && (u32)cursors[k].fd <= (u32)last)
+            cursors[k].used = 0;
+    kr_unlock(&cursor_lock);
+}
 
 static long emulate(long nr, int fd, u32 pid, const struct open_fds *o, u8 *buf, u32 room) {
     static u64 clock;
     u32 c = 0, i = 0, n = 0;
     if (nr != __NR_getdents64)
         return -EACCES;
+    __atomic_store_n(&begun, 1, __ATOMIC_RELAXED);
     kr_lock(&cursor_lock);
     for (u32 k = 0; k < KR_COUNT(cursors); k++) {
         if (cursors[k].used && cursors[k].fd == fd && cursors[k].pid == pid) {

@@ -3,7 +3,7 @@
  * Descriptor numbers: close, close_range, dup. machine/fdtab.c has the monitor's hidden numbers. No state, no
  * locks.
  */
-#include "sys.h"
+#include "path.h"
 #include "../machine/fdtab.h"
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
@@ -12,7 +12,9 @@ long sys_close(struct kr_task *t, const u64 a[6]) {
     (void)t;
     if (kr_fd_hidden(a[0]))
         return -EBADF;
-    return kr_forward(__NR_close, a);
+    long n = kr_forward(__NR_close, a);
+    kr_listing_forget(a[0], a[0]);
+    return n;
 }
 
 long sys_close_range(struct kr_task *t, const u64 a[6]) {
@@ -25,7 +27,9 @@ long sys_close_range(struct kr_task *t, const u64 a[6]) {
             return -EINVAL;
         flags &= ~(u64)CLOSE_RANGE_UNSHARE;
     }
-    return kr_fd_close_range(a[0], a[1], flags);
+    long n = kr_fd_close_range(a[0], a[1], flags);
+    kr_listing_forget(a[0], a[1]);
+    return n;
 }
 
 long sys_dup(struct kr_task *t, const u64 a[6]) {
@@ -38,9 +42,10 @@ long sys_dup(struct kr_task *t, const u64 a[6]) {
 static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
     if (kr_fd_hidden(a[0]) || kr_fd_hidden(a[1]))
         return -EBADF;
-    if (!kr_files_shared(t))
-        return kr_call_intr(nr, a[0], a[1], a[2], 0, 0, 0);
-    return kr_fd_dup_onto(a[0], a[1], nr == __NR_dup3 ? (u32)a[2] : 0);
+    long n = kr_files_shared(t) ? kr_fd_dup_onto(a[0], a[1], nr == __NR_dup3 ? (u32)a[2] : 0)
+                                : kr_call_intr(nr, a[0], a[1], a[2], 0, 0, 0);
+    kr_listing_forget(a[1], a[1]);
+    return n;
 }
 
 long sys_dup2(struct kr_task *t, const u64 a[6]) {

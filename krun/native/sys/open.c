@@ -28,6 +28,8 @@ static long open_with(struct kr_task *t, int dirfd, u64 ptr, const struct open_h
         return n;
     n = kr_open(t, dirfd, path, how);
     kr_path_put(path);
+    if (n >= 0)
+        kr_listing_forget((u64)n, (u64)n);
     return n;
 }
 

@@ -60,5 +60,8 @@ long kr_names(struct kr_task *t, long nr, const u64 b[6], int i, int j);
  * release it. */
 void kr_listing_before_fork(void);
 void kr_listing_after_fork(void);
+/* The numbers first to last get another file, or none: the positions of their listings are forgotten. Called after the
+ * change, and after an open, which may come between another thread's change and its call. */
+void kr_listing_forget(u64 first, u64 last);
 
 #endif
