@@ -43,16 +43,43 @@ int kr_on_proc(int fd, const struct statx *sx) {
     return kr_maybe_proc(sx) && (kr_sys2(__NR_fstatfs, fd, &sf) < 0 || sf.f_type == PROC_SUPER_MAGIC);
 }
 
+/* Character devices by which a program tells the kernel addresses of its process without ioctl(2), or answers for the kernel's
+ * access to another one (Documentation/admin-guide/devices.txt has the numbers). The process is the monitor's. */
+static const struct {
+    u32 major, first, last;
+    const char *name;
+} devices[] = {
+    {10, 203, 203,
+     "/dev/cuse: it makes devices whose ioctl(2) reaches any memory of the caller (FUSE_IOCTL_RETRY)"},
+    {10, 239, 239, "/dev/uhid: UHID_CREATE has a pointer"},
+    {21, 0, ~0u, "/dev/sg*: struct sg_io_hdr has pointers"},
+    {231, 192, 223, "/dev/infiniband/uverbs*: commands have pointers"},
+};
+
+static int device_refused(const struct statx *sx) {
+    for (u32 i = 0; i < KR_COUNT(devices); i++)
+        if (sx->stx_rdev_major == devices[i].major && sx->stx_rdev_minor >= devices[i].first &&
+            sx->stx_rdev_minor <= devices[i].last) {
+            kr_log("open: refused for writing: %s", devices[i].name);
+            return -EPERM;
+        }
+    return 0;
+}
+
 /* The type of the file system decides, not how it came here: a table of types that may be mounted (sys/fstype.c) does not see
  * what the host mounts in a directory that the container has. A file system that does not tell its type counts as one. */
 int kr_write_refused(int fd, const struct statx *sx, u64 flags) {
     struct statfs sf;
-    if ((flags & O_ACCMODE) == O_RDONLY || sx->stx_dev_major != 0 || (sx->stx_mode & S_IFMT) != S_IFREG ||
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        return 0;
+    if ((sx->stx_mode & S_IFMT) == S_IFCHR)
+        return device_refused(sx);
+    if (sx->stx_dev_major != 0 || (sx->stx_mode & S_IFMT) != S_IFREG ||
         (kr_sys2(__NR_fstatfs, fd, &sf) == 0 && sf.f_type != BINFMTFS_MAGIC))
         return 0;
     kr_log(
         "open: a file of binfmt_misc may be read only: its entries would run programs of the image natively");
-    return 1;
+    return -EROFS;
 }
 
 /* ---- The name of a descriptor on a procfs ---- */

@@ -46,9 +46,9 @@ int kr_maybe_proc(const struct statx *sx);
 int kr_on_proc(int fd, const struct statx *sx);
 
 /* THE rule of what the monitor, or the kernel for it, opens for writing in place of the payload, with the flags of
- * open(2): whether fd must not be opened so. It must not if it is a file of binfmt_misc, where an entry would put a program
- * of the image in the monitor's place. fd: the file or an O_PATH descriptor of it, where no other thread can exchange it.
- * sx: from kr_stat_fd(fd). Logs what it refuses; the errno is EROFS. */
+ * open(2): 0, or the errno. -EROFS: a file of binfmt_misc, where an entry would put a program of the image in the monitor's
+ * place. -EPERM: a device whose write(2) takes addresses, which would be the monitor's (the table in place.c). fd: the file or an
+ * O_PATH descriptor of it, where no other thread can exchange it. sx: from kr_stat_fd(fd). Logs what it refuses. */
 int kr_write_refused(int fd, const struct statx *sx, u64 flags);
 
 /* Fills out->numbers and out->self (instance.c). sx: of an entry of the procfs whose root directory is `root` (O_PATH; negative:

@@ -152,7 +152,7 @@ long kr_may_write(int fd) {
     struct statx sx;
     if (kr_stat_fd(fd, &sx) < 0 || (!KR_IS_DIR(sx.stx_mode) && kr_on_proc(fd, &sx)))
         return -EACCES;
-    return kr_write_refused(fd, &sx, O_WRONLY) ? -EROFS : 0;
+    return kr_write_refused(fd, &sx, O_WRONLY);
 }
 
 /* Opens the object of descriptor fd again. fd: O_PATH, at a number where no other thread can exchange it. May
@@ -200,7 +200,9 @@ static long finish(struct kr_task *t, long at, u64 flags) {
         v = KR_V_DENY;
     switch (v) {
     case KR_V_PASS:
-        fd = kr_write_refused((int)slot, &sx, flags) ? -EROFS : open_passed((int)slot, sx.stx_mode, flags);
+        fd = kr_write_refused((int)slot, &sx, flags);
+        if (fd == 0)
+            fd = open_passed((int)slot, sx.stx_mode, flags);
         break;
     case KR_V_ABSENT:
         fd = -ENOENT;
@@ -228,7 +230,8 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
     struct statx sx;
     struct kr_proc_name what;
     enum kr_verdict v = kr_inspect(t, (int)fd, &sx, &what);
-    if (v == KR_V_PASS && !kr_write_refused((int)fd, &sx, flags))
+    int why = v == KR_V_PASS ? kr_write_refused((int)fd, &sx, flags) : 0;
+    if (v == KR_V_PASS && !why)
         return fd;
     if (v == KR_V_TEXT || v == KR_V_VIEW) { /* fd is closed after this: lowest() moves the text down */
         long r = v == KR_V_VIEW ? open_view(t, &what, (int)fd, flags) : other_text(t, &what, (int)fd, flags);
@@ -238,7 +241,7 @@ static long finish_open(struct kr_task *t, long fd, u64 flags) {
         return lowest(r, flags);
     }
     kr_fd_shut(fd);
-    return v == KR_V_PASS ? -EROFS : v == KR_V_ABSENT ? -ENOENT : -EACCES;
+    return v == KR_V_PASS ? why : v == KR_V_ABSENT ? -ENOENT : -EACCES;
 }
 
 /* Opens a path with magic links; or a path with a dangling link that O_CREAT must fill while other threads

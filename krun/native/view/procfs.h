@@ -63,7 +63,7 @@ struct kr_proc_name;
 long kr_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn, u32 *mode);
 
 /* For a call of the payload by which the kernel opens the object of fd for writing, or the monitor does (truncate, acct,
- * swapon): 0, -EROFS (binfmt_misc), or -EACCES (an entry of a procfs, or fd cannot be judged). fd: in a slot. */
+ * swapon): 0, -EROFS or -EPERM (kr_write_refused), or -EACCES (an entry of a procfs, or fd cannot be judged). fd: in a slot. */
 long kr_may_write(int fd);
 
 /* What a listing of fd (getdents64(2)) must leave out. */
