@@ -18,9 +18,9 @@
 #define WRONLY 1
 #define RDWR 2
 
-kr_sys_fn sys_setxattr, sys_removexattr, sys_acct, sys_linkat, sys_open, sys_openat, sys_openat2, sys_stat,
-    sys_lstat, sys_statfs, sys_access, sys_newfstatat, sys_statx, sys_readlink, sys_getdents64, sys_chdir,
-    sys_dup2, sys_dup3, sys_close, sys_close_range;
+kr_sys_fn sys_open_by_handle_at, sys_setxattr, sys_removexattr, sys_acct, sys_linkat, sys_open, sys_openat,
+    sys_openat2, sys_stat, sys_lstat, sys_statfs, sys_access, sys_newfstatat, sys_statx, sys_readlink,
+    sys_getdents64, sys_chdir, sys_dup2, sys_dup3, sys_close, sys_close_range;
 const struct kr_sys_row *kr_sys_row(u64 nr) {
     (void)nr;
     return NULL;
@@ -482,6 +482,34 @@ static void parser(void) {
     }
 }
 
+/* A handle of a device node is opened by the rule for open(2). */
+static void handles(void) {
+    static const struct {
+        u32 dev;
+        long rw;
+    } nodes[] = {{21 << 8, -EPERM}, {1 << 8 | 3, 0}};
+    for (u32 i = 0; i < KR_COUNT(nodes); i++) {
+        u32 head[34] = {128};
+        s32 id;
+        long at = kr_sys3(__NR_open, ".", O_DIRECTORY, 0);
+        CHECK_EQ(kr_sys3(__NR_mknod, "kr-test-node", 0020600, nodes[i].dev), 0);
+        CHECK_EQ(kr_sys5(__NR_name_to_handle_at, at, "kr-test-node", head, &id, 0), 0);
+        memcpy(mem + 8192, head, sizeof head);
+        u64 a[6] = {(u64)at, (u64)(mem + 8192), RDWR | O_CLOEXEC};
+        long fd = sys_open_by_handle_at(t, a);
+        CHECK_EQ(fd < 0 ? fd : 0, nodes[i].rw);
+        shut(fd);
+        a[2] = O_PATH;
+        fd = sys_open_by_handle_at(t, a);
+        CHECK(fd >= 0);
+        shut(fd);
+        a[1] = KR_BAD_PTR;
+        CHECK_EQ(sys_open_by_handle_at(t, a), -EFAULT);
+        kr_sys1(__NR_unlink, "kr-test-node");
+        shut(at);
+    }
+}
+
 void test_main(void) {
     parser();
     kr_test_boot();
@@ -504,6 +532,7 @@ void test_main(void) {
         ordinary();
         own_process();
         strict_resolution();
+        handles();
         if (kr_test_failures != before)
             printf("with %u thread(s)\n", t->proc->refs);
     }

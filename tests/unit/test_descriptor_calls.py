@@ -53,6 +53,7 @@ ALLOWED = {
                    {"openat2": 1, "openat": 1, "creat": 1, "execve": 1, "execveat": 1}),
     "sys/name.c": ("O_PATH of parents", {"openat2": 1}),
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
+    "sys/open.c": ("the payload's own; before that O_PATH of it, judged in a slot", {"open_by_handle_at": 2}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
     "sys/uevent.c": ("hidden until it has its filter", {"socket": 2, "F_DUPFD": 2}),

@@ -55,7 +55,7 @@ PROTOTYPES = {
         read write pread64 pwrite64 getitimer semop msgsnd msgrcv
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
         sched_rr_get_interval flistxattr fremovexattr timer_gettime
-        clock_gettime clock_getres epoll_wait set_mempolicy timerfd_gettime open_by_handle_at sched_setattr
+        clock_gettime clock_getres epoll_wait set_mempolicy timerfd_gettime sched_setattr
         sched_getattr lsm_set_self_attr
     """,
     "2": """

@@ -4,7 +4,8 @@
  * locks.
  */
 #include "path.h"
-#include "../view/procfs.h"
+#include "table.h"
+#include "../view/place.h"
 #include "../process/above.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
@@ -78,6 +79,47 @@ long sys_openat2(struct kr_task *t, const u64 a[6]) {
     if (!(how.flags & O_PATH))
         how.flags |= O_LARGEFILE;
     return open_with(t, (int)a[0], a[1], &how);
+}
+
+/* ---- Handles ---- */
+
+struct handle { /* struct file_handle */
+    u32 bytes;
+    s32 type;
+    u8 data[128]; /* MAX_HANDLE_SZ */
+};
+
+/* -EPERM or -EROFS for a file that open(2) would not open for writing (kr_write_refused); else 0, also where the kernel refuses
+ * the handle. */
+static long handle_refused(struct kr_task *t, u64 mount, const struct handle *h, u32 flags) {
+    struct statx sx;
+    if ((flags & O_ACCMODE) == O_RDONLY || flags & O_PATH)
+        return 0;
+    long fd = kr_call_intr(__NR_open_by_handle_at, mount, (u64)h, O_PATH | O_CLOEXEC, 0, 0, 0);
+    if (fd < 0)
+        return fd == -KR_ERESTART ? fd : 0;
+    int slot = kr_slot_put(t, (int)fd);
+    long r = slot < 0 ? slot : kr_stat_fd(slot, &sx);
+    if (r >= 0)
+        r = kr_write_refused(slot, &sx, flags);
+    kr_slot_free(slot);
+    return r;
+}
+
+long sys_open_by_handle_at(struct kr_task *t, const u64 a[6]) {
+    struct handle h;
+    u64 ptr = KR_BAD_PTR; /* the kernel's answer: EPERM comes before EFAULT */
+    long r = 0;
+    if (kr_copy_in(&h, a[1], offsetof(struct handle, data)) == 0 &&
+        (h.bytes > sizeof h.data || kr_copy_in(h.data, a[1] + offsetof(struct handle, data), h.bytes) == 0)) {
+        ptr = (u64)&h; /* a copy: the same handle is judged and opened; too long a one is EINVAL */
+        r = h.bytes > sizeof h.data ? 0 : handle_refused(t, a[0], &h, (u32)a[2]);
+    }
+    if (r == 0)
+        r = kr_call_intr(__NR_open_by_handle_at, a[0], ptr, a[2], 0, 0, 0);
+    if (r >= 0)
+        kr_listing_forget((u64)r, (u64)r);
+    return r;
 }
 
 /* ---- Links ---- */
