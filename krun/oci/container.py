@@ -261,7 +261,8 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         spec.annotations,
     )
     talk.delegate(container.cgroup, spec)
-    state.cgroup_paths = container.cgroup.paths
+    # A unit of systemd may be anybody's until it has been started (CreateTalk._unit_started).
+    state.cgroup_paths = container.cgroup.paths if container.cgroup.pending is None else {}
     state.manager = container.cgroup.manager
     statedir.save(state)
     if spec.intel_rdt is not None:

@@ -54,8 +54,8 @@ class ContainerState:
     oci_version, id, bundle (absolute): from create. pid: the monitor's as seen by the caller of create, 0
     before it exists; start_time: field 22 of /proc/PID/stat, in clock ticks since boot, so that a reused pid
     is told apart. created: RFC 3339. rootfs: absolute. annotations: string to string. owner: uid that created
-    it. cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT"
-    or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
+    it. cgroup_paths: controller to absolute directory ("" for cgroup v2). manager: "cgroupfs", "systemd:UNIT",
+    "systemd:UNIT:INVOCATION" or "disabled". config: name of the private copy of config.json inside the state directory. namespaces:
     type to /proc path or "". intel_rdt: the container's resctrl directory, or ""; intel_rdt_made: those that
     this container made, innermost first. root_mount: number of
     the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0. new_keyring: whether it has a

@@ -88,7 +88,7 @@ class CreateTalk(Conversation):
     def on_cgroup(self) -> None:
         container, pid = self.container, self.launched.pid
         if container.cgroup is not None and not self.joined:
-            container.cgroup.join(pid)
+            container.cgroup.join(pid, self._unit_started)
             delegate(container.cgroup, container.spec)
         if container.state.intel_rdt:
             from krun.oci import resctrl
@@ -104,6 +104,14 @@ class CreateTalk(Conversation):
         state.pid = pid
         state.start_time = process_start_time(pid)
         container.statedir.save(state)
+
+    def _unit_started(self) -> None:
+        """A unit of systemd is ours from its start on: only now may a teardown, also another krun's, stop it."""
+        container = self.container
+        assert container.cgroup is not None
+        container.state.cgroup_paths = container.cgroup.paths
+        container.state.manager = container.cgroup.manager
+        container.statedir.save(container.state)
 
     def on_hooks(self) -> None:
         container = self.container

@@ -134,12 +134,17 @@ def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]", log: "Lo
         from krun.oci.cgroup.group import Cgroup
 
         cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
+        if cgroup.foreign():
+            log.warning(
+                f"delete {state.id}: another unit has the name of {state.manager}; its processes stay"
+            )
+            return
         cgroup.kill(SIGKILL)
         cgroup.destroy()
         return
     linux = config.get("linux") or {}
-    if not linux:
-        return
+    if not linux or state.manager.startswith("systemd:"):
+        return  # the unit was never started
     # create died before it wrote down where the cgroup is. The place follows from config.json, but somebody
     # else may live there, so nothing is killed: what is empty goes.
     from krun.oci.cgroup.group import Cgroup, locate

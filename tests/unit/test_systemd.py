@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import types
 
 import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci.cgroup import dbus, systemd
+from krun.oci import teardown
+from krun.oci.cgroup import dbus, group, systemd
+from krun.oci.state import ContainerState
 
 
 def test_slices():
@@ -131,6 +134,10 @@ def test_known_bytes():
     assert out == b"\x08\0\0\0" + b"\0\0\0\0" + b"\x05\0\0\0\0\0\0\0"
 
 
+#: systemd's unique name on the bus.
+OWNER = ":1.2"
+
+
 class Bus(threading.Thread):
     """One connection: answers Hello and the rest as systemd would; keeps what it was asked."""
 
@@ -141,6 +148,8 @@ class Bus(threading.Thread):
         self.listener.listen()
         self.results = results
         self.asked: list[tuple[str, list]] = []
+        #: Of the unit that is there, b"": there is none.
+        self.invocation = b""
 
     def run(self) -> None:
         while True:
@@ -175,19 +184,42 @@ class Bus(threading.Thread):
                 result = self.results.pop(0)
                 if result.startswith("error:"):
                     serial += 1
-                    error = [(5, ("u", number)), (4, ("s", result[6:])), (8, ("g", "s"))]
+                    error = [(5, ("u", number)), (4, ("s", result[6:])), (7, ("s", OWNER)), (8, ("g", "s"))]
                     sock.sendall(self.message(3, serial, error, "s", ["no"]))
                     continue
                 # The signal comes before the answer: it must not be lost.
                 job = f"/job/{serial}"
                 serial += 1
-                signal = [(1, ("o", "/o")), (2, ("s", "i")), (3, ("s", "JobRemoved")), (8, ("g", "uoss"))]
-                sock.sendall(self.message(4, serial, signal, "uoss", [1, job, values[0], result]))
+                signal = [(1, ("o", dbus.OBJECT)), (2, ("s", dbus.MANAGER)), (3, ("s", "JobRemoved"))]
+                # Another client of the bus says that the job has failed.
+                for sender, told in ((":1.66", "forged"), (OWNER, result)):
+                    fields = [*signal, (7, ("s", sender)), (8, ("g", "uoss"))]
+                    sock.sendall(self.message(4, serial, fields, "uoss", [1, job, values[0], told]))
+                    serial += 1
+                self.answer(sock, serial, number, OWNER, "o", [job])
+            elif header[3] == "GetUnit" and not self.invocation:
                 serial += 1
-                sock.sendall(self.message(2, serial, [(5, ("u", number)), (8, ("g", "o"))], "o", [job]))
+                gone = "org.freedesktop.systemd1.NoSuchUnit"
+                fields = [(5, ("u", number)), (4, ("s", gone)), (7, ("s", OWNER)), (8, ("g", "s"))]
+                sock.sendall(self.message(3, serial, fields, "s", ["no"]))
             else:
                 serial += 1
-                sock.sendall(self.message(2, serial, [(5, ("u", number))], "", []))
+                signature, found = {
+                    "GetNameOwner": ("s", [OWNER]),
+                    "GetUnit": ("o", ["/unit"]),
+                    "Get": ("v", [("ay", list(self.invocation))]),
+                }.get(header[3], ("", []))
+                if header[3] == "GetUnit":
+                    self.answer(sock, serial, number, ":1.66", "o", ["/forged"])
+                assert header[3] != "Get" or header[1] == "/unit"
+                sender = dbus.BUS if header[6] == dbus.BUS else OWNER
+                self.answer(sock, serial, number, sender, signature, found)
+
+    def answer(
+        self, sock: socket.socket, serial: int, number: int, sender: str, signature: str, values: list
+    ) -> None:
+        fields = [(5, ("u", number)), (7, ("s", sender)), (8, ("g", signature))]
+        sock.sendall(self.message(2, serial, fields, signature, values))
 
     @staticmethod
     def message(kind: int, serial: int, fields: list, signature: str, values: list) -> bytes:
@@ -212,11 +244,13 @@ def bus(tmp_path, monkeypatch):
 
 def test_a_scope_is_started(bus):
     found = bus("done")
-    systemd.start_scope(
+    found.invocation = b"\x01\xab"
+    invocation = systemd.start_scope(
         "krun-x.scope", 42, {"pids": {"limit": 9}}, False, "/sys/fs/cgroup/a.slice/krun-x.scope", True
     )
-    name, (unit, mode, properties, others) = found.asked[-1]
-    assert [call for call, _ in found.asked] == ["Hello", "AddMatch", "Subscribe", "StartTransientUnit"]
+    name, (unit, mode, properties, others) = found.asked[-3]
+    calls = "Hello GetNameOwner AddMatch Subscribe StartTransientUnit GetUnit Get"
+    assert ([call for call, _ in found.asked], invocation) == (calls.split(), "01ab")
     assert (name, unit, mode, others) == ("StartTransientUnit", "krun-x.scope", "replace", [])
     properties = dict(properties)
     assert properties["PIDs"] == [42] and properties["Slice"] == "a.slice" and properties["TasksMax"] == 9
@@ -246,3 +280,48 @@ def test_failures_are_one_line(bus):
         systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True)
     systemd.stop_unit("u.scope", False, Log())
     assert found.asked[-1][0] == "StopUnit"
+
+
+def test_whose_unit_it_is(bus):
+    found = bus()
+    for running, ours, expected in (
+        (b"", "01", False),
+        (b"\x01", "01", False),
+        (b"\x02", "01", True),
+        (b"\x02", "", False),
+    ):
+        found.invocation = running
+        assert systemd.is_foreign("u.scope", ours, False, Log()) is expected
+    assert {call for call, _ in found.asked} == {"Hello", "GetNameOwner", "GetUnit", "Get"}
+
+
+def test_a_unit_is_ours_from_its_start_on(bus, monkeypatch):
+    """Before, and where the start fails because the name is taken, a teardown must find nothing to kill or stop."""
+    told = []
+    monkeypatch.setattr(group, "_driver", lambda paths: types.SimpleNamespace(make=lambda *_: None, limit=lambda *_: None,
+                                                                              devices=lambda *_: None))  # fmt: skip
+    monkeypatch.setattr(group, "enter", lambda path, pid: None)
+    found = bus(
+        "error:org.freedesktop.systemd1.UnitExists", "error:org.freedesktop.systemd1.UnitExists", "done"
+    )
+    found.invocation = b"\x07"
+    cgroup = group.Cgroup({"": "/a.slice/u.scope"}, Log(), "systemd:u.scope")
+    cgroup.pending = ({}, False, [])
+    with pytest.raises(KrunError, match="start systemd unit u.scope"):
+        cgroup.join(42, lambda: told.append(cgroup.manager))
+    assert told == [] and "StopUnit" not in [call for call, _ in found.asked]
+    cgroup.join(42, lambda: told.append(cgroup.manager))
+    assert told == ["systemd:u.scope:07"] and not cgroup.foreign()
+    found.invocation = b"\x08"
+    assert cgroup.foreign()
+
+
+def test_teardown_leaves_a_foreign_unit_alone(monkeypatch):
+    """The name of a unit is in the state: its unit was never started, or has ended, and another one has the name."""
+    monkeypatch.setattr(group.Cgroup, "kill", lambda *_: pytest.fail("killed"))
+    monkeypatch.setattr(group.Cgroup, "destroy", lambda *_: pytest.fail("removed"))
+    monkeypatch.setattr(group.Cgroup, "foreign", lambda self: True)
+    config = {"linux": {"cgroupsPath": "a.slice:krun:x"}}
+    for manager, paths in (("systemd:u.scope", {}), ("systemd:u.scope:07", {"": "/a.slice/u.scope"})):
+        state = ContainerState(id="x", manager=manager, cgroup_paths=paths)
+        teardown._destroy_cgroup(state, config, Log())

@@ -147,6 +147,7 @@ class Connection:
         self._user = user
         self._serial = 0
         self._signals: list[tuple[str, list[Any]]] = []
+        self._owner = ""
         self._data = b""
 
     def __enter__(self) -> "Connection":
@@ -166,6 +167,10 @@ class Connection:
                 raise KrunError(f"connect to systemd at {address}: authentication refused: {answer.decode()}")
             self._socket.sendall(b"BEGIN\r\n")
             self.call("/org/freedesktop/DBus", BUS, "Hello", "", (), BUS)
+            # The bus vouches for the sender of each message, by its unique name.
+            self._owner = str(
+                self.call("/org/freedesktop/DBus", BUS, "GetNameOwner", "s", (SYSTEMD,), BUS)[0]
+            )
         except OSError as error:
             self._socket.close()
             raise SysError(
@@ -226,16 +231,22 @@ class Connection:
             self._socket.sendall(bytes(message + body))
             while True:
                 kind, header, found = self._receive()
-                if kind in (2, 3) and header.get(5) == self._serial:
+                sender = BUS if destination == BUS else self._owner
+                if kind in (2, 3) and header.get(5) == self._serial and header.get(7) == sender:
                     if kind == 3:
                         raise BusError(str(header.get(4, "")), str(found[0]) if found else "no text")
                     return found
                 if kind == 4:
-                    self._signals.append((str(header.get(3, "")), found))
+                    self._keep_signal(header, found)
         except TimeoutError:
             raise KrunError(f"call {member} of systemd: no answer within {_WAIT_S:g} s") from None
         except OSError as error:
             raise SysError(f"call {member} of systemd", "", error.errno or 0) from None
+
+    def _keep_signal(self, header: "dict[int, Any]", found: "list[Any]") -> None:
+        """Keeps a signal of systemd's manager. Anybody on the bus can send us one of the same name."""
+        if self._owner and (header.get(7), header.get(1), header.get(2)) == (self._owner, OBJECT, MANAGER):
+            self._signals.append((str(header.get(3, "")), found))
 
     def _receive(self) -> "tuple[int, dict[int, Any], list[Any]]":
         start = self._exactly(16)
@@ -277,7 +288,7 @@ class Connection:
                     raise TimeoutError
                 kind, header, found = self._receive()
                 if kind == 4:
-                    self._signals.append((str(header.get(3, "")), found))
+                    self._keep_signal(header, found)
         except TimeoutError:
             raise KrunError(f"systemd job {member}: not done within {_WAIT_S:g} s") from None
 

@@ -16,6 +16,7 @@ from krun.sysio import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from krun.log import Log
@@ -148,26 +149,36 @@ class Cgroup:
         if count:
             raise KrunError(f"container's cgroup {self._main()} is not empty: {count} process(es) found")
 
-    def join(self, pid: int) -> None:
-        """Put a process into all directories (with systemd: start the scope with it). Errors: SysError,
-        KrunError.
+    def _unit(self) -> str:
+        """The name of the unit: manager is "systemd:UNIT", and ":INVOCATION" behind it once it has been started."""
+        return self.manager.split(":")[1]
+
+    def join(self, pid: int, started: "Callable[[], None]" = lambda: None) -> None:
+        """Put a process into all directories (with systemd: start the scope with it).
+
+        Arguments: pid; started, called once paths and manager name a unit that this container has started: before, it may be
+        anybody's. Errors: SysError, KrunError.
         """
         if self.pending is not None:
-            self._start_unit(pid)
+            self._start_unit(pid, started)
             return
         for path in self.directories():
             enter(path, pid)
 
-    def _start_unit(self, pid: int) -> None:
+    def _start_unit(self, pid: int, started: "Callable[[], None]") -> None:
         from krun.oci.cgroup import systemd
 
         assert self.pending is not None
         resources, rootless, properties = self.pending
-        unit = self.manager.partition(":")[2]
-        systemd.start_scope(unit, pid, resources, rootless, self._main(), "" in self.paths, properties)
+        unit = self._unit()
+        invocation = systemd.start_scope(
+            unit, pid, resources, rootless, self._main(), "" in self.paths, properties
+        )
         self.pending = None
+        self.manager = f"systemd:{unit}:{invocation}"
         driver = _driver(self.paths)
         try:
+            started()
             # systemd puts the process into its own hierarchy (and the controllers it was told of); the rest
             # is ours.
             driver.make(self.paths, self.log)
@@ -188,8 +199,18 @@ class Cgroup:
         if self.manager.startswith("systemd:"):
             from krun.oci.cgroup import systemd
 
-            systemd.set_properties(self.manager[8:], resources, "" in self.paths)
+            systemd.set_properties(self._unit(), resources, "" in self.paths)
         _driver(self.paths).limit(self.paths, resources, self.log)
+
+    def foreign(self) -> bool:
+        """Tell whether the directories are a unit's that this container has not started: ours has ended, and another one has got
+        its name. Then nothing in them is ours to kill or to remove."""
+        if not self.manager.startswith("systemd:"):
+            return False
+        from krun.oci.cgroup import systemd
+
+        invocation = self.manager.split(":")[2:]
+        return systemd.is_foreign(self._unit(), "".join(invocation), os.geteuid() != 0, self.log)
 
     def destroy(self, wait: float = 5.0) -> None:
         """Remove the directories, those that the payload made below included; gone already is no error.
@@ -201,7 +222,7 @@ class Cgroup:
         if self.manager.startswith("systemd:"):
             from krun.oci.cgroup import systemd
 
-            systemd.stop_unit(self.manager[8:], os.geteuid() != 0, self.log)
+            systemd.stop_unit(self._unit(), os.geteuid() != 0, self.log)
         patience = Patience(wait)
         for path in self.directories():
             remove(path, patience)

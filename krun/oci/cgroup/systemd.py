@@ -9,7 +9,7 @@ import os
 from krun.errors import KrunError
 from krun.oci.cgroup.controllers import CONTROLLERS
 from krun.oci.cgroup.convert import bitmap, per_second
-from krun.oci.cgroup.dbus import MANAGER, OBJECT, BusError, Connection
+from krun.oci.cgroup.dbus import MANAGER, OBJECT, SYSTEMD, BusError, Connection
 from krun.oci.cgroup.files import MOUNT, UNLIMITED
 
 TYPE_CHECKING = False
@@ -88,8 +88,8 @@ def start_scope(
     path: str,
     v2: bool,
     asked: "Sequence[Property]" = (),
-) -> None:
-    """Start the transient unit with a process in it and wait until it stands.
+) -> str:
+    """Start the transient unit with a process in it and wait until it stands. Return its invocation id, "" if systemd tells none.
 
     Arguments: path, the unit's cgroup directory: its parent names the slice; asked, properties of the caller's that go
     before ours. Errors: KrunError, SysError.
@@ -125,6 +125,32 @@ def start_scope(
                 bus.job("StartTransientUnit", "ssa(sv)a(sa(sv))", arguments)
             except BusError as again:
                 raise KrunError(f"start systemd unit {unit}: {again.message}") from None
+        return _invocation(bus, unit) or ""
+
+
+def _invocation(bus: Connection, unit: str) -> "str | None":
+    """Return the id of this run of a unit, in hexadecimal, "" if systemd tells none; None if there is no such unit."""
+    try:
+        path = bus.call(OBJECT, MANAGER, "GetUnit", "s", (unit,))[0]
+        return bytes(bus.get(path, SYSTEMD + ".Unit", "InvocationID")).hex()
+    except BusError as error:
+        return None if error.name.endswith(".NoSuchUnit") else ""
+
+
+def is_foreign(unit: str, invocation: str, rootless: bool, log: "Log") -> bool:
+    """Tell whether a unit of this name runs that is not the one that was started: ours has ended, and its name was free.
+
+    Arguments: unit; invocation, what start_scope has returned, "" says nothing; rootless; log. A bus without an answer says nothing
+    either.
+    """
+    if not invocation:
+        return False
+    try:
+        with Connection(rootless and os.geteuid() != 0) as bus:
+            return _invocation(bus, unit) not in (None, "", invocation)
+    except KrunError as error:
+        log.debug(f"look at systemd unit {unit}: {error.message}")
+        return False
 
 
 def stop_unit(unit: str, rootless: bool, log: "Log") -> None:
