@@ -114,10 +114,28 @@ def one_of(*words: str) -> "Check":
     return check
 
 
-def positive(value: int, pointer: str) -> None:
-    """Check: more than nothing (a hook's timeout)."""
+def seconds(value: int, pointer: str) -> None:
+    """Check: a hook's timeout, more than nothing, and no more than the boot block holds (136 years)."""
     if value <= 0:
         raise ConfigError(pointer, "must be greater than zero")
+    if value > _U32:
+        raise ConfigError(pointer, f"{value} s is too long: use {_U32} at most, or leave it out")
+
+
+def at_most(largest: int, smallest: int = -(1 << 63)) -> "Check":
+    """Returns a check for a number of a device, which the kernel would cut to fewer bits: then it is another device's."""
+
+    def check(value: int, pointer: str) -> None:
+        if not smallest <= value <= largest:
+            words = f"use {smallest} to {largest}" if smallest >= 0 else f"use {largest} at most"
+            raise ConfigError(pointer, f"{value} is not the number of a device: {words}")
+
+    return check
+
+
+_U32 = (1 << 32) - 1
+# Bits of a dev_t (linux/kdev_t.h, MINORBITS): mknod(2) drops all others.
+MAJOR, MINOR = at_most((1 << 12) - 1, 0), at_most((1 << 20) - 1, 0)
 
 
 def semver(value: str, pointer: str) -> None:
@@ -303,8 +321,8 @@ FIELDS: "dict[str, Field]" = {
     "/linux/devices/*": served("object", "devices.MakeDevices"),
     "/linux/devices/*/type": served("string", "devices.MakeDevices", check=one_of("c", "b", "u", "p")),
     "/linux/devices/*/path": served("string", "devices.MakeDevices", check=absolute),
-    "/linux/devices/*/major": served("int", "devices.MakeDevices"),
-    "/linux/devices/*/minor": served("int", "devices.MakeDevices"),
+    "/linux/devices/*/major": served("int", "devices.MakeDevices", check=MAJOR),
+    "/linux/devices/*/minor": served("int", "devices.MakeDevices", check=MINOR),
     "/linux/devices/*/fileMode": served("u32", "devices.MakeDevices", "0666 if absent"),
     "/linux/devices/*/uid": served("id", "devices.MakeDevices"),
     "/linux/devices/*/gid": served("id", "devices.MakeDevices"),
@@ -317,8 +335,8 @@ FIELDS: "dict[str, Field]" = {
     "/linux/resources/devices/*": served("object", _CG),
     "/linux/resources/devices/*/allow": served("bool", _CG),
     "/linux/resources/devices/*/type": served("string", _CG, check=one_of("a", "b", "c", "")),
-    "/linux/resources/devices/*/major": served("int", _CG),
-    "/linux/resources/devices/*/minor": served("int", _CG),
+    "/linux/resources/devices/*/major": served("int", _CG, "negative: any", check=at_most(_U32)),
+    "/linux/resources/devices/*/minor": served("int", _CG, "negative: any", check=at_most(_U32)),
     "/linux/resources/devices/*/access": served("string", _CG),
     "/linux/resources/memory": served("object", _CG),
     "/linux/resources/memory/limit": served("int", _CG),
@@ -411,7 +429,7 @@ for _kind in ("prestart", "createRuntime", "createContainer", "startContainer", 
     FIELDS[f"/hooks/{_kind}/*/path"] = served("string", "hooks.run", check=absolute)
     FIELDS[f"/hooks/{_kind}/*/args"] = served("strings", "hooks.run", check=no_nul_all)
     FIELDS[f"/hooks/{_kind}/*/env"] = served("strings", "hooks.run", check=no_nul_all)
-    FIELDS[f"/hooks/{_kind}/*/timeout"] = served("int", "hooks.run", "in seconds", check=positive)
+    FIELDS[f"/hooks/{_kind}/*/timeout"] = served("int", "hooks.run", "in seconds", check=seconds)
 
 for _kind in ("ReadBps", "WriteBps", "ReadIOPS", "WriteIOPS"):
     _at = f"/linux/resources/blockIO/throttle{_kind}Device"

@@ -21,6 +21,7 @@ KINDS = ("prestart", "createRuntime", "createContainer", "startContainer", "post
 # Bytes of a hook's output that are kept. The rest is read and dropped: a hook must not fill our memory, and
 # must not block on a full pipe.
 _KEPT = 4096
+_LONGEST_MS = (1 << 31) - 1
 
 
 def run(hooks: "Any", kind: str, state: "dict[str, Any]") -> None:
@@ -111,7 +112,10 @@ def _talk(pid: int, in_w: int, out_r: int, text: bytes, timeout: "float | None",
         poll.register(in_w, select.POLLOUT)
         poll.register(out_r, select.POLLIN)
         while True:
-            left = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
+            # poll(2) takes a C int of milliseconds: a longer timeout is waited for in parts.
+            left = (
+                None if deadline is None else min(max(0.0, (deadline - time.monotonic()) * 1000), _LONGEST_MS)
+            )
             ready = poll.poll(left)
             for fd, _ in ready:
                 if fd == in_w:

@@ -223,6 +223,7 @@ def asked(rules, kind, access, major, minor):
             {"allow": True, "type": "c", "major": 10, "access": "rw"},
         ],
         [{"allow": True, "type": "a", "major": 7, "minor": 1}, {"allow": False, "minor": 3, "access": "m"}],
+        [{"allow": True, "type": "c", "major": (1 << 32) - 1, "minor": 1 << 31}],
     ],
 )
 def test_the_program_decides_as_the_rules(listed):

@@ -117,3 +117,7 @@ def test_nothing_to_do_and_no_descriptor_left():
     with pytest.raises(HookError):
         hooks.run([{"path": "/nope"}], "prestart", STATE)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_timeout_beyond_the_milliseconds_of_poll():
+    hooks.run([shell("true", timeout=(1 << 32) - 1)], "prestart", STATE)

@@ -168,6 +168,26 @@ def test_null_is_absent() -> None:
         ),
         ("linux/intelRdt", {"schemata": "L3:0=f"}, "/linux/intelRdt/schemata: want an array"),
         ("linux/memoryPolicy", {"mode": "MPOL_BIND", "flags": ["x"]}, "/linux/memoryPolicy/flags/0"),
+        (
+            "linux/devices",
+            [{"type": "c", "path": "/dev/a", "major": 4096, "minor": 0}],
+            "/linux/devices/0/major: 4096 is not the number of a device: use 0 to 4095",
+        ),
+        (
+            "linux/devices",
+            [{"type": "b", "path": "/dev/a", "major": 8, "minor": -1}],
+            "/linux/devices/0/minor: -1 is not the number of a device: use 0 to 1048575",
+        ),
+        (
+            "linux/resources",
+            {"devices": [{"allow": True, "major": 1 << 32}]},
+            "/linux/resources/devices/0/major: 4294967296 is not the number of a device: use 4294967295 at most",
+        ),
+        (
+            "hooks",
+            {"startContainer": [{"path": "/a", "timeout": 1 << 32}]},
+            "/hooks/startContainer/0/timeout: 4294967296 s is too long",
+        ),
         ("linux/devices", [{"type": "x", "path": "/dev/a"}], '/linux/devices/0/type: unknown value "x"'),
         (
             "linux/resources",

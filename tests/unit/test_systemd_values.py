@@ -37,7 +37,8 @@ def test_values(text, wanted):
 @pytest.mark.parametrize(
     "text",
     ["", "'a", "[1", "[1 2]", "[]", "1 2", "'a' b", "byte 256", "uint32 -1", "@zz 1", "boolean 1", "uint64 true", "[1, 'a']",
-     "@as 'x'", "uint32 [1]", "2147483648", "'a\0b'", "x", "@t", "true]"],
+     "@as 'x'", "uint32 [1]", "2147483648", "'a\0b'", "x", "@t", "true]", "signature 'é'",
+     f"signature '{'a' * 256}'", "'\ud800'"],
 )  # fmt: skip
 def test_what_is_no_value(text):
     with pytest.raises(ValueError):
@@ -63,7 +64,8 @@ def test_seconds_become_microseconds():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("", "1"), ("ab", "1"), ("Ab-c", "1"), ("Ab/c", "1"), ("PIDs", "@au [1]"), ("Slice", "'x.slice'"), ("Delegate", "false"),
-     ("TimeoutStopSec", "'x'"), ("TimeoutStopSec", "-1"), ("CPUWeight", "many")],
+     ("TimeoutStopSec", "'x'"), ("TimeoutStopSec", "-1"), ("CPUWeight", "many"),
+     ("TimeoutStopSec", "double 1e999"), ("TimeoutStopSec", "double nan"), ("TimeoutStopSec", "double 2e13")],
 )  # fmt: skip
 def test_refused_with_the_annotation_named(name, value):
     with pytest.raises(KrunError, match=f"annotation org.systemd.property.{name}: "):

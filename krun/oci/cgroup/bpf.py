@@ -34,7 +34,8 @@ def _insn(code: int, target: int = 0, source: int = 0, offset: int = 0, value: i
     return (
         bytes((code, target | source << 4))
         + offset.to_bytes(2, "little", signed=True)
-        + value.to_bytes(4, "little", signed=True)
+        # 32 bits, whose sign the processor of the program extends: a number from 2^31 on is no device's, and compares so.
+        + (value & 0xFFFFFFFF).to_bytes(4, "little")
     )
 
 

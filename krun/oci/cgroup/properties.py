@@ -56,10 +56,10 @@ def from_annotations(annotations: "dict[str, str]") -> "list[tuple[str, tuple[st
 def _microseconds(kind: str, value: "Any") -> int:
     if kind not in (*_RANGES, "d") or value < 0:
         raise ValueError("want a number of seconds")
-    result = int(value * 1_000_000)
-    if result >= 1 << 64:
+    # Compared as it is: int() of an infinite number is an OverflowError.
+    if not value * 1_000_000 < 1 << 64:
         raise ValueError("more microseconds than 64 bits hold")
-    return result
+    return int(value * 1_000_000)
 
 
 def parse(text: str) -> "tuple[str, Any]":
@@ -115,6 +115,9 @@ def _scalar(kind: str, text: str) -> "tuple[str, Any, int]":
         if kind not in ("", "s", "o", "g"):
             raise ValueError(f"a string where type {kind} is wanted")
         value, end = _string(text)
+        # A surrogate is no text for D-Bus (UnicodeEncodeError is a ValueError), and a signature's length is one byte.
+        if len(value.encode()) > 255 and kind == "g" or kind == "g" and not value.isascii():
+            raise ValueError("a signature has at most 255 characters of ASCII")
         return kind or "s", value, end
     end = 0
     while end < len(text) and text[end] not in " ,]":
