@@ -183,6 +183,34 @@ def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> by
         os.close(fd)
 
 
+def open_proc(path: str, flags: int) -> int:
+    """Opens a file of the host's /proc, a path below it. It must be a procfs, and nothing may be mounted over the file: what is
+    written there (id maps, labels) would be lost, or written elsewhere (CVE-2019-16884, CVE-2025-52881). Returns a descriptor.
+    """
+    try:
+        top = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open", "/proc", e.errno or 0) from None
+    try:
+        if fs_magic(top, "/proc") != PROC_SUPER_MAGIC:
+            raise SysError("open", f"/proc/{path}", 0, "/proc is not a procfs; mount one there")
+        # self and thread-self are ordinary links; magic ones are refused (RESOLVE_BENEATH).
+        return openat2(top, path, flags, RESOLVE_BENEATH | RESOLVE_NO_XDEV, name=f"/proc/{path}")
+    finally:
+        os.close(top)
+
+
+def write_host_proc(path: str, text: str) -> None:
+    """Writes `text` with one write(2) into a file of the host's /proc, as open_proc opens it. Raises SysError."""
+    fd = open_proc(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    except OSError as e:
+        raise SysError("write", f"/proc/{path}", e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
 # --- processes and namespaces
 # ---------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from krun.oci.rootfs import enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
     PR_SET_PDEATHSIG,
+    RESOLVE_BENEATH,
     STACK_SOFT,
     capget,
     capset,
@@ -27,8 +28,9 @@ from krun.sysio import (
     getrlimit,
     keep_over_exec,
     lib,
+    open_proc,
+    openat2,
     prctl,
-    read_file,
     set_undumpable,
     setfsuid,
     setgroups,
@@ -131,8 +133,14 @@ def become_root(ctx: "Context") -> None:
     if not ctx.groups_denied:
         # A user namespace that is joined may be an ordinary user's (user_namespaces(7), "/proc/PID/setgroups"). With exec the tree
         # is the container's by now, and a FIFO in its /proc would hold us for ever: the procfs is our own.
-        own, name = (ctx.proc, "thread-self") if ctx.proc >= 0 else (None, "/proc/thread-self")
-        ctx.groups_denied = read_file(f"{name}/setgroups", 16, own).startswith(b"deny")
+        name = "thread-self/setgroups"
+        fd = (
+            open_proc(name, os.O_RDONLY)
+            if ctx.proc < 0
+            else openat2(ctx.proc, name, os.O_RDONLY, RESOLVE_BENEATH)
+        )
+        ctx.groups_denied = os.read(fd, 16).startswith(b"deny")
+        os.close(fd)
     if not ctx.groups_denied:
         setgroups(())
     if ctx.readable >= 0:

@@ -10,7 +10,7 @@ from krun.sysio import (
     check,
     enc,
     lib,
-    write_file,
+    write_host_proc,
 )
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class JoinKeyring(Step):
             write_proc(ctx, "thread-self/attr/keycreate", label, "label keys")
         else:
             # Nothing of the image is mounted yet: this /proc is the host's.
-            write_file("/proc/thread-self/attr/keycreate", label)
+            write_host_proc("thread-self/attr/keycreate", label)
 
     def _join(self) -> None:
         key = lib.kr_join_keyring(enc(self.name))

@@ -347,7 +347,7 @@ class CgroupMount(MountStep):
         self.namespace = namespace
 
     def execute(self, ctx: Context) -> None:
-        hierarchies = own_hierarchies()
+        hierarchies = own_hierarchies(ctx.proc)
         if [label for label, _ in hierarchies] == [""]:
             self._mount_v2(ctx, hierarchies[0][1])
             return
@@ -398,18 +398,19 @@ class CgroupMount(MountStep):
         self.attach(ctx, fd, place)
 
 
-def own_hierarchies() -> "list[tuple[str, str]]":
+def own_hierarchies(proc: int) -> "list[tuple[str, str]]":
     """Returns, for each mounted cgroup hierarchy, its label and the host directory of our own cgroup in it.
 
+    Argument: proc, a procfs of krun's own: /proc is another container's if its mount namespace was joined.
     The label is the controllers as /proc/self/cgroup lists them ("cpu,cpuacct"), "name=..." for a named one, "" for
     cgroup v2 (cgroups(7)). Must run before the cgroup namespace is unshared, which hides the host's path.
     """
     own: dict[str, str] = {}
-    for line in read_file("/proc/self/cgroup").decode().splitlines():
+    for line in read_file("self/cgroup", dirfd=proc).decode().splitlines():
         _, label, path = line.split(":", 2)
         own[label] = path
     found: dict[str, str] = {}
-    for line in read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
+    for line in read_file("self/mountinfo", dirfd=proc).decode("utf-8", "surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
         if kind not in ("cgroup", "cgroup2"):

@@ -13,6 +13,7 @@ from krun.sysio import (
     ffi,
     lib,
     openat2,
+    write_host_proc,
 )
 
 TYPE_CHECKING = False
@@ -178,10 +179,6 @@ def set_oom_score_early(pid: "int | str", value: "int | None") -> None:
     if value is None:
         return
     try:
-        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, str(value).encode())
-        finally:
-            os.close(fd)
-    except OSError as e:
-        raise SysError("set oom_score_adj", str(value), e.errno or 0) from None
+        write_host_proc(f"{pid}/oom_score_adj", str(value))
+    except SysError as e:
+        raise SysError("set oom_score_adj", str(value), e.errno, e.text) from None

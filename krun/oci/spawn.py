@@ -21,7 +21,7 @@ from krun.sysio import (
     setns,
     socketpair,
     unshare,
-    write_file,
+    write_host_proc,
 )
 
 TYPE_CHECKING = False
@@ -117,7 +117,7 @@ def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
         for clock, offset in offsets.items()
     )
     if text:
-        write_file("/proc/self/timens_offsets", text)
+        write_host_proc("self/timens_offsets", text)
 
 
 def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
@@ -209,8 +209,8 @@ def write_id_maps(pid: int, uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") ->
             _run_new_id_map(kind, pid, maps)
             continue
         if kind == "gid" and not root:
-            write_file(f"/proc/{pid}/setgroups", "deny")
-        write_file(f"/proc/{pid}/{kind}_map", text)
+            write_host_proc(f"{pid}/setgroups", "deny")
+        write_host_proc(f"{pid}/{kind}_map", text)
 
 
 def _run_new_id_map(kind: str, pid: int, maps: "list[IdMap]") -> None:

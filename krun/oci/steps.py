@@ -98,11 +98,17 @@ def label_file(fd: int, label: str, name: str) -> None:
     """Labels one file of ours for SELinux, where its file system has labels. Raises SysError."""
     if not label:
         return
+    # fsetxattr(2) takes no O_PATH descriptor, as that of a mount is; the root of a mount is a directory.
+    real = -1
     try:
-        os.setxattr(f"/proc/self/fd/{fd}", "security.selinux", label.encode() + b"\0")
+        real = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=fd) if is_dir(fd) else os.dup(fd)
+        os.setxattr(real, "security.selinux", label.encode() + b"\0")
     except OSError as e:
         if e.errno != EOPNOTSUPP:
             raise SysError("label", name, e.errno or 0) from None
+    finally:
+        if real >= 0:
+            os.close(real)
 
 
 class Step:

@@ -8,7 +8,7 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci import labels, masks, mounts
+from krun.oci import labels, masks, mounts, places
 from krun.oci.spec import Mount, Process, Spec
 from krun.oci.steps import Context, labelled
 
@@ -103,7 +103,8 @@ def made(monkeypatch):
 
     for module in (mounts, masks):
         monkeypatch.setattr(module, "new_mount", new_mount)
-    monkeypatch.setattr(mounts, "make_dir", lambda root, path: os.open("/", os.O_PATH))
+    for name in ("directory", "plain_directory"):
+        monkeypatch.setattr(places, name, lambda ctx, path, what="": os.open("/", os.O_PATH))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_which_file_systems_get_it(ctx, made, kind, label):
 
 def test_the_empty_directory_of_masks_gets_it(ctx, made, monkeypatch):
     ctx.mount_label = LABEL
-    monkeypatch.setattr(masks, "find_in_root", lambda root, path: os.open("/", os.O_PATH))
+    monkeypatch.setattr(places, "find_all", lambda ctx, path: [os.open("/", os.O_PATH)])
     with pytest.raises(Made) as caught:
         masks.MaskPaths(["/proc/acpi"]).execute(ctx)
     assert caught.value.args[1]["context"] == LABEL
@@ -136,10 +137,10 @@ def test_the_empty_directory_of_masks_gets_it(ctx, made, monkeypatch):
 
 def test_the_keyring_is_made_with_the_programs_label(monkeypatch):
     said = []
-    monkeypatch.setattr(labels, "write_file", lambda path, text: said.append((path, text)))
+    monkeypatch.setattr(labels, "write_host_proc", lambda path, text: said.append((path, text)))
     monkeypatch.setattr(labels.JoinKeyring, "_join", lambda self: said.append("join"))
     labels.JoinKeyring("x", "u:r:container_t:s0").execute(Context(Spec({}, "/", b""), Process({}), "x"))
-    path = "/proc/thread-self/attr/keycreate"
+    path = "thread-self/attr/keycreate"
     assert said == [(path, "u:r:container_t:s0"), "join", (path, "")]
 
 
@@ -149,7 +150,7 @@ def test_the_keyring_of_exec_is_labelled_by_a_procfs_of_kruns(ctx, tmp_path, mon
     attr = tmp_path / "thread-self" / "attr"
     attr.mkdir(parents=True)
     (attr / "keycreate").write_text("")
-    monkeypatch.setattr(labels, "write_file", None)
+    monkeypatch.setattr(labels, "write_host_proc", None)
     monkeypatch.setattr(
         labels.JoinKeyring, "_join", lambda self: said.append((attr / "keycreate").read_text())
     )
