@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from stat import S_IFBLK, S_IFCHR
@@ -211,3 +213,33 @@ def test_binfmt_misc_is_sealed_by_its_number(monkeypatch: pytest.MonkeyPatch, nu
     else:
         masks.SealBinfmt().execute(context(-1))
     assert sealed == ([] if numbers == [8] else [7])
+
+
+#: file -> what it may look for by its name below the root, and how often. All else goes by oci/places.py.
+BY_NAME = {
+    "places.py": {"find_in_root": 2},  # where no mount of ours is above it; beside the place in the mount
+    "cwd.py": {"find_in_root": 1, "make_dir": 1},  # the payload's own name, looked at again as the payload
+    "console.py": {"find_in_root": 1},  # a null device, looked at
+    "masks.py": {"try_openat2": 1},  # the number of the mount decides
+    "steps.py": {"try_openat2": 5, "make_dir": 1},
+}
+
+
+def test_who_looks_by_name() -> None:
+    """A name below the root means another place as soon as somebody who shares the root directory renames a directory."""
+    oci = Path(steps.__file__).parent
+    found = {}
+    for path in oci.glob("*.py"):
+        names = Counter(
+            node.func.id
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("find_in_root", "make_dir", "make_file", "try_openat2")
+            and not any(
+                isinstance(word, ast.Name) and word.id in ("fd", "AT_FDCWD") for word in node.args[:1]
+            )
+        )
+        if names:
+            found[path.name] = dict(names)
+    assert found == BY_NAME
