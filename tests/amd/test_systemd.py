@@ -266,6 +266,27 @@ def test_the_scope_ends_with_the_payload(runtime, bundle, unit):
     container.call("delete").ok()
 
 
+def test_a_name_that_another_unit_has_got(runtime, bundle, unit):
+    """Our scope has ended with its payload, and another one has its name: delete leaves it alone (runc and crun stop it)."""
+    if runtime.name != "krun":
+        return
+    container = runtime.start(bundle)
+    container.call("kill", "KILL").ok()
+    assert container.wait() == 137
+    wait_for(lambda: not loaded(unit), "the scope does not end", 60)
+    command = ["systemd-run", "--scope", f"--slice={SLICE}", f"--unit={unit}", "sleep", "1000"]
+    with subprocess.Popen(command) as other:
+        try:
+            wait_for(
+                lambda: show(unit, "ActiveState")["ActiveState"] == "active", "the other does not start", 60
+            )
+            done = container.call("delete", "--force").ok()
+            assert "another unit has the name" in done.err and procs(unit) == [other.pid]
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
 def test_systemctl_stop(runtime, bundle, unit):
     """The administrator stops the scope: the payload ends as by any SIGTERM, or SIGKILL after the time-out."""
     container = runtime.start(bundle.shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done"))
