@@ -150,6 +150,28 @@ def test_a_user_does_not_look_into_an_execve_of_the_payload(krun, eyes, spaces):
     assert said.read_text().split()[2:4] == ["0", "0"]
 
 
+def test_root_of_a_user_namespace_does_not_look_into_an_execve_of_the_payload(krun, eyes):
+    """The file is that root's own there, and CAP_DAC_OVERRIDE is put down for the exec."""
+    bundle = in_spaces(Bundle(krun.work / "bundle").args("sh", "-c", "while :; do /bin/true; done"), "user")
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_DAC_OVERRIDE"]
+    container = krun.new(bundle)
+    pid_file = krun.work / "pid"
+    first = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {bundle.write()} {container.id}"
+    watch(inside(krun, eyes, pid_file), krun, "state", container.id, first=first, seconds=2)
+
+
+def test_the_monitors_file_belongs_to_the_root_of_the_user_namespace(krun):
+    """Of a new namespace, of one that is joined, and for a further process: else /proc/PID would not belong to that root."""
+    first = krun.start(in_spaces(Bundle(krun.work / "bundle").args("sleep", "1000"), "user"))
+    joined = Bundle(krun.work / "joined").args("sleep", "1000")
+    second = krun.start(joined.namespace_path("user", f"/proc/{first.pid}/ns/user"))
+    for pid in (first.pid, second.pid, first.exec_detached("sleep", "1000")):
+        file, memory = os.stat(f"/proc/{pid}/exe"), os.stat(f"/proc/{pid}/environ")
+        assert (file.st_uid, file.st_gid, file.st_mode & 0o7777) == (100000, 100000, 0o111)
+        assert memory.st_uid == 100000
+
+
 @contextlib.contextmanager
 def suid_dumpable(value):
     """fs.suid_dumpable is the whole machine's: as short as can be."""
