@@ -68,6 +68,7 @@ def test_what_pip_installs_runs_containers(tree: Path, tmp_path: Path, busybox_r
     # pip gives every program 0755; root's first container takes the right to read away (docs/lifecycle.md).
     monitor = Path(place).with_name("native") / "krun-monitor"
     assert monitor.stat().st_mode & 0o7777 == 0o111
+    assert monitor.with_name("krun-monitor.readable").stat().st_mode & 0o444 == 0o444
     assert "it can be read" not in subprocess.run([krun, "doctor"], capture_output=True, text=True).stdout
 
     # The fast launcher is made on the machine where it is used: from what the package brings.
