@@ -6,11 +6,13 @@ fs/exec.c). So nobody looks into a monitor between an execve and the monitor's f
 * No class of the file's mode has the right to read (MONITOR_MODE). CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH read nevertheless;
   krun (oci/init.py) and the monitor (native/process/exec.c) put them down for the exec.
 * The file's owner has an id in the user namespace of the container. Otherwise the kernel gives the process to the closest namespace
-  above that knows the owner, and /proc/PID of the process would no longer belong to the container's root. A clone of the mount maps the
-  ids (mount_setattr(2)); a copy in memory belongs to whoever makes it.
+  above that knows the owner, and /proc/PID of the process would no longer belong to the container's root. So a container in another
+  user namespace than krun gets a sealed copy in memory, which belongs to whoever makes it. An id-mapped clone of the file's mount would
+  do, too; but with it the host's file would belong to the container's root, and nothing but the clone's being read-only would protect
+  it: a monitor that was taken over could take that away with CAP_SYS_ADMIN (mount_setattr(2)).
 * What must read it, for those copies, has another file with the same program, READABLE_PATH.
 
-`open_monitor`, `map_owner` and `open_readable` run in the parent, `own` in the child.
+`open_monitor` and `open_readable` run in the parent, `own` in the child.
 """
 
 import os
@@ -18,7 +20,6 @@ from errno import ENOENT
 
 from krun.errors import KrunError, SysError
 from krun.mountio import (
-    MOUNT_ATTR_IDMAP,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
@@ -77,20 +78,6 @@ def _missing(path: str) -> KrunError:
 def _copy(source: int) -> int:
     """Returns a sealed copy in memory, of our file system ids, that nobody may read."""
     return sealed_copy(source, "krun-monitor")
-
-
-def map_owner(exe: int, space: int) -> bool:
-    """Makes the owner of the file, as seen through `exe`, the root of a user namespace, if the file is root's.
-
-    Arguments: exe, of open_monitor; space, descriptor of the user namespace. Returns whether that was possible. It is not for a copy in
-    memory, on file systems without id-mapped mounts (overlayfs), and without CAP_SYS_ADMIN over the file system: then the child
-    makes a copy (own).
-    """
-    try:
-        mount_setattr(exe, MOUNT_ATTR_IDMAP, userns_fd=space, name=MONITOR_PATH)
-    except SysError:
-        return False
-    return True
 
 
 def own(exe: int, readable: int) -> int:

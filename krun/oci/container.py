@@ -187,12 +187,6 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
         ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
 
 
-def give_monitor(ctx: Context, space: int) -> None:
-    """Sees to it that the monitor's file belongs to the root of a user namespace that is there. Raises KrunError."""
-    if not image.map_owner(ctx.exe, space):
-        ctx.readable = image.open_readable()
-
-
 def _create(child: init.Child, options: CreateOptions) -> Container:
     ctx, plan = child.ctx, child.plan
     spec, process = ctx.spec, ctx.process
@@ -202,11 +196,8 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
     child.map_ids = bool(plan.clone_flags & CLONE_NEWUSER)
     # An unprivileged gid_map goes with setgroups denied (user_namespaces(7)).
     ctx.groups_denied = options.rootless and len(spec.gid_maps) == 1
-    if child.map_ids:
-        # Whether the child needs a copy will show when the user namespace is there (CreateTalk).
+    if child.map_ids or "user" in child.join_fds:
         ctx.readable = image.open_readable()
-    elif "user" in child.join_fds:
-        give_monitor(ctx, child.join_fds["user"])
     if not plan.clone_flags & CLONE_NEWUSER and "user" not in child.join_fds:
         cred.warn_unavailable(process, cred.own_capabilities(), options.log)
     statedir = StateDir(options.root, options.id)
@@ -275,17 +266,12 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         open_cgroup(ctx, state.cgroup_paths)
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
-    exe = -1
-    if child.map_ids and not options.rootless:
-        exe, ctx.exe = ctx.exe, -1
     close_all(ctx, child)
-    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup, exe)
+    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup)
     try:
         conversation.run()
     finally:
         os.close(ctx.parent_sync)
-        if exe >= 0:
-            os.close(exe)
     if options.pidfd_socket:
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:

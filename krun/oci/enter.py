@@ -4,11 +4,11 @@ import os
 from errno import ENOENT, ESRCH
 
 from krun.errors import KrunError, SysError
-from krun.kvm import board
+from krun.kvm import board, image
 from krun.log import Log
 from krun.oci import cred, init, labels, namespaces, sched, seccomp, sync, talk
 from krun.oci.caller import send_pidfd, write_pid_file
-from krun.oci.container import CreateOptions, close_all, give_monitor, open_cgroup, open_for_child
+from krun.oci.container import CreateOptions, close_all, open_cgroup, open_for_child
 from krun.oci.plan import build_exec
 from krun.oci.spawn import Launched, reap, spawn
 from krun.oci.state import (
@@ -60,38 +60,29 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
         pidfd = pidfd_open(state.pid)
     except SysError as e:
         raise KrunError(_STOPPED) if e.errno == ESRCH else e from None
-    root = space = -1
+    root = -1
     try:
         root = open_root(state)
         flags = differing_namespaces(state.pid)
-        if flags & CLONE_NEWUSER:
-            space = open_space(state.pid)
         ctx.groups_denied = _groups_denied(state.pid)
         # All of it is of whoever had the number: only if that is still our init's has it been our init's all the time. Without
         # this, a process of the host with the number means "no namespace to join", and the program runs on the host's tree.
         if process_start_time(state.pid) != state.start_time:
             raise KrunError(_STOPPED)
-        return _exec_process(child, state, options, pidfd, root, space, flags)
+        return _exec_process(child, state, options, pidfd, root, flags)
     except KrunError as e:
         raise _if_stopped(e, pidfd) from None
     finally:
-        child.join_fds = {"init": pidfd, "root": root, "space": space}
+        child.join_fds = {"init": pidfd, "root": root}
         close_all(ctx, child)
 
 
 def _exec_process(
-    child: init.Child,
-    state: ContainerState,
-    options: ExecOptions,
-    pidfd: int,
-    root: int,
-    space: int,
-    flags: int,
+    child: init.Child, state: ContainerState, options: ExecOptions, pidfd: int, root: int, flags: int
 ) -> Launched:
     """The part of exec_process behind the checks: it reads nothing of the init by its number.
 
-    Arguments: pidfd, root, space (user namespace, -1: ours), of the container's init; the caller closes them; flags, of the
-    namespaces to join.
+    Arguments: pidfd, root, of the container's init; the caller closes them; flags, of the namespaces to join.
     """
     ctx = child.ctx
     process = ctx.process
@@ -99,8 +90,8 @@ def _exec_process(
     initial = sched.number_list(process.cpu_initial, "/process/execCPUAffinity/initial")
     final = sched.number_list(process.cpu_final, "/process/execCPUAffinity/final")
     open_for_child(ctx, options)
-    if space >= 0:
-        give_monitor(ctx, space)
+    if flags & CLONE_NEWUSER:
+        ctx.readable = image.open_readable()
     ctx.board = open_board(StateDir(options.root, options.id))
     ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
     open_cgroup(ctx, join)
@@ -222,14 +213,6 @@ def open_root(state: "ContainerState") -> int:
         if e.errno in (ENOENT, ESRCH):
             raise KrunError(_STOPPED) from None
         raise SysError("open", path, e.errno or 0) from None
-
-
-def open_space(pid: int) -> int:
-    """Opens the user namespace of the container's init. Raises SysError, KrunError."""
-    try:
-        return namespaces.open_user_namespace(pid)
-    except SysError as e:
-        raise KrunError(_STOPPED) if e.errno in (ENOENT, ESRCH) else e from None
 
 
 def _groups_denied(pid: int) -> bool:

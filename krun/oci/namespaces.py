@@ -79,14 +79,6 @@ def open_paths(namespaces: "dict[str, str]") -> "dict[str, int]":
     return found
 
 
-def open_user_namespace(pid: int) -> int:
-    """Opens the user namespace of a process. Returns the descriptor. Raises SysError."""
-    try:
-        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as e:
-        raise SysError("open user namespace of", str(pid), e.errno or 0) from None
-
-
 def inherit_own(namespaces: "dict[str, str]") -> bool:
     """Takes away each path that leads to a namespace of our own, whatever its name ("/proc/self/ns/net", a bind mount): to join it is
     to inherit it. What config.json may ask for then follows from the container's own namespaces: sysctls and names of the host's

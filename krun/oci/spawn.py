@@ -243,7 +243,9 @@ def id_map_namespace(uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> int:
     os.close(theirs)
     try:
         write_id_maps(pid, uid_maps, gid_maps)
-        return namespaces.open_user_namespace(pid)
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as e:
+        raise SysError("open user namespace of", str(pid), e.errno or 0) from None
     finally:
         os.close(ours)
         os.waitpid(pid, 0)

@@ -38,7 +38,7 @@ class Context:
     container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
     gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
-    readable: file that the child copies the monitor from, if exe does not belong to the container's user namespace.
+    readable: file that the child copies the monitor from when it enters another user namespace.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None; file_limit: RLIMIT_FSIZE, soft and hard, to set last, or None.
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;

@@ -1,11 +1,9 @@
 """The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
-import os
 from errno import EPIPE
 
 from krun.errors import KrunError, SysError
-from krun.kvm import image
-from krun.oci import hooks, namespaces, sched, sync
+from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state, process_start_time
 from krun.sysio import sched_setaffinity, write_file
@@ -64,26 +62,20 @@ class Conversation:
 
 
 class CreateTalk(Conversation):
-    """Requests of a container's first process. joined: whether it was born in its cgroup; exe: the monitor's file, if it
-    is to belong to the new user namespace, else -1."""
+    """Requests of a container's first process."""
 
-    __slots__ = ("container", "joined", "exe")
+    __slots__ = ("container", "joined")
 
-    def __init__(self, container: "Container", launched: Launched, sock: int, joined: bool, exe: int) -> None:
+    def __init__(self, container: "Container", launched: Launched, sock: int, joined: bool) -> None:
         super().__init__(launched, sock)
         self.container = container
         self.joined = joined
-        self.exe = exe
 
     def on_maps(self) -> None:
         spec = self.container.spec
         if spec.process:
             sched.set_oom_score_early(self.launched.pid, spec.process.oom_score_adj)
         write_id_maps(self.launched.pid, spec.uid_maps, spec.gid_maps)
-        if self.exe >= 0:
-            space = namespaces.open_user_namespace(self.launched.pid)
-            image.map_owner(self.exe, space)  # for the child, too: its descriptor is of the same mount
-            os.close(space)
 
     def on_cgroup(self) -> None:
         container, pid = self.container, self.launched.pid

@@ -17,8 +17,6 @@ from helpers.bundle import Bundle
 from helpers.engines import remove, short_directory
 from helpers.runtime import Runtime, wait_for
 
-from krun.kvm import image
-
 #: $1 the eyes with arguments, $2 a command to begin with, the rest: what krun does again and again; says how often that worked.
 SCRIPT = """
 eyes=$1; $2 >/dev/null; shift 2
@@ -123,31 +121,17 @@ def test_a_user_does_not_look_into_its_exec(krun, eyes, spaces):
     watch(eyes, krun, "exec", "--user", "1000:1000", container.id, "/bin/true", first=first, uid=1000)
 
 
-@pytest.mark.parametrize("spaces", ["own", "user", "copied"])
+@pytest.mark.parametrize("spaces", ["own", "user"])
 def test_a_user_does_not_look_into_an_execve_of_the_payload(krun, eyes, spaces):
-    """No id changes at an execve of the payload: the rights to the monitor's file alone make the new image undumpable.
-
-    copied: the file system of krun's installation has no id-mapped mounts. In each case the process's /proc belongs to the
-    container's root, or it could not be entered by an ordinary user's `krun exec`.
-    """
-    loop = "ls -ln /proc/self/environ; while :; do /bin/true; done"
-    bundle = Bundle(krun.work / "bundle").args("sh", "-c", loop)
-    bundle = in_spaces(bundle, "own" if spaces == "own" else "user")
+    """No id changes at an execve of the payload: the rights to the monitor's file alone make the new image undumpable."""
+    bundle = in_spaces(Bundle(krun.work / "bundle").args("sh", "-c", "while :; do /bin/true; done"), spaces)
     bundle.process["user"] = {"uid": 1000, "gid": 1000}
     container = krun.new(bundle)
-    pid_file, said, over = krun.work / "pid", krun.work / "said", krun.work / "over"
-    first = krun.work / "first"
-    run = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {bundle.write()} {container.id} >{said}"
-    if spaces == "copied":
-        native = image.MONITOR_PATH.rpartition("/")[0]
-        layers = f"lowerdir={native},upperdir={over}/upper,workdir={over}/work"
-        run = f"mkdir -p {over}; mount -t tmpfs none {over}; mkdir {over}/upper {over}/work\nmount -t overlay -o {layers} none {native} && {run}"
-    first.write_text(f"#!/bin/sh\n{run}\n")
-    first.chmod(0o755)
-    if spaces != "own":
+    pid_file = krun.work / "pid"
+    first = f"{krun.path} --root {krun.root} run --detach --pid-file {pid_file} --bundle {bundle.write()} {container.id}"
+    if spaces == "user":
         eyes = inside(krun, eyes, pid_file)
-    watch(eyes, krun, "state", container.id, first=str(first), uid=1000, seconds=2)
-    assert said.read_text().split()[2:4] == ["0", "0"]
+    watch(eyes, krun, "state", container.id, first=first, uid=1000, seconds=2)
 
 
 def test_root_of_a_user_namespace_does_not_look_into_an_execve_of_the_payload(krun, eyes):
@@ -168,6 +152,8 @@ def test_the_monitors_file_belongs_to_the_root_of_the_user_namespace(krun):
     second = krun.start(joined.namespace_path("user", f"/proc/{first.pid}/ns/user"))
     for pid in (first.pid, second.pid, first.exec_detached("sleep", "1000")):
         file, memory = os.stat(f"/proc/{pid}/exe"), os.stat(f"/proc/{pid}/environ")
+        # The host's own file must not become that root's, by no mount: a monitor that was taken over could change it.
+        assert os.readlink(f"/proc/{pid}/exe").startswith("/memfd:krun-monitor")
         assert (file.st_uid, file.st_gid, file.st_mode & 0o7777) == (100000, 100000, 0o111)
         assert memory.st_uid == 100000
 
