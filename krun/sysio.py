@@ -53,6 +53,7 @@ APART = (0xFFFFFFFD, 0, 65533, 65534, 1000, 1)
 MFD_CLOEXEC = 1
 MFD_ALLOW_SEALING = 2
 MFD_NOEXEC_SEAL = 8
+MFD_EXEC = 16
 F_SEAL_ALL = 0x0F  # SEAL | SHRINK | GROW | WRITE
 
 # prctl(2)
@@ -139,8 +140,12 @@ def memfd(name: str, content: bytes) -> int:
 
 
 def sealed_copy(source_fd: int, name: str) -> int:
-    """A sealed, executable memory file with the content of `source_fd`."""
-    fd = check(lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create", name)
+    """A sealed, executable memory file with the content of `source_fd`. Raises SysError; EACCES: vm.memfd_noexec is 2 in our pid
+    namespace."""
+    fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC)
+    if fd == -EINVAL:  # Linux before 6.3, where each memory file is executable
+        fd = lib.kr_memfd_create(enc(name), MFD_CLOEXEC | MFD_ALLOW_SEALING)
+    check(fd, "memfd_create", name)
     os.lseek(source_fd, 0, os.SEEK_SET)
     check(lib.kr_copy_file(source_fd, fd), "copy", name)
     os.fchmod(fd, 0o111)

@@ -16,7 +16,7 @@ fs/exec.c). So nobody looks into a monitor between an execve and the monitor's f
 """
 
 import os
-from errno import ENOENT
+from errno import EACCES, ENOENT
 
 from krun.errors import KrunError, SysError
 from krun.mountio import (
@@ -82,12 +82,21 @@ def _copy(source: int) -> int:
 
 def own(exe: int, readable: int) -> int:
     """Returns the image that belongs to us, who have just become root of the container's user namespace: `exe`, or a copy of
-    `readable`. Closes the other descriptors. Raises SysError."""
+    `readable`. Closes the other descriptors. Raises SysError.
+
+    Where no memory may be executed (vm.memfd_noexec of our pid namespace is 2; root of the container may be able to set it) it is
+    `exe` nevertheless: nobody may read it, but /proc/PID belongs to root of a namespace above.
+    """
     info = os.fstat(exe)
     if (info.st_uid, info.st_gid) != (os.geteuid(), os.getegid()):
-        copy = _copy(readable)
-        os.close(exe)
-        exe = copy
+        try:
+            copy = _copy(readable)
+        except SysError as e:
+            if e.errno != EACCES:
+                raise
+        else:
+            os.close(exe)
+            exe = copy
     os.close(readable)
     return exe
 

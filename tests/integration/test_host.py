@@ -177,6 +177,14 @@ BROKEN = (
         "is missing",
         "./dev setup",
     ),
+    (
+        "no file to copy the monitor from",
+        "mount --bind /dev/null $NATIVE/krun-monitor.readable",
+        "warning",
+        "monitor",
+        "no containers in user namespaces",
+        "./dev setup",
+    ),
 )
 
 

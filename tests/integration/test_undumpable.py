@@ -158,6 +158,19 @@ def test_the_monitors_file_belongs_to_the_root_of_the_user_namespace(krun):
         assert memory.st_uid == 100000
 
 
+@pytest.mark.parametrize(("value", "owner"), [(1, 0), (2, 65534)])
+def test_where_memory_may_not_be_executed(krun, value, owner):
+    """vm.memfd_noexec of a pid namespace: 1, only what is meant to be executed may be; 2, not even that."""
+    if not Path("/proc/sys/vm/memfd_noexec").exists():
+        pytest.skip("Linux before 6.3")
+    bundle = in_spaces(Bundle(krun.work / "bundle").args("ls", "-ln", "/proc/self/environ"), "user")
+    run = f"{krun.path} --root {krun.root} run --bundle {bundle.write()} {krun.new(bundle).id}"
+    script = f"echo {value} >/proc/sys/vm/memfd_noexec && exec {run}"
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()[2:4]) == (0, [str(owner)] * 2), done
+
+
 @contextlib.contextmanager
 def suid_dumpable(value):
     """fs.suid_dumpable is the whole machine's: as short as can be."""

@@ -32,8 +32,8 @@ def _monitor_files(path: str) -> Iterator[Finding]:
     from krun.kvm.image import MONITOR_MODE, READABLE_PATH, can_be_read
 
     info = os.stat(path)
-    if not os.access(READABLE_PATH, os.R_OK):
-        text = f"{READABLE_PATH} is missing or cannot be read: no containers of ordinary users"
+    if not os.path.isfile(READABLE_PATH) or not os.stat(READABLE_PATH).st_mode & 0o004:
+        text = f"{READABLE_PATH} is missing or cannot be read: no containers in user namespaces or of ordinary users"
         yield Finding("monitor", WARN, text, "./dev setup, or pip install . anew")
     if os.geteuid() == 0 and can_be_read(info):
         # The first container mends a file of root's (kvm/image.py); one of another owner is copied for each container.
