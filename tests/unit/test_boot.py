@@ -33,6 +33,7 @@ def test_tags_are_those_of_the_header() -> None:
     ours = {name: value for name, value in vars(boot).items() if name in tags}
     assert ours == {name: tags[name] for name in ours}
     assert {"EXE_PATH", "FD_KVM", "FD_START", "RLIMIT_STACK", "T0"} <= set(ours)
+    assert len(set(tags.values())) == len(tags), "C lets two records have one number"
 
 
 def test_flags_and_magic_are_those_of_the_header() -> None:

@@ -46,13 +46,13 @@ enum kr_boot_tag {
     KR_BOOT_SECCOMP = 3,    /* struct sock_filter[]; may stand several times, evaluated newest first */
     KR_BOOT_HOOK = 4, /* startContainer hook: u32 timeout in s (0: none), u32 argc, u32 envc, u32 has_env,
                          then path\0, argc args\0..., envc env\0... */
+    KR_BOOT_CPUID =
+        5, /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
     KR_BOOT_DOMAINS =
         6, /* u64[]: the names of the landlock domains of the thread that executes (process/domain.h); absent: none; internal
               to the monitor */
-    KR_BOOT_CPUID =
-        5, /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
     KR_BOOT_FAULTS =
-        6, /* struct kr_fault_signals (process/signal.h); absent: all zero; internal to the monitor */
+        7, /* struct kr_fault_signals (process/signal.h); absent: all zero; internal to the monitor */
     /* One int32_t each: descriptors, open in the new process. */
     KR_BOOT_FD_KVM = 16,    /* /dev/kvm, O_RDWR */
     KR_BOOT_FD_EXE = 17,    /* the monitor's own executable, read-only clone or sealed memfd */
