@@ -367,3 +367,22 @@ def test_a_client_that_goes_cancels_its_handler():
 
     run(main())
     assert seen == ["cancelled"]
+
+
+def test_connections_are_looked_after_by_the_kernel():
+    """A peer that goes without a word, its machine with it, was never noticed."""
+
+    async def test():
+        server = await serve(lambda request: None, address=("127.0.0.1", 0))
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            while not (found := list(server.front.endpoint.connections)):
+                await asyncio.sleep(0.01)
+            sock = found[0].transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+            writer.close()
+        finally:
+            await server.close()
+
+    asyncio.run(test())

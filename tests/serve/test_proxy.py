@@ -1,7 +1,9 @@
 """The proxy between real sockets: queue and slots, time-outs, fields, framing, upgrades, hostile instances, hostile clients."""
 
+import contextlib
 import json
 import socket
+import struct
 import threading
 import time
 
@@ -750,6 +752,121 @@ def test_upgrade_that_the_instance_refuses(rig):
         rig.queue(), lambda c: (head_of(c), c.sendall(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"))
     )
     assert rig.raw(UPGRADE, wait=0.5)[0].startswith(b"HTTP/1.1 403")
+
+
+def reset(sock):
+    """Close with RST, as a machine that has gone answers."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def fill(rig, sock):
+    """Send until the proxy reads no more. There is room in the kernel's buffer for the end then, which comes behind the data."""
+    while not rig.call(lambda: any(c._paused for c in rig.ingress._fronts[0].endpoint.connections)):
+        sock.send(b"x" * 65536)
+
+
+@pytest.mark.parametrize("instances", [0, 1])
+@pytest.mark.parametrize("leave", [reset, socket.socket.close])
+def test_a_client_that_goes_while_its_upload_waits_frees_its_slot(rig, leave, instances):
+    """Nobody read from it, so that nobody saw its end: the request waited for its time-out."""
+    queue = rig.queue()
+    go = threading.Event()
+    if instances:
+        rig.script(queue, lambda c: (head_of(c), go.wait(20)))
+    client = socket.create_connection(("127.0.0.1", rig.port))
+    client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+    fill(rig, client)
+    assert rig.call(lambda: len(rig.ingress._fronts[0].endpoint.connections)) == 1
+    leave(client)
+    wait_for(lambda: rig.call(lambda: queue.in_flight + len(queue.waiting)) == 0)
+    wait_for(lambda: rig.call(lambda: len(rig.ingress._fronts[0].endpoint.connections)) == 0)
+    go.set()
+
+
+def silent(gone):
+    """An instance that upgrades, and neither reads nor writes until `gone` is set."""
+
+    def serve(connection):
+        head_of(connection)
+        connection.sendall(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        )
+        if gone is not None:
+            gone.wait(20)
+
+    return serve
+
+
+def tunnel(rig):
+    client = socket.create_connection(("127.0.0.1", rig.port))
+    client.settimeout(10)
+    client.sendall(UPGRADE)
+    assert client.recv(4096).startswith(b"HTTP/1.1 101")
+    return client
+
+
+def test_a_client_that_goes_while_its_tunnel_is_full_ends_both_halves(rig):
+    queue, gone = rig.queue(), threading.Event()
+    rig.script(queue, silent(gone))
+    client = tunnel(rig)
+    fill(rig, client)
+    assert queue.in_flight == 1
+    reset(client)
+    wait_for(lambda: queue.in_flight == 0)
+    gone.set()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_tunnel_of_which_one_half_has_ended_ends_when_nothing_comes(rig, full, monkeypatch):
+    """A client that has gone and one that only stops sending look alike; the instance never ends its half."""
+    monkeypatch.setattr("krun.serve.proxy.exchange.HALF_CLOSED", 0.3)
+    queue, gone = rig.queue(), threading.Event()
+    rig.script(queue, silent(gone))
+    with tunnel(rig) as client:
+        if full:
+            fill(rig, client)
+        client.shutdown(socket.SHUT_WR)
+        wait_for(lambda: queue.in_flight == 0)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(10) == b""
+    gone.set()
+
+
+def test_a_half_closed_tunnel_goes_on_while_something_comes(rig, monkeypatch):
+    monkeypatch.setattr("krun.serve.proxy.exchange.HALF_CLOSED", 0.3)
+    queue = rig.queue()
+
+    def serve(connection):
+        silent(None)(connection)
+        while connection.recv(100):
+            pass
+        for i in range(12):
+            connection.sendall(b"%d." % i)
+            time.sleep(0.1)
+
+    rig.script(queue, serve)
+    with tunnel(rig) as client:
+        client.shutdown(socket.SHUT_WR)
+        got = b""
+        while data := client.recv(100):
+            got += data
+    assert got == b"".join(b"%d." % i for i in range(12))
+    wait_for(lambda: queue.in_flight == 0)
+
+
+def test_an_instance_that_goes_ends_both_halves_of_its_tunnel(rig):
+    """The client got the end of one half, and its tunnel kept its slot for as long as it did not end its own."""
+    queue = rig.queue()
+
+    def serve(connection):
+        silent(None)(connection)
+        reset(connection)
+
+    rig.script(queue, serve)
+    with tunnel(rig) as client:
+        wait_for(lambda: queue.in_flight == 0)
+        assert client.recv(10) == b""
 
 
 def test_timeout_ends_a_tunnel(rig):

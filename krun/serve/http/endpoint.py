@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from krun.serve.http.hangup import Hangups
 from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import REASONS, Headers, Limits
@@ -45,6 +46,7 @@ class Endpoint:
         self.on_refused = on_refused or (lambda status, reason: None)
         self.connections: set[Any] = set()
         self.draining = False
+        self.hangups = Hangups()
 
     def deliver(self, incoming: Incoming) -> bool:
         """Hands a request to its user.  A failure there costs this request only; returns whether there was none."""

@@ -163,6 +163,8 @@ class Front:
         else:
             assert address is not None
             server = await loop.create_server(factory, address[0], address[1], reuse_address=True, **options)
+        for one in server.sockets:
+            _keep_alive(one)
         self._servers.append(server)
         name = server.sockets[0].getsockname()
         return name[1] if isinstance(name, tuple) else 0
@@ -197,9 +199,21 @@ class Front:
         for connection in cut:
             connection.transport.abort()
         await asyncio.sleep(0)
+        endpoint.hangups.close()
         if self._own_wheel:
             endpoint.wheel.close()
         return len(cut)
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Has the kernel look whether peers are still there, as Go's net.ListenConfig does: one that has gone without a word keeps no slot.
+
+    Connections inherit it from their listener.
+    """
+    if listener.family != socket.AF_UNIX:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 9)):
+            listener.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def _remove_stale(path: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 
 from krun.serve.http.body import Chunked, chunk, last_chunk
 from krun.serve.http.endpoint import Endpoint, field_lines, status_line
+from krun.serve.http.hangup import GONE
 from krun.serve.http.head import CHUNKED, Head, parse_request
 from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.types import Headers, HttpError, Limits
@@ -28,8 +30,8 @@ class H1Connection(asyncio.Protocol):
     """A connection; `current` is the request that runs."""
 
     __slots__ = (
-        "_buffer", "_busy", "_decoder", "_endpoint", "_eof", "_left", "_paused", "_seen", "_state", "current", "deadline",
-        "peer", "slot", "tls", "transport", "write_paused",
+        "_buffer", "_busy", "_decoder", "_endpoint", "_eof", "_left", "_paused", "_seen", "_shut", "_state", "_watched",
+        "current", "deadline", "peer", "slot", "tls", "transport", "write_paused",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -46,9 +48,9 @@ class H1Connection(asyncio.Protocol):
         self._buffer: bytes | bytearray = b""
         #: Offset up to which the buffer has no end of a head; -1: nothing has been looked at.
         self._seen = -1
-        self._busy = False
-        self._paused = False
-        self._eof = False
+        self._busy = self._paused = False
+        self._watched = -1
+        self._eof = self._shut = False  # which half of a tunnel has ended: the peer's, this side's
         self._left = 0
         self._decoder: Chunked | None = None
 
@@ -67,6 +69,7 @@ class H1Connection(asyncio.Protocol):
         self._endpoint.connections.discard(self)
         self.deadline = None
         self._endpoint.wheel.forget(self)
+        self._endpoint.hangups.forget(self._watched)
         self._buffer = b""
         self._abandon()
 
@@ -101,8 +104,9 @@ class H1Connection(asyncio.Protocol):
             self._eof = True
             current.sink.on_end([])
             return not self.tls
-        # A client that closes and one that only stops sending look alike; the slot of one that has gone must be freed.
-        return False
+        return (
+            False  # a client that only stops sending looks like one that has gone, whose slot must be freed
+        )
 
     def pause_writing(self) -> None:
         self.write_paused = True
@@ -250,12 +254,21 @@ class H1Connection(asyncio.Protocol):
         if not self._paused and self._state != CLOSED:
             self._paused = True
             self.transport.pause_reading()
+            self._watched = self._endpoint.hangups.watch(self.transport, self._hung_up)
 
     def resume(self) -> None:
         """Reads from the socket again."""
         if self._paused and self._state != CLOSED:
             self._paused = False
+            self._endpoint.hangups.forget(self._watched)
             self.transport.resume_reading()
+
+    def _hung_up(self, events: int) -> None:
+        """The peer of a paused connection has ended. In a tunnel it may still read; else it counts as gone (eof_received)."""
+        if self._state != TUNNEL or events & (select.EPOLLERR if self._shut else GONE):
+            self.transport.abort()
+        elif self.current is not None and self.current.sink is not None:
+            self.current.sink.on_leaving()
 
     # ---------------------------------------------------------------------------------------------- the end of a request
 
@@ -265,8 +278,7 @@ class H1Connection(asyncio.Protocol):
         if self._state == CLOSED:
             return
         if self._state == BODY or not keep:
-            # The rest of the body is not wanted: the client may be sending it still.
-            self._linger()
+            self._linger()  # the client may be sending the rest of the body still
             return
         self._finished()
 
@@ -337,11 +349,12 @@ class H1Connection(asyncio.Protocol):
         if data and self.current is not None and self.current.sink is not None:
             self.current.sink.on_data(data)
 
-    def end_tunnel(self) -> None:
+    def end_tunnel(self, whole: bool) -> None:
         """The other side of a tunnel has ended."""
-        if self._eof or not self.transport.can_write_eof():
-            self.transport.close()
+        if whole or self._eof or not self.transport.can_write_eof():
+            self._close()
         else:
+            self._shut = True
             self.transport.write_eof()
 
 
@@ -460,12 +473,12 @@ class H1Incoming(Incoming):
 
     def _complete(self, short: bool) -> None:
         self.done = True
-        if short:
-            # The peer waits for bytes that will not come: it must see the end of the connection.
-            self._conn.current = None
-            self._conn.transport.abort()
+        if not short:
+            self._conn.finish(self, self._keep)
             return
-        self._conn.finish(self, self._keep)
+        # The peer waits for bytes that will not come: it must see the end of the connection.
+        self._conn.current = None
+        self._conn.transport.abort()
 
     def abort(self) -> None:
         if not self.done:
@@ -482,7 +495,6 @@ class H1Incoming(Incoming):
         self._conn.transport.write(status_line(101) + field_lines(headers) + b"\r\n")
         self._conn.tunnel()
 
-    def end_tunnel(self) -> None:
-        """The other side sends nothing more."""
+    def end_tunnel(self, whole: bool = False) -> None:
         if not self.done:
-            self._conn.end_tunnel()
+            self._conn.end_tunnel(whole)

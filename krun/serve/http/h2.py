@@ -437,7 +437,7 @@ class H2Incoming(Incoming):
         """There is no 101 in HTTP/2."""
         self.abort()
 
-    def end_tunnel(self) -> None:
+    def end_tunnel(self, whole: bool = False) -> None:
         self.abort()
 
     def pump(self) -> None:

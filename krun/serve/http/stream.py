@@ -25,6 +25,9 @@ class Sink:
     def on_abort(self) -> None:
         """The peer is gone or broke the protocol; nothing can be answered any more."""
 
+    def on_leaving(self) -> None:
+        """The peer of a tunnel sends nothing more behind what has not been read yet."""
+
     def on_pause(self) -> None:
         """The peer does not read the response: write no more than what is on its way."""
 
@@ -93,6 +96,6 @@ class Incoming:
         """Answers 101 with `headers`; from here on bytes go both ways until one side ends.  HTTP/1.1 only."""
         raise NotImplementedError
 
-    def end_tunnel(self) -> None:
-        """The other side of a tunnel sends nothing more."""
+    def end_tunnel(self, whole: bool = False) -> None:
+        """The other side of a tunnel sends nothing more; `whole`: it takes nothing either."""
         raise NotImplementedError

@@ -28,6 +28,9 @@ _REPLAYABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE"))
 #: The status in logs and metrics of a request whose client went away (nginx's).
 CLIENT_GONE = 499
 
+#: Seconds without a byte after which a tunnel ends of which one half has ended (HAProxy: timeout client-fin).
+HALF_CLOSED = 60.0
+
 _TEXT: Headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
 
 
@@ -35,7 +38,7 @@ class Exchange(Sink, Receiver):
     """A request and its response.  Times are loop.time()."""
 
     __slots__ = (
-        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_paused", "_retried", "_trailers", "_tunnel", "_up",
+        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_half", "_paused", "_retried", "_trailers", "_tunnel", "_up",
         "_up_ended", "backend", "cold", "deadline", "first", "incoming", "ingress", "queue", "route", "sent",
         "slot", "size", "start", "started", "status", "tag",
     )  # fmt: skip
@@ -77,6 +80,7 @@ class Exchange(Sink, Receiver):
         self._tunnel = False
         self._client_ended = False
         self._up_ended = False
+        self._half = False
         self._done = False
 
     def begin(self) -> None:
@@ -187,6 +191,8 @@ class Exchange(Sink, Receiver):
         up = self._up
         if up is not None:
             up.write(data)
+            if self._half:
+                self._limit(self.ingress.wheel.now())
         elif not self._done:
             if self._body_parts is None:
                 self._body_parts = []
@@ -202,6 +208,8 @@ class Exchange(Sink, Receiver):
                 self._up.finish([])
             if self._up_ended:
                 self._finish()
+            else:
+                self.on_leaving()
             return
         self._ended = True
         self._trailers = trailers
@@ -215,6 +223,11 @@ class Exchange(Sink, Receiver):
             self.status = CLIENT_GONE
         self.queue.leave(self, self.ingress.wheel.now())
         self._finish()
+
+    def on_leaving(self) -> None:
+        """One half of the tunnel has ended. The other one may go on, as long as something comes: who has gone looks the same."""
+        self._half = True
+        self._limit(self.ingress.wheel.now())
 
     def on_pause(self) -> None:
         if self._up is not None:
@@ -265,6 +278,8 @@ class Exchange(Sink, Receiver):
         deadline = self.start + config.timeout if config.timeout else None
         if config.idle and (deadline is None or now + config.idle < deadline):
             deadline = now + config.idle
+        if self._half and (deadline is None or now + HALF_CLOSED < deadline):
+            deadline = now + HALF_CLOSED
         self.deadline = deadline
         self.ingress.wheel.watch(self)
 
@@ -285,7 +300,7 @@ class Exchange(Sink, Receiver):
         self.size += len(content)
         self.incoming.write(content)
         config = self.queue.config
-        if config.idle:
+        if config.idle or self._half:
             self._limit(self.ingress.wheel.now())
 
     def up_end(self, content: bytes, trailers: Headers) -> None:
@@ -299,9 +314,17 @@ class Exchange(Sink, Receiver):
             self.incoming.end_tunnel()
             if self._client_ended:
                 self._finish()
+            else:
+                self.on_leaving()
             return
         self._up = None
         self.incoming.end(content, trailers)
+        self._finish()
+
+    def up_gone(self) -> None:
+        """Both halves of the tunnel end: nobody takes what the client sends."""
+        self._up = None
+        self.incoming.end_tunnel(True)
         self._finish()
 
     def up_error(self, text: str, fresh: bool) -> None:

@@ -27,6 +27,9 @@ class Receiver:
     def up_end(self, content: bytes, trailers: Headers) -> None:
         """The last part and the end of the body, or the end of what the instance sends through a tunnel."""
 
+    def up_gone(self) -> None:
+        """The instance's end of a tunnel has gone, both ways."""
+
     def up_error(self, text: str, fresh: bool) -> None:
         """The response will not come or not be complete.  `fresh`: the connection had been idle and ended before any answer, so the request
         may be sent again if it is idempotent (RFC 9112, section 9.3.1).

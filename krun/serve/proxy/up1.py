@@ -84,7 +84,7 @@ class Up1(asyncio.Protocol, Outgoing):
         if state == BODY and self._left == UNTIL_CLOSE and exc is None:
             receiver.up_end(b"", [])
         elif state == TUNNEL:
-            receiver.up_end(b"", [])
+            receiver.up_gone()
         else:
             fresh = state == HEAD and not self._buffer and not self._informed and self.reused
             receiver.up_error("the instance closed the connection before the response was complete", fresh)
@@ -283,6 +283,10 @@ class Up1(asyncio.Protocol, Outgoing):
         self._state = CLOSED
         self._pool.forget(self)
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            # An instance that does not read keeps no connection for ever.
+            self.deadline = self._wheel.now() + self._limits.idle_time
+            self._wheel.watch(self)
 
     # Idle connections.
 
@@ -297,6 +301,8 @@ class Up1(asyncio.Protocol, Outgoing):
         self.deadline = None
         if self._state == IDLE:
             self._close()
+        elif self._state == CLOSED:
+            self.transport.abort()
 
     def close(self) -> None:
         """The pool's end; a request that runs goes on."""
