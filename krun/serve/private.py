@@ -24,7 +24,8 @@ def directory(path: str) -> str:
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             mode = os.fstat(fd).st_mode
-            if mode & stat.S_ISVTX:
+            # A tmpfs of its own has the mode of /tmp, too.
+            if mode & stat.S_ISVTX and not _is_own(set(os.listdir(path))):
                 raise KrunError(
                     f"use directory {path}: all users make files there; give a directory of its own"
                 )
@@ -35,6 +36,11 @@ def directory(path: str) -> str:
     except OSError as error:
         raise SysError.of("make private directory", error, path) from None
     return path
+
+
+def _is_own(names: "set[str]") -> bool:
+    """Whether a directory is krun serve's, from the names in it, or an empty file system."""
+    return not names - {"lost+found"} or bool(names & {"store.sqlite", "worker.lock", "worker.log"})
 
 
 def opener(path: str, flags: int) -> int:

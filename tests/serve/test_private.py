@@ -34,9 +34,13 @@ def test_a_private_directory_whatever_the_umask(tmp_path: Path, mask: int) -> No
 def test_a_directory_of_all_users_is_none(tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     (tmp_path / "all").chmod(0o1777)
+    (tmp_path / "all" / "of-another").touch()
     with pytest.raises(KrunError, match="all users make files there"):
         private.directory(str(tmp_path / "all"))
     assert mode(tmp_path / "all") == 0o1777
+    (tmp_path / "all" / "of-another").unlink()
+    private.directory(str(tmp_path / "all"))  # a fresh tmpfs
+    assert mode(tmp_path / "all") == 0o700
 
 
 @pytest.mark.root
