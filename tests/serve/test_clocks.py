@@ -30,7 +30,7 @@ STAMPS = {
     "http/server.py _now": "the field Date",
     "model/values.py now": "stamps of objects",
     "run/image/collector.py collect": "the age of an image, from the times of its files; one that goes too early is unpacked again",
-    "run/logfile.py _entries": "a line of a log",
+    "run/logfile.py _head": "a line of a log",
     "run/sandbox.py ended": "when a container ended, for its status",
     "run/volumes.py publish": "the name of a directory, as the kubelet's",
     "proxy/accesslog.py line": "a line of the log",
