@@ -157,7 +157,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.errors"},
         {
             "krun.serve.run." + name
-            for name in "etcfiles grpc_health logfile network process resources rootdir trash wire".split()
+            for name in "etcfiles grpc_health lanes logfile network process resources rootdir trash wire".split()
         },
         {"krun.serve.run." + name for name in "client logs probe runtime usage user volumes".split()},
         {"krun.serve.run." + name for name in "environment programs session spec".split()},

@@ -6,6 +6,7 @@ A descriptor of an answer is a copy, which the main thread closes after it has b
 import functools
 import os
 import re
+import time
 from typing import Any
 
 from krun.errors import KrunError
@@ -146,8 +147,11 @@ def kill(worker: Worker, message: dict[str, Any]) -> Answer:
 
 def exec_(worker: Worker, message: dict[str, Any]) -> Answer:
     """Run a program in a container to its end."""
+    timeout = message["timeout"] - (time.monotonic() - message["asked"])
+    if timeout <= 0:
+        return {"status": -1, "output": "no thread was free within its time"}, []  # who asked has gone
     own, container = _running(worker, message)
-    status, output = worker.runtime.exec(container.id, message["argv"], own.directory, message["timeout"])
+    status, output = worker.runtime.exec(container.id, message["argv"], own.directory, timeout)
     return {"status": status, "output": output}, []
 
 

@@ -23,7 +23,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from krun.errors import KrunError, SysError
@@ -31,6 +30,7 @@ from krun.serve.run import wire
 from krun.serve.run.bridge import Bridge
 from krun.serve.run.errors import StartError, complain
 from krun.serve.run.image.store import Store
+from krun.serve.run.lanes import Lanes
 from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.programs import Programs
 from krun.serve.run.runtime import Runtime
@@ -40,7 +40,6 @@ from krun.serve.run.trash import Trash
 Answer = tuple[dict[str, Any], list[int]]
 Command = Callable[["Worker", dict[str, Any]], Answer]
 
-_THREADS = 16
 _PIPE_READ = 64 << 10
 _TICK = 5.0  # s: how often adopted processes that nobody knows are reaped, and failed removals tried again
 _TAIL_LINES, _TAIL_BYTES = 80, 2048  # Kubernetes: FallbackToLogsOnError
@@ -80,7 +79,7 @@ class Worker:
         self.outbox: deque[tuple[dict[str, Any], list[int]]] = deque()
         self.selector = selectors.DefaultSelector()
         self.programs = Programs(self.selector, self.runtime, self.event)
-        self.threads = ThreadPoolExecutor(_THREADS, "worker")
+        self.lanes = Lanes()
         self.done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy = 0  # commands that have been taken and not been answered
@@ -109,7 +108,7 @@ class Worker:
                     break
                 self._remove_again()
                 self._interrupt()
-        self.threads.shutdown()
+        self.lanes.shutdown()
         self.trash.wait(_TRASH_SECONDS)
         self.store.close()
         if self.network is not None:
@@ -167,8 +166,16 @@ class Worker:
             error = ["Unknown", f"the worker has no command {message.get('do')!r}"]
             self._send({"seq": message["seq"], "error": error}, [])
             return
+        if refused := self.lanes.take(message):
+            self._send({"seq": message["seq"], "error": ["Busy", refused]}, [])
+            return
+        message["asked"] = time.monotonic()
+        self._submit(message, self.client)
+
+    def _submit(self, message: dict[str, Any], client: socket.socket | None) -> None:
+        """Have a command run in a thread of its lane."""
         self.busy += 1
-        self.threads.submit(self._perform, command, message, self.client)
+        self.lanes.submit(message, lambda: self._perform(self.commands[message["do"]], message, client))
 
     def post(self, call: Callable[[], None]) -> None:
         """Have the main thread run a call; from any thread."""
@@ -354,9 +361,8 @@ class Worker:
         self.stopping = True
         self.killed = time.monotonic() + _GRACE
         for sandbox in self.sandboxes.values():
-            self.busy += 1
             message = {"seq": -1, "do": "kill", "id": sandbox.id, "signal": signal.SIGTERM, "ending": True}
-            self.threads.submit(self._perform, self.commands["kill"], message, None)
+            self._submit(message, None)
 
     def _remove_again(self) -> None:
         """Take down the instances that are no longer a server's: those whose removal has failed, and all of a worker that
@@ -367,9 +373,7 @@ class Worker:
             ended = late or not any(c.process for c in list(sandbox.containers.values()))
             own = self.stopping and (self.gone or self.client is None) and ended
             if (sandbox.removed or own) and not sandbox.lock.locked():
-                self.busy += 1
-                message = {"seq": -1, "do": "remove", "id": sandbox.id}
-                self.threads.submit(self._perform, self.commands["remove"], message, None)
+                self._submit({"seq": -1, "do": "remove", "id": sandbox.id}, None)
 
     def _interrupt(self) -> None:
         """Kill, once, the commands for which the end of a worker without a server waits: a runtime or podman that hangs."""
@@ -395,7 +399,12 @@ class Worker:
             answer = {"error": ["Internal", f"{type(error).__name__}: {error}"]}
         if "error" in answer and client is None:
             complain(f"krun serve worker: {message['id']}: {answer['error'][1]}\n")
-        self.post(lambda: self._answered(client, {"seq": message["seq"], **answer}, fds))
+
+        def answered() -> None:
+            self.lanes.give(message)
+            self._answered(client, {"seq": message["seq"], **answer}, fds)
+
+        self.post(answered)
 
     def on_main(self, call: Callable[[], None]) -> None:
         """Run a call on the main thread and wait for it; raises what the call raises. Only from a command's thread."""
