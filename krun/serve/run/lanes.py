@@ -28,7 +28,7 @@ _LANES = {
     "usage": "storage",
     "exec": "probes",
     "program": "sessions",
-    "program_kill": "quick",
+    "program-kill": "quick",
     "doors": "quick",
 }
 #: Programs of exec probes of one instance at a time: three probes of each container, and one that is being killed.
