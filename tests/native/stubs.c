@@ -12,6 +12,7 @@
 #include "process/process.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
+#include <linux/prctl.h>
 #include <stdarg.h>
 
 int kr_test_failures;
@@ -56,6 +57,11 @@ __attribute__((weak)) long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
 __attribute__((weak)) u32 kr_fd_base(void) { return 1u << 20; }
 __attribute__((weak)) u32 kr_fd_plugs;
 __attribute__((weak)) void kr_fd_drop_plugs(struct kr_task *t) { (void)t; }
+__attribute__((weak)) long kr_life_tid_address(struct kr_task *t, u64 *addr) {
+    *addr = t->clear_tid;
+    return kr_call_intr(__NR_prctl, PR_GET_TID_ADDRESS, 0, 0, 0, 0, 0);
+}
+
 __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
     (void)t;
     return fn(arg);
