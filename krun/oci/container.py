@@ -148,6 +148,8 @@ class Container:
     def undo(self) -> None:
         """Undoes a create or start that failed. Precondition: the lock is held. A failure here is a warning: the caller has an error."""
         reap(self.launched)
+        if self.cgroup is not None and self.cgroup.pending is not None:
+            self.state.cgroup_paths = {}  # systemd has not made it: a unit of that name is another container's
         try:
             self._take_down(hooks=self.launched is not None)
         except KrunError as e:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * process/domain.c: which domain may look into which process, and whether a question is of the process that listens.
- * Sources: domain.c board.c kr_alloc.c
+ * Sources: domain.c board.c ns.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/mm.h"

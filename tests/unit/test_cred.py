@@ -38,7 +38,7 @@ def facts_of_a_child(act) -> str:
 
 def become_root() -> None:
     os.setresuid(0, 1000, 0)
-    init.become_root(SimpleNamespace(groups_denied=False, proc=-1))  # type: ignore[arg-type]
+    init.become_root(SimpleNamespace(groups_denied=False, proc=-1, readable=-1))  # type: ignore[arg-type]
 
 
 def become_the_user() -> None:

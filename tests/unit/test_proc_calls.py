@@ -37,7 +37,8 @@ ALLOWED = {
     "oci/notify.py": {"bind /proc/self/fd/?/?": 1},
     "oci/copying.py": {"open /proc/self/fd/?": 1},
     "oci/rootfs.py": {"umount2 /proc/self/fd/?": 1},
-    "kvm/boot.py": {"open /proc/self/fd/?": 1, "chmod /proc/self/fd/?": 1},
+    "kvm/boot.py": {"open /proc/self/fd/?": 1},
+    "kvm/image.py": {"chmod /proc/self/fd/?": 1},
     "sysio.py": {"enc /proc/self/fd/?/?": 1},
 }  # fmt: skip
 
