@@ -56,6 +56,7 @@ def left(directory: Path, worker: int) -> dict[str, object]:
         "cgroups": cgroups(f"krun-serve-test-{os.getpid()}"),
         "states": set(os.listdir(directory / "state")),
         "instances": set(os.listdir(directory / "instances")),
+        "trash": set(os.listdir(directory / "trash")),
     }
 
 
@@ -77,6 +78,8 @@ def test_many_at_once_and_many_after_each_other(directory: Path, runtime: str, i
 
             await live("first", True)  # what is made once, is made now
             await live("second", True)
+            # The thread that removes directories may still have one open.
+            await until(lambda: not os.listdir(directory / "trash"), "the trash is empty")
             before = left(directory, worker)
             await asyncio.gather(*(live(f"burst-{number}", True) for number in range(AT_ONCE)))
             await settled(directory, worker, before)
