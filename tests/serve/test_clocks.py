@@ -34,6 +34,9 @@ STAMPS = {
     "run/sandbox.py ended": "when a container ended, for its status",
     "run/volumes.py publish": "the name of a directory, as the kubelet's",
     "proxy/accesslog.py line": "a line of the log",
+    "proxy/accesslog.py session": "a line of the log",
+    "api/podlog.py options": "sinceSeconds: what a client compares with stamps",
+    "run/logs.py _stamp": "the text of a time that a client gave; no clock is read",
 }
 _SETTABLE = {"time", "time_ns", "gmtime", "localtime", "now", "utcnow", "today"}
 
