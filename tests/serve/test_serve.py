@@ -186,8 +186,8 @@ def test_sigterm_leaves_the_instances_to_the_next_server(server):
     assert [one["metadata"]["name"] for one in server.pods()] == pods
 
 
-def test_freeze_when_idle(server):
-    """Frozen without requests, thawed by one, and as it was after kill -9 of the server."""
+def freeze(server):
+    """Makes a service that is frozen without requests, and waits until it is; returns what says that it is frozen."""
     obj = service()
     obj["spec"]["template"]["metadata"]["annotations"] |= {
         "serve.krun.dev/idle": "freeze",
@@ -200,6 +200,12 @@ def test_freeze_when_idle(server):
         return ">frozen<" in server.ask("GET", "/status")[1]
 
     server.until(frozen, "it is frozen")
+    return frozen
+
+
+def test_freeze_when_idle(server):
+    """Frozen without requests, thawed by one, and as it was after kill -9 of the server."""
+    frozen = freeze(server)
     pods = [one["metadata"]["name"] for one in server.pods()]
     assert server.env("K_SERVICE") == "hello"
     server.until(frozen, "it is frozen again")
@@ -213,18 +219,7 @@ def test_freeze_when_idle(server):
 
 def test_a_session_in_a_frozen_instance(server):
     """It is thawed, stays so while the session lasts, and is frozen again; the access log has the session."""
-    obj = service()
-    obj["spec"]["template"]["metadata"]["annotations"] |= {
-        "serve.krun.dev/idle": "freeze",
-        "serve.krun.dev/idle-delay": "1s",
-    }
-    assert server.ask("POST", f"{SERVING}/services", obj)[0] == 201
-    server.ready()
-
-    def frozen():
-        return ">frozen<" in server.ask("GET", "/status")[1]
-
-    server.until(frozen, "it is frozen")
+    frozen = freeze(server)
     (pod,) = [one["metadata"]["name"] for one in server.pods()]
 
     async def session():
