@@ -317,6 +317,8 @@ class Runner:
         """Return the address at which instances reach the server, and the sockets of run.doors, which the caller owns; without a
         network "" and none. Raises KrunError.
         """
+        if not self.config.get("network"):
+            return "", []  # not asked: a worker of an earlier version, which a restart keeps, does not know the command
         answer, fds = await self.worker.call("doors")
         return answer["address"], [socket.socket(fileno=fd) for fd in fds]
 
