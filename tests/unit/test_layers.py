@@ -139,7 +139,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.api.channels", "krun.serve.api.podlog", "krun.serve.api.portforward"},
         {"krun.serve.api.remote"},
         {"krun.serve.api.*"},
-        {"krun.serve.proxy.outgoing", "krun.serve.proxy.queue"},
+        {"krun.serve.proxy.outgoing", "krun.serve.proxy.queue", "krun.serve.proxy.room"},
         {
             "krun.serve.proxy.headers",
             "krun.serve.proxy.routes",

@@ -68,6 +68,8 @@ class Limits:
     ahead: int = 65536
     #: Connections of one listener; one more is answered 503 and closed.
     connections: int = 8192
+    #: The proxy's connections to one instance, tunnels too; a request that needs one more is answered 503.
+    upstream: int = 4096
     #: HTTP/2: concurrent streams of a connection, and resets and control frames beyond the streams that end normally.
     streams: int = 250
     abuse: int = 1000

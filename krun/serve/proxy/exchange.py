@@ -100,9 +100,9 @@ class Exchange(Sink, Receiver):
     def attach(self, backend: Backend) -> None:
         self.backend = backend
         if backend.pool is None:
-            backend.pool = Pool(
-                backend, self.queue.config.protocol == "h2c", self.ingress.limits, self.ingress.wheel
-            )
+            ingress = self.ingress
+            http2 = self.queue.config.protocol == "h2c"
+            backend.pool = Pool(backend, http2, ingress.limits, ingress.wheel, ingress.room)
         self._send(backend.pool, True)
 
     def refuse(self, status: int, text: str) -> None:
@@ -135,13 +135,22 @@ class Exchange(Sink, Receiver):
         return True
 
     def unreachable(self, text: str) -> None:
+        if not self._moved():
+            self._reply(502, text + "\n")
+
+    def crowded(self, text: str) -> None:
+        self.queue.crowded += 1
+        if not self._moved():
+            self._reply(503, text + "\n", retry=True)
+
+    def _moved(self) -> bool:
+        """Whether another instance takes the request, which is asked for once, or the request has ended."""
         if self._done or self.backend is None:
-            return
-        if not self._retried and self._up is None:
-            self._retried = True
-            if self.queue.another(self, self.backend, self.ingress.wheel.now()):
-                return
-        self._reply(502, text + "\n")
+            return True
+        if self._retried or self._up is not None:
+            return False
+        self._retried = True
+        return self.queue.another(self, self.backend, self.ingress.wheel.now())
 
     def _go1(self, up: Up1) -> None:
         incoming = self.incoming

@@ -15,6 +15,7 @@ from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.exchange import Exchange
 from krun.serve.proxy.headers import Added
 from krun.serve.proxy.metrics import Metrics
+from krun.serve.proxy.room import Room
 from krun.serve.proxy.routes import HostRoute, HostTable, Target
 
 _PROBE = b"k-network-probe"
@@ -42,6 +43,7 @@ class Ingress:
         self.table = table
         self.limits = limits or Limits()
         self.wheel = Wheel(loop)
+        self.room = Room(self.limits.upstream)
         self.metrics = Metrics()
         self.server_timing = server_timing
         self.draining = False

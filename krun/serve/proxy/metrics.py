@@ -136,6 +136,12 @@ def _revision(queue: RevisionQueue, family: Family) -> None:
     }
     for name, value in gauges.items():
         family(name, "gauge").append(f"{name}{{{labels}}} {value}")
+    connections = sum(backend.pool.count for backend in queue.backends if backend.pool is not None)
+    family("krun_revision_connections", "gauge").append(
+        f"krun_revision_connections{{{labels}}} {connections}"
+    )
+    name = "krun_revision_connections_refused_total"
+    family(name, "counter").append(f"{name}{{{labels}}} {queue.crowded}")
     meter = queue.meter
     if meter is None:
         return

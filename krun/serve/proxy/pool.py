@@ -11,6 +11,7 @@ from typing import Protocol
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Limits
 from krun.serve.proxy.queue import Backend
+from krun.serve.proxy.room import Room
 from krun.serve.proxy.up1 import Keeper, Up1
 from krun.serve.proxy.up2 import Up2
 
@@ -31,11 +32,17 @@ class Wanting(Protocol):
     def unreachable(self, text: str) -> None:
         """There is none."""
 
+    def crowded(self, text: str) -> None:
+        """There is none because of the room's bounds."""
+
 
 class Pool(Keeper):
     """Connections of one backend."""
 
-    def __init__(self, backend: Backend, http2: bool, limits: Limits, wheel: Wheel) -> None:
+    def __init__(self, backend: Backend, http2: bool, limits: Limits, wheel: Wheel, room: Room) -> None:
+        #: See Holder.
+        self.count = 0
+        self._room = room
         self._backend = backend
         self._http2 = http2
         self._limits = limits
@@ -62,22 +69,38 @@ class Pool(Keeper):
         for link in self._links:
             if link.usable:
                 return link
-        self._links = [link for link in self._links if link.streams or link.usable]
+        for link in self._links:
+            if not link.streams:
+                # An instance that permits no stream would keep a descriptor for each request.
+                link.close()
+        self._links = [link for link in self._links if link.streams]
         return None
 
+    def evict(self) -> bool:
+        """Ends the connection that has been idle for the longest time; returns whether there was one."""
+        if self._idle:
+            self._idle.pop(0).transport.abort()
+            return True
+        for link in self._links:
+            if not link.streams:
+                self._links.remove(link)
+                link.transport.abort()
+                return True
+        return False
+
     def open(self, wanting: Wanting) -> None:
-        """Makes a new connection for `wanting`."""
+        """Makes a new connection for `wanting`, or tells it that there is no room for one."""
+        if not self._room.take(self):
+            whose = "this instance" if self.count >= self._room.each else "the instances"
+            wanting.crowded(f"too many connections to {whose}")
+            return
         task = asyncio.get_running_loop().create_task(self._open(wanting))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, wanting: Wanting) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT_TIME):
-                sock = await self._connect(loop)
-            factory: Callable[[], Up1 | Up2] = self._make
-            _, protocol = await loop.create_connection(factory, sock=sock)
+            protocol = await self._connection()
         except TimeoutError:
             wanting.unreachable(f"connect to the instance: no answer in {_CONNECT_TIME:.0f} s")
             return
@@ -91,8 +114,23 @@ class Pool(Keeper):
         if self._closed:
             protocol.close()
 
+    async def _connection(self) -> Up1 | Up2:
+        """A new connection, in the room that has been taken for it: `lost` gives it back."""
+        loop = asyncio.get_running_loop()
+        factory: Callable[[], Up1 | Up2] = self._make
+        try:
+            async with asyncio.timeout(_CONNECT_TIME):
+                sock = await self._connect(loop)
+            _, protocol = await loop.create_connection(factory, sock=sock)
+        except BaseException:
+            self._room.give(self)
+            raise
+        return protocol
+
     def _make(self) -> Up1 | Up2:
-        return Up2(self._limits) if self._http2 else Up1(self, self._limits, self._wheel)
+        if self._http2:
+            return Up2(self._limits, self._wheel, self.lost)
+        return Up1(self, self._limits, self._wheel)
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         while True:
@@ -122,6 +160,11 @@ class Pool(Keeper):
     def forget(self, connection: Up1) -> None:
         if connection in self._idle:
             self._idle.remove(connection)
+
+    def lost(self, connection: Up1 | Up2) -> None:
+        self._room.give(self)
+        if connection in self._links:
+            self._links.remove(connection)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Closes what is idle; requests that run go on."""

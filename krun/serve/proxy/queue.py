@@ -104,6 +104,8 @@ class RevisionQueue:
         self.waiting: OrderedDict[int, Waiter] = OrderedDict()
         self.in_flight = 0
         self.requests = 0
+        #: Requests for which an instance had no room for one more connection.
+        self.crowded = 0
         #: The reason why no request can be served.
         self.failure: str | None = None
         #: Counters of metrics, made by their owner.

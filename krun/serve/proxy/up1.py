@@ -31,6 +31,10 @@ class Keeper:
         """The connection is closed or closing."""
         raise NotImplementedError
 
+    def lost(self, connection: Up1) -> None:
+        """The connection's descriptor is closed."""
+        raise NotImplementedError
+
 
 class Up1(asyncio.Protocol, Outgoing):
     """A connection; it serves one request at a time and returns to its pool between two."""
@@ -76,6 +80,7 @@ class Up1(asyncio.Protocol, Outgoing):
     def connection_lost(self, exc: Exception | None) -> None:
         state, self._state = self._state, CLOSED
         self._pool.forget(self)
+        self._pool.lost(self)
         self._wheel.forget(self)
         self.deadline = None
         receiver, self.receiver = self.receiver, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import h2.config
 import h2.connection
@@ -15,12 +16,15 @@ import h2.settings
 from krun.serve.http.endpoint import field_lines
 from krun.serve.http.h2head import HOP, lower, pour, settings
 from krun.serve.http.head import CHUNKED, Head, check_field
+from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.outgoing import Outgoing, Receiver
 
 _WINDOW = 1 << 20
 #: Bytes that wait for the instance's window before the client is paused.
 _PENDING = 65536
+#: Seconds that a connection without a request is kept.
+_IDLE_TIME = 60.0
 
 
 def _response_head(
@@ -63,6 +67,9 @@ class Up2(asyncio.Protocol):
         "_limits",
         "_on_lost",
         "_reading",
+        "_wheel",
+        "deadline",
+        "slot",
         "streams",
         "transport",
         "write_paused",
@@ -70,8 +77,13 @@ class Up2(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, wheel: Wheel, on_lost: Callable[[Up2], None]) -> None:
+        """`on_lost` is called when the descriptor is closed."""
         self._limits = limits
+        self._wheel = wheel
+        self._on_lost = on_lost
+        self.deadline: float | None = None
+        self.slot = 0
         self.streams: dict[int, Stream2] = {}
         self._closing = False
         self._reading = False
@@ -96,9 +108,13 @@ class Up2(asyncio.Protocol):
         conn.initiate_connection()
         conn.increment_flow_control_window(_WINDOW - 65535)
         self.flush()
+        self._rest(_IDLE_TIME)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self.deadline = None
+        self._wheel.forget(self)
+        self._on_lost(self)
         self._drop("the instance closed the connection before the response was complete")
 
     def _drop(self, text: str) -> None:
@@ -141,7 +157,7 @@ class Up2(asyncio.Protocol):
             for later in [n for n in self.streams if n > last]:
                 self.streams.pop(later).failed("the instance does not take the request")
             if not self.streams:
-                self.transport.close()
+                self._end()
             return
         if isinstance(event, h2.events.RemoteSettingsChanged):
             for stream in list(self.streams.values()):
@@ -162,8 +178,28 @@ class Up2(asyncio.Protocol):
         self._closing = True
         self._reading = False
         self.transport.write(self._conn.data_to_send())
-        self.transport.close()
+        self._end()
         self._drop(text)
+
+    # Its end.
+
+    def _rest(self, seconds: float) -> None:
+        self.deadline = self._wheel.now() + seconds
+        self._wheel.watch(self)
+
+    def _end(self) -> None:
+        """Closes when everything is written; an instance that does not read keeps no connection for ever."""
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._rest(self._limits.idle_time)
+
+    def expired(self, now: float) -> None:
+        """The wheel's call: no request for a long time, or an instance that does not take the rest."""
+        self.deadline = None
+        if self.transport.is_closing():
+            self.transport.abort()
+        elif not self.streams:
+            self.close()
 
     # For the streams and the pool.
 
@@ -196,6 +232,7 @@ class Up2(asyncio.Protocol):
         except (h2.exceptions.H2Error, ValueError) as error:
             self._closing = True
             raise OSError(f"the instance's connection takes no further request: {error}") from None
+        self.deadline = None
         stream = self.streams[number] = Stream2(self, number, receiver, head.method, head.length == 0)
         self.flush()
         return stream
@@ -219,14 +256,18 @@ class Up2(asyncio.Protocol):
         """No further requests; closes after the last one."""
         self._closing = True
         if not self.streams:
-            self.transport.close()
+            self._end()
 
     def ended(self, number: int) -> None:
         """A stream has ended."""
         self.streams.pop(number, None)
-        if self._closing and not self.streams:
+        if self.streams:
+            return
+        if self._closing:
             self.flush()
-            self.transport.close()
+            self._end()
+        else:
+            self._rest(_IDLE_TIME)
 
 
 class Stream2(Outgoing):

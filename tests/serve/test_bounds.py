@@ -1,0 +1,119 @@
+"""What one instance and one client can hold of the server: connections, descriptors, memory."""
+
+import socket
+
+import h2.settings
+from helpers.h2server import H2Server
+from helpers.proxyrig import Rig, head_of
+
+from krun.serve.http.types import Limits
+from krun.serve.proxy import pool
+
+from .test_proxy import OK, Held, wait_for
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def opened(rig, count, message=GET):
+    """Connections that have sent `message`."""
+    found = [socket.create_connection(("127.0.0.1", rig.port)) for _ in range(count)]
+    for one in found:
+        one.sendall(message)
+    return found
+
+
+def ended(sockets):
+    for one in sockets:
+        one.close()
+
+
+# ---------------------------------------------------------------------------------------------- one instance
+
+
+def test_an_instance_that_never_answers_has_a_bound():
+    with Rig(limits=Limits(upstream=3)) as rig:
+        held, queue = Held(), rig.queue()
+        backend = rig.script(queue, held.serve)
+        waiting = opened(rig, 3)
+        wait_for(lambda: held.running == 3)
+        got, _ = rig.raw(GET, until=b"this instance\n")
+        assert got.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1\r\n" in got
+        text = rig.call(lambda: rig.ingress.metrics.text([queue]))
+        assert (
+            "\nkrun_revision_connections{" in text and '"} 3\n' in text.split("krun_revision_connections{")[1]
+        )
+        assert "krun_revision_connections_refused_total{" in text
+        # Another instance takes what this one has no room for.
+        rig.echo(queue)
+        assert rig.get()[0] == 200
+        ended(waiting)
+        wait_for(lambda: backend.pool.count == 0)
+
+
+def test_all_instances_together_have_a_bound():
+    with Rig() as rig:
+        rig.ingress.room.total = 2
+        held = Held()
+        rig.script(rig.queue(), held.serve)
+        other = rig.queue("other", "b")
+        rig.echo(other)
+        assert rig.get(host="b")[0] == 200
+        waiting = opened(rig, 1)
+        wait_for(lambda: held.running == 1)
+        # The idle connection of the other one gives its place.
+        waiting += opened(rig, 1)
+        wait_for(lambda: held.running == 2)
+        assert rig.get(host="b")[0] == 503
+        ended(waiting)
+        wait_for(lambda: rig.ingress.room.count == 0)
+        assert rig.get(host="b")[0] == 200
+
+
+def test_an_idle_connection_that_is_no_good_gives_its_place(monkeypatch):
+    monkeypatch.setattr(pool, "_JUST_USED", -1.0)
+    with Rig(limits=Limits(upstream=1)) as rig:
+
+        def serve(connection):
+            while head_of(connection):
+                connection.sendall(OK)
+
+        rig.script(rig.queue(), serve)
+        assert rig.get() == (200, b"ok")
+        assert rig.get(method="DELETE") == (200, b"ok")
+
+
+def test_a_failed_connect_gives_its_place_back():
+    with Rig(limits=Limits(upstream=1)) as rig:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            address = closed.getsockname()
+        rig.add(rig.queue(), address)
+        assert [rig.get()[0] for _ in range(3)] == [502] * 3
+        assert rig.ingress.room.count == 0
+
+
+def test_an_h2c_instance_that_permits_no_stream_holds_no_descriptors():
+    with Rig() as rig:
+
+        def serve(connection):
+            server = H2Server(connection, lambda server, stream, *rest: server.answer(stream, 200))
+            server.conn.update_settings({h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+            server.flush()
+            server.serve()
+
+        rig.script(rig.queue(protocol="h2c"), serve)
+        for _ in range(6):
+            rig.get()
+        wait_for(lambda: rig.ingress.room.count <= 2)
+
+
+def test_idle_h2c_connections_end(monkeypatch):
+    monkeypatch.setattr("krun.serve.proxy.up2._IDLE_TIME", 0.1)
+    with Rig() as rig:
+
+        def serve(connection):
+            H2Server(connection, lambda server, stream, *rest: server.answer(stream, 200)).serve()
+
+        rig.script(rig.queue(protocol="h2c"), serve)
+        assert rig.get()[0] == 200
+        wait_for(lambda: rig.ingress.room.count == 0)
+        assert rig.get()[0] == 200
