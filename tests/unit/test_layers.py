@@ -93,7 +93,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.http.body", "krun.serve.http.hangup", "krun.serve.http.timers"},
         {"krun.serve.http.stream"},
         {"krun.serve.http.endpoint"},
-        {"krun.serve.http.h1", "krun.serve.http.h2head"},
+        {"krun.serve.http.h1", "krun.serve.http.h2head", "krun.serve.http.h2limits"},
         {"krun.serve.http.h2"},
         {"krun.serve.http.front"},
         {"krun.serve.http.server"},
@@ -242,6 +242,7 @@ HEAVY = {
     "h2": {
         "krun.serve.http.h2",
         "krun.serve.http.h2head",
+        "krun.serve.http.h2limits",
         "krun.serve.proxy.up2",
         "krun.serve.run.grpc_health",
     },

@@ -11,15 +11,14 @@ import asyncio
 from collections import deque
 
 import h2.config
-import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
-from hyperframe.frame import GoAwayFrame
 
 from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.h2head import HOP, lower, pour, request_head, settings
+from krun.serve.http.h2limits import CONTROL, Budget, Library
 from krun.serve.http.head import Head, check_field
 from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.types import Headers, HttpError
@@ -28,22 +27,15 @@ from krun.serve.http.types import Headers, HttpError
 _PENDING = 65536
 _CONNECTION_WINDOW = 1 << 20
 
-#: Seconds in which the whole budget for control frames comes back; bytes below which a WINDOW_UPDATE is charged.
-_REFILL, _DRIBBLE = 60.0, 256
-
-_CONTROL = (
-    h2.events.StreamReset,
-    h2.events.PingReceived,
-    h2.events.RemoteSettingsChanged,
-    h2.events.PriorityUpdated,
-)
+#: Bytes below which a WINDOW_UPDATE is charged.
+_DRIBBLE = 256
 
 
 class H2Connection(asyncio.Protocol):
     """A connection and its streams."""
 
     __slots__ = (
-        "_budget", "_charged", "_closing", "_conn", "_endpoint", "_reading", "deadline", "peer", "slot", "streams", "tls",
+        "_budget", "_closing", "_conn", "_endpoint", "_reading", "_widened", "deadline", "peer", "slot", "streams", "tls",
         "transport", "write_paused",
     )  # fmt: skip
 
@@ -59,15 +51,16 @@ class H2Connection(asyncio.Protocol):
         self.write_paused = False
         self._reading = False
         self._closing = False
-        self._budget: float = endpoint.limits.abuse
-        self._charged = endpoint.wheel.now()
+        #: The windows of all streams may have become wider.
+        self._widened = False
+        self._budget = Budget(endpoint.limits.abuse, endpoint.wheel.now())
         config = h2.config.H2Configuration(
             client_side=False,
             header_encoding=None,
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
-        self._conn = h2.connection.H2Connection(config)
+        self._conn = Library(config)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -103,10 +96,16 @@ class H2Connection(asyncio.Protocol):
             self._endpoint.on_refused(400, f"HTTP/2: {type(error).__name__}")
             self._hang_up()
             return
+        self._conn.bound_table()
         for event in events:
             self._event(event)
             if self.transport.is_closing():
                 return
+        if self._widened:
+            # Once for all frames of the read: a flood of them must not cost a turn over all streams each.
+            self._widened = False
+            for stream in list(self.streams.values()):
+                stream.pump()
         self._reading = False
         self.flush()
         if not self.streams and self.deadline is None:
@@ -140,12 +139,15 @@ class H2Connection(asyncio.Protocol):
             if (event.delta or 0) < _DRIBBLE:
                 # CVE-2019-9511: a response that is sent in frames of a few bytes.
                 self.charge()
-            self._window(event.stream_id)
+            if not event.stream_id:
+                self._widened = True
+            elif (stream := self.streams.get(event.stream_id)) is not None:
+                stream.pump()
         elif isinstance(event, h2.events.ConnectionTerminated):
             self.deadline = None
             if not self.streams:
                 self._hang_up()
-        elif isinstance(event, _CONTROL):
+        elif isinstance(event, CONTROL):
             self.charge()
             if isinstance(event, h2.events.StreamReset):
                 stream = self.streams.pop(event.stream_id, None)
@@ -153,16 +155,11 @@ class H2Connection(asyncio.Protocol):
                     stream.gone()
             elif isinstance(event, h2.events.RemoteSettingsChanged):
                 # INITIAL_WINDOW_SIZE may have opened every stream's window.
-                self._window(0)
+                self._widened = True
 
     def charge(self) -> None:
         """A frame that costs the server and brings no request; too many of them end the connection."""
-        now = self._endpoint.wheel.now()
-        limit = self._endpoint.limits.abuse
-        # Pings that keep a connection alive for hours are no abuse.
-        self._budget = min(limit, self._budget + (now - self._charged) * limit / _REFILL) - 1
-        self._charged = now
-        if self._budget < 0 and not self._closing:
+        if not self._budget.spend(self._endpoint.wheel.now()) and not self._closing:
             self._endpoint.on_refused(429, "HTTP/2: too many resets and control frames")
             self._conn.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             self._hang_up()
@@ -236,15 +233,6 @@ class H2Connection(asyncio.Protocol):
         else:
             stream.abort()
 
-    def _window(self, stream_id: int | None) -> None:
-        if stream_id:
-            stream = self.streams.get(stream_id)
-            if stream is not None:
-                stream.pump()
-        else:
-            for stream in list(self.streams.values()):
-                stream.pump()
-
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Opens the windows by `size` bytes that have been taken."""
         try:
@@ -263,8 +251,7 @@ class H2Connection(asyncio.Protocol):
     def finished(self, stream_id: int) -> None:
         """A stream has ended normally."""
         self.streams.pop(stream_id, None)
-        if self._budget < self._endpoint.limits.abuse:
-            self._budget += 1
+        self._budget.earn()
         if not self.streams and not self._closing:
             if self._endpoint.draining:
                 self.flush()
@@ -290,9 +277,7 @@ class H2Connection(asyncio.Protocol):
         """Takes no further streams; closes when the last one has ended."""
         if self._closing:
             return
-        # The library refuses everything after its own GOAWAY.
-        last = self._conn.highest_inbound_stream_id
-        self.transport.write(GoAwayFrame(0, last_stream_id=last, error_code=0).serialize())
+        self.transport.write(self._conn.goaway())
         if not self.streams:
             self.transport.close()
 
@@ -301,7 +286,7 @@ class H2Incoming(Incoming):
     """A stream."""
 
     __slots__ = (
-        "_closed", "_ending", "_link", "_paused", "_pending", "_size", "_told", "_waiting", "done", "head", "peer", "sink",
+        "_closed", "_ending", "_link", "_paused", "_pending", "_size", "_told", "deadline", "done", "head", "peer", "sink", "slot",
         "started", "stream_id", "tls", "trailers", "unread",
     )  # fmt: skip
 
@@ -328,6 +313,9 @@ class H2Incoming(Incoming):
         self._ending: Headers | None = None
         #: Whether the sink has been told to pause.
         self._told = False
+        #: Until when the peer has to take more of a response that is complete: no other time-out counts for it.
+        self.deadline: float | None = None
+        self.slot = 0
 
     # The request's side.
 
@@ -356,7 +344,7 @@ class H2Incoming(Incoming):
     def gone(self) -> None:
         """The stream or its connection has ended."""
         if not self.done:
-            self.done = True
+            self._ends()
             self._pending.clear()
             if self.unread:
                 # The connection's window must not shrink by what nobody reads.
@@ -370,6 +358,7 @@ class H2Incoming(Incoming):
     def inform(self, status: int, headers: Headers) -> None:
         if not self.done and not self.started:
             self._send_headers([(b":status", b"%d" % status), *lower(headers)], False)
+            self._link.flush()
 
     def respond(
         self,
@@ -421,14 +410,11 @@ class H2Incoming(Incoming):
     def abort(self) -> None:
         if self.done:
             return
-        self.done = True
+        self._ends()
         self._pending.clear()
         link = self._link
         link.streams.pop(self.stream_id, None)
-        try:
-            link._conn.reset_stream(self.stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
-        except h2.exceptions.H2Error:
-            pass
+        link._conn.reset(self.stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
         self.consumed()
         link.flush()
         link.finished(self.stream_id)
@@ -445,7 +431,7 @@ class H2Incoming(Incoming):
         link = self._link
         conn = link._conn
         pending = self._pending
-        sent = False
+        size, sent = 0, False
         try:
             if pending and not link.write_paused:
                 size, sent = pour(conn, self.stream_id, pending, self._ending == [])
@@ -462,6 +448,21 @@ class H2Incoming(Incoming):
             return
         link.flush()
         self.check_pressure()
+        if self._ending is not None and (size or self.deadline is None):
+            wheel = link._endpoint.wheel
+            self.deadline = wheel.now() + link._endpoint.limits.idle_time
+            wheel.watch(self)
+
+    def expired(self, now: float) -> None:
+        """The wheel's call: the peer has not taken more of the response."""
+        self.deadline = None
+        self.abort()
+
+    def _ends(self) -> None:
+        self.done = True
+        self.deadline = None
+        if self.slot:
+            self._link._endpoint.wheel.forget(self)
 
     def check_pressure(self) -> None:
         """Tells the sink to pause or to go on."""
@@ -484,14 +485,11 @@ class H2Incoming(Incoming):
     def _complete(self) -> None:
         if self.done:
             return
-        self.done = True
+        self._ends()
         link = self._link
         if not self._closed:
             # Section 8.1: the rest of the request is not wanted.
-            try:
-                link._conn.reset_stream(self.stream_id, h2.errors.ErrorCodes.NO_ERROR)
-            except h2.exceptions.H2Error:
-                pass
+            link._conn.reset(self.stream_id, h2.errors.ErrorCodes.NO_ERROR)
         self._paused = False
         self.consumed()
         link.flush()

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 
 import h2.config
-import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
@@ -15,6 +14,7 @@ import h2.settings
 
 from krun.serve.http.endpoint import field_lines
 from krun.serve.http.h2head import HOP, lower, pour, settings
+from krun.serve.http.h2limits import Library
 from krun.serve.http.head import CHUNKED, Head, check_field
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, Limits
@@ -23,6 +23,10 @@ from krun.serve.proxy.outgoing import Outgoing, Receiver
 _WINDOW = 1 << 20
 #: Bytes that wait for the instance's window before the client is paused.
 _PENDING = 65536
+#: Bytes, of answers to the instance's frames too, that wait for it to read before nothing more of it is read.
+_UNREAD = 1 << 20
+#: Interim responses of one request; an instance could send them without end.
+_INTERIM = 16
 #: Seconds that a connection without a request is kept.
 _IDLE_TIME = 60.0
 
@@ -64,6 +68,7 @@ class Up2(asyncio.Protocol):
     __slots__ = (
         "_closing",
         "_conn",
+        "_held",
         "_limits",
         "_on_lost",
         "_reading",
@@ -86,7 +91,7 @@ class Up2(asyncio.Protocol):
         self.slot = 0
         self.streams: dict[int, Stream2] = {}
         self._closing = False
-        self._reading = False
+        self._reading = self._held = False
         self.write_paused = False
         config = h2.config.H2Configuration(
             client_side=True,
@@ -94,7 +99,7 @@ class Up2(asyncio.Protocol):
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
-        self._conn = h2.connection.H2Connection(config)
+        self._conn = Library(config)
 
     # asyncio's calls.
 
@@ -133,6 +138,9 @@ class Up2(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
+        if self._held:
+            self._held = False
+            self.transport.resume_reading()
         for stream in list(self.streams.values()):
             stream.pump()
 
@@ -145,6 +153,7 @@ class Up2(asyncio.Protocol):
         except (h2.exceptions.H2Error, ValueError, IndexError) as error:
             self._hang_up(f"the instance's response cannot be read: {type(error).__name__}")
             return
+        self._conn.bound_table()
         for event in events:
             self._event(event)
         self._reading = False
@@ -251,6 +260,10 @@ class Up2(asyncio.Protocol):
             data = self._conn.data_to_send()
             if data:
                 self.transport.write(data)
+                if not self._held and self.transport.get_write_buffer_size() > _UNREAD:
+                    # CVE-2019-9512, CVE-2019-9515: each PING and SETTINGS wants an answer.
+                    self._held = True
+                    self.transport.pause_reading()
 
     def close(self) -> None:
         """No further requests; closes after the last one."""
@@ -274,8 +287,8 @@ class Stream2(Outgoing):
     """A request on such a connection."""
 
     __slots__ = (
-        "_ending", "_limits", "_link", "_number", "_method", "_paused", "_pending", "_receiver", "_sent", "_size", "_started", "_told",
-        "_trailers", "_unread", "reused",
+        "_ending", "_informed", "_link", "_number", "_method", "_paused", "_pending", "_receiver", "_sent", "_size", "_started",
+        "_told", "_trailers", "_unread", "reused",
     )  # fmt: skip
 
     def __init__(self, link: Up2, number: int, receiver: Receiver, method: bytes, ended: bool) -> None:
@@ -294,6 +307,7 @@ class Stream2(Outgoing):
         self._ending: Headers | None = [] if ended else None
         self._sent = ended
         self._told = False
+        self._informed = 0
 
     def event(self, event: h2.events.Event) -> None:
         """Takes an event of this stream."""
@@ -309,6 +323,10 @@ class Stream2(Outgoing):
         elif isinstance(event, h2.events.ResponseReceived):
             self._head(event)
         elif isinstance(event, h2.events.InformationalResponseReceived):
+            self._informed += 1
+            if self._informed > _INTERIM:
+                self._refuse("the instance sent too many interim responses")
+                return
             fields = [(n, v) for n, v in event.headers or [] if n[:1] != b":"]
             status = dict(event.headers or []).get(b":status", b"")
             if all(check_field(n, v) for n, v in fields) and status.isdigit() and status != b"101":
@@ -363,10 +381,7 @@ class Stream2(Outgoing):
         self.failed(text)
 
     def _reset(self, code: h2.errors.ErrorCodes) -> None:
-        try:
-            self._link._conn.reset_stream(self._number, code)
-        except h2.exceptions.H2Error:
-            pass
+        self._link._conn.reset(self._number, code)
         self._link.flush()
 
     def failed(self, text: str) -> None:
