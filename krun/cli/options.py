@@ -124,6 +124,7 @@ class Options:
         network_allow: "list[str]"
         network_names: "str | None"
         network_flows: "int | None"
+        client_connections: "int | None"
         max_instances: "int | None"
         memory_budget: "str | None"
         idle: "str | None"

@@ -75,6 +75,13 @@ OWN = (
             Flag(("network-allow",), "list", None, "host, instances or a network: open to them", "krun"),
             Flag(("network-names",), "str", None, "other names: forward (default) or refuse", "krun"),
             Flag(("network-flows",), "int", None, "connections of an instance (default 4096)", "krun"),
+            Flag(
+                ("client-connections",),
+                "int",
+                None,
+                "connections of one address to the services (default 4096)",
+                "krun",
+            ),
             Flag(("no-pull",), "bool", False, "never fetch an image from a registry", "krun"),
             Flag(
                 ("max-instances",),

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from krun.errors import KrunError, SysError
-from krun.serve import private
+from krun.serve import descriptors, private
 from krun.serve.api.remote import Remote as ApiRemote
 from krun.serve.api.router import Api, Page
 from krun.serve.control.capacity import Capacity, of_machine
@@ -33,6 +33,7 @@ from krun.serve.control.pools import Pools
 from krun.serve.control.remote import Remote
 from krun.serve.ending import Ending
 from krun.serve.http.server import Server, serve
+from krun.serve.http.types import Limits
 from krun.serve.model.idle import Idle
 from krun.serve.model.kinds import REVISION
 from krun.serve.names.forward import Forward
@@ -82,6 +83,8 @@ class Options:
     #: Bounds of all instances together: their number, their memory in bytes; 0: from the machine.
     instances = 0
     memory = 0
+    #: Connections of one address to the services' port; 0: half of the port's.
+    client_connections = 0
     #: Of revisions that say nothing.
     idle = Idle()
 
@@ -105,6 +108,7 @@ class App:
         self.started = time.monotonic()
         self.stopping = False
         self.names: Responder | None = None
+        self.limits = Limits.within(descriptors.widen(), options.client_connections)
 
     async def start(self) -> None:
         """Starts everything. Errors: KrunError; nothing is left running then."""
@@ -181,6 +185,7 @@ class App:
             server_timing=options.server_timing,
             trace=options.trace,
             report=self.report,
+            limits=self.limits,
         )
         await self._listen(tls)
         await self._open_doors()
@@ -250,10 +255,14 @@ class App:
         )
         self.api.rest.check = self.live.check
         with _listening(options.api):
-            self.api_server = await serve(self.api.handle, address=options.api, tls=tls, report=self.report)
+            self.api_server = await serve(
+                self.api.handle, address=options.api, tls=tls, report=self.report, limits=self.limits
+            )
         if options.unix:
             with _listening(options.unix):
-                self.unix_server = await serve(self.api.handle, unix=options.unix, report=self.report)
+                self.unix_server = await serve(
+                    self.api.handle, unix=options.unix, report=self.report, limits=self.limits
+                )
 
     async def _open_doors(self) -> None:
         """Serves the instances on the sockets that the worker has for them: services, cluster-local ones too, and names."""

@@ -123,6 +123,12 @@ def _bounds(options: Options, opts: CommandLine) -> None:
         if opts.max_instances < 1:
             raise UsageError(f"--max-instances {opts.max_instances}: a number of 1 or more is wanted")
         options.instances = opts.max_instances
+    if opts.client_connections is not None:
+        if opts.client_connections < 1:
+            raise UsageError(
+                f"--client-connections {opts.client_connections}: a number of 1 or more is wanted"
+            )
+        options.client_connections = opts.client_connections
     if opts.memory_budget:
         try:
             options.memory = int(quantity(opts.memory_budget))

@@ -1,14 +1,20 @@
 """What one instance and one client can hold of the server: connections, descriptors, memory."""
 
 import socket
+import ssl
+import subprocess
+import sys
 
 import h2.settings
+from helpers.h2peer import H2Peer
 from helpers.h2server import H2Server
 from helpers.proxyrig import Rig, head_of
 
+from krun.serve.http.endpoint import client_of
 from krun.serve.http.types import Limits
 from krun.serve.proxy import pool
 
+from .test_http_server import certificate, server_context, with_server  # noqa: F401
 from .test_proxy import OK, Held, wait_for
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -117,3 +123,72 @@ def test_idle_h2c_connections_end(monkeypatch):
         assert rig.get()[0] == 200
         wait_for(lambda: rig.ingress.room.count == 0)
         assert rig.get()[0] == 200
+
+
+# ------------------------------------------------------------------------------------------------ one client
+
+
+def test_connections_of_one_address_have_a_bound():
+    with Rig(limits=Limits(client=3)) as rig:
+        rig.echo(rig.queue())
+        held = opened(rig, 2) + [H2Peer(socket.create_connection(("127.0.0.1", rig.port))).sock]
+        (front, _) = rig.ingress._fronts
+        wait_for(lambda: len(front.endpoint.connections) == 3)
+        got, end = rig.raw(GET, until=b"address\n")
+        assert got.startswith(b"HTTP/1.1 429 ") and b"Retry-After: 1\r\n" in got
+        assert rig.ingress.metrics.refusals == {429: 1}
+        # Another address is another client.
+        with socket.create_connection(("127.0.0.1", rig.port), source_address=("127.0.0.2", 0)) as other:
+            other.sendall(GET)
+            assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+        ended(held)
+        wait_for(lambda: not front.endpoint.connections)
+        assert not front.endpoint._clients and rig.get()[0] == 200
+
+
+def test_a_client_of_ipv6_is_its_network():
+    assert client_of(("2001:db8::1", 1, 0, 0)) == client_of(("2001:db8::ffff:1", 1, 0, 0))
+    assert client_of(("2001:db8::1", 1, 0, 0)) != client_of(("2001:db8:0:1::1", 1, 0, 0))
+    assert client_of(("fe80::1%eth0", 1, 0, 2)) == client_of(("fe80::2", 1, 0, 0))
+    assert client_of(("::ffff:10.0.0.1", 1, 0, 0)) != client_of(("::ffff:10.0.0.2", 1, 0, 0))
+    assert client_of("unix") == ""
+
+
+def test_connections_count_before_their_tls_handshake(certificate):  # noqa: F811
+    def test(port, server):
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        wait_for(lambda: len(server.front.endpoint.connections) == 2)
+        with socket.create_connection(("127.0.0.1", port)) as one:
+            assert one.recv(1) == b""
+        ended(held)
+        wait_for(lambda: not server.front.endpoint.connections)
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(GET)
+            plain.recv(100)
+            wait_for(lambda: not server.front.endpoint.connections)
+        context = ssl.create_default_context(cafile=certificate[0])
+        for _ in range(3):
+            with context.wrap_socket(
+                socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"
+            ) as s:
+                s.sendall(b"GET /ignore HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert s.recv(12) == b"HTTP/1.1 200"
+        wait_for(lambda: not server.front.endpoint.connections)
+
+    with_server(test, tls=server_context(certificate), limits=Limits(connections=2))
+
+
+def test_descriptors_are_shared_out():
+    limits = Limits.within(1024)
+    assert (limits.connections, limits.client) == (128, 64)
+    assert Limits.within(1 << 20) == Limits()
+    assert Limits.within(1 << 20, 8192).client == 8192
+
+
+def test_the_worker_keeps_the_limit_that_the_server_was_given():
+    code = (
+        "import resource as r; from krun.serve import descriptors as d; hard = r.getrlimit(r.RLIMIT_NOFILE)[1];"
+        "r.setrlimit(r.RLIMIT_NOFILE, (300, hard)); n = d.widen(); assert n == min(hard, 1 << 20) == d.widen(), n;"
+        "assert d.given() == (300, hard); d.restore(list(d.given())); assert r.getrlimit(r.RLIMIT_NOFILE) == (300, hard)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
 from krun.serve.http.hangup import Hangups
 from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
-from krun.serve.http.types import REASONS, Headers, Limits
+from krun.serve.http.types import REASONS, Headers, HttpError, Limits
 
 #: The status lines of the statuses that have a phrase here.
 _LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in REASONS.items()}
@@ -22,6 +23,16 @@ def status_line(status: int) -> bytes:
 def field_lines(headers: Headers) -> bytes:
     """`headers` as field lines."""
     return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
+def client_of(peer: tuple | str) -> str:
+    """Who counts as one client: an IPv4 address, the /64 of an IPv6 one, which is one host's to choose from; "" for a unix socket's."""
+    if not isinstance(peer, tuple):
+        return ""
+    address: str = peer[0]
+    if ":" not in address or address.startswith("::ffff:"):
+        return address
+    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8].hex()
 
 
 class Endpoint:
@@ -45,8 +56,36 @@ class Endpoint:
         self.report = report
         self.on_refused = on_refused or (lambda status, reason: None)
         self.connections: set[Any] = set()
+        #: Those of each client (client_of); a client without one has no entry.
+        self._clients: dict[str, int] = {}
         self.draining = False
         self.hangups = Hangups()
+
+    def check_room(self, peer: tuple | str) -> None:
+        """Raises HttpError 503 or 429 if there is no room for one more connection of `peer`."""
+        if len(self.connections) >= self.limits.connections:
+            raise HttpError(503, "too many connections")
+        client = client_of(peer)
+        if client and self._clients.get(client, 0) >= self.limits.client:
+            raise HttpError(429, "too many connections from this address")
+
+    def join(self, connection: Any) -> None:
+        """Counts a connection, which has an attribute `peer`."""
+        self.connections.add(connection)
+        client = client_of(connection.peer)
+        self._clients[client] = self._clients.get(client, 0) + 1
+
+    def leave(self, connection: Any) -> None:
+        """A connection has ended. Idempotent."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        client = client_of(connection.peer)
+        left = self._clients[client] - 1
+        if left:
+            self._clients[client] = left
+        else:
+            del self._clients[client]
 
     def deliver(self, incoming: Incoming) -> bool:
         """Hands a request to its user.  A failure there costs this request only; returns whether there was none."""

@@ -13,51 +13,80 @@ from krun.serve.http.endpoint import Endpoint, status_line
 from krun.serve.http.h1 import H1Connection
 from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
-from krun.serve.http.types import Limits
+from krun.serve.http.types import HttpError, Limits
 
 #: RFC 9113, section 3.4.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-_BUSY = (
-    status_line(503)
-    + b"Content-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nContent-Length: 21\r\nConnection: close\r\n\r\n"
-    + b"too many connections\n"
-)
+#: Seconds of a TLS handshake.
+_HANDSHAKE = 10.0
 
 
 class _First(asyncio.Protocol):
-    """A connection before its first bytes: HTTP/2 by ALPN or by its preface (prior knowledge), HTTP/1.1 otherwise."""
+    """A connection before its first bytes: HTTP/2 by ALPN or by its preface (prior knowledge), HTTP/1.1 otherwise.
 
-    __slots__ = ("_data", "_front", "_tls", "deadline", "slot", "transport")
+    It is counted before its TLS handshake, which costs more than what comes behind it.
+    """
+
+    __slots__ = ("_data", "_front", "_task", "_tls", "deadline", "peer", "slot", "transport")
 
     transport: asyncio.Transport
 
-    def __init__(self, front: Front, tls: bool) -> None:
+    def __init__(self, front: Front, tls: ssl.SSLContext | None) -> None:
         self._front = front
         self._tls = tls
         self._data = b""
+        #: The handshake; None without TLS, and behind it.
+        self._task: asyncio.Task[None] | None = None
+        self.peer: tuple | str = ""
         self.deadline: float | None = None
         self.slot = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.peer = transport.get_extra_info("peername") or "unix"
         endpoint = self._front.endpoint
-        if len(endpoint.connections) >= endpoint.limits.connections:
-            endpoint.on_refused(503, "too many connections")
-            transport.write(_BUSY)
+        try:
+            endpoint.check_room(self.peer)
+        except HttpError as error:
+            endpoint.on_refused(error.status, error.reason)
+            if self._tls is None:
+                transport.write(_refusal(error))
             transport.close()
             return
-        endpoint.connections.add(self)
+        endpoint.join(self)
         self.deadline = endpoint.wheel.now() + endpoint.limits.head_time
         endpoint.wheel.watch(self)
-        chosen = transport.get_extra_info("ssl_object")
-        if chosen is not None and chosen.selected_alpn_protocol() == "h2":
-            self._become(True)
+        if self._tls is not None:
+            self._task = asyncio.get_running_loop().create_task(self._handshake(self._tls))
+
+    async def _handshake(self, tls: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            inner = await loop.start_tls(
+                self.transport, self, tls, server_side=True, ssl_handshake_timeout=_HANDSHAKE
+            )
+        except (OSError, asyncio.CancelledError):
+            self._leave()
+            return
+        assert inner is not None
+        self._task = None
+        self.transport = inner
+        if inner.is_closing():
+            self._leave()
+        elif inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            self._become(True, self._data)
+        elif self._data:
+            data, self._data = self._data, b""
+            self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         data = self._data + data
-        if not self._front.http2 or not PREFACE.startswith(data[: len(PREFACE)]):
+        if self._task is not None:
+            # What came with the handshake's end: its task has not gone on yet.
+            self._data = data
+        elif not self._front.http2 or not PREFACE.startswith(data[: len(PREFACE)]):
             self._become(False, data)
         elif len(data) >= len(PREFACE):
             self._become(True, data)
@@ -65,20 +94,21 @@ class _First(asyncio.Protocol):
             self._data = data
 
     def _become(self, http2: bool, data: bytes = b"") -> None:
-        endpoint = self._front.endpoint
-        endpoint.connections.discard(self)
-        endpoint.wheel.forget(self)
-        self.deadline = None
-        protocol = self._front.make(http2, self._tls)
+        self._leave()
+        protocol = self._front.make(http2, self._tls is not None)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         if data:
             protocol.data_received(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._front.endpoint.connections.discard(self)
-        self._front.endpoint.wheel.forget(self)
+    def _leave(self) -> None:
+        endpoint = self._front.endpoint
+        endpoint.leave(self)
+        endpoint.wheel.forget(self)
         self.deadline = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
 
     def expired(self, now: float) -> None:
         """The wheel's call: nothing, or not enough, was sent."""
@@ -88,6 +118,14 @@ class _First(asyncio.Protocol):
     def drain(self) -> None:
         """No request has begun."""
         self.transport.close()
+
+
+def _refusal(error: HttpError) -> bytes:
+    text = error.reason.encode() + b"\n"
+    return status_line(error.status) + (
+        b"Content-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+        % (len(text), text)
+    )
 
 
 class Front:
@@ -142,12 +180,10 @@ class Front:
         loop = asyncio.get_running_loop()
         if tls is not None and self.http2:
             tls.set_alpn_protocols(["h2", "http/1.1"])
-        options: dict = {"ssl": tls, "backlog": 1024}
-        if tls is not None:
-            options["ssl_handshake_timeout"] = 10.0
+        options: dict = {"backlog": 1024}
 
         def factory() -> asyncio.Protocol:
-            return _First(self, tls is not None)
+            return _First(self, tls)
 
         if unix is not None:
             # The path exists for nobody else before it has its mode: the umask is that of the process, the loop its only thread.

@@ -61,12 +61,12 @@ class H1Connection(asyncio.Protocol):
         self.transport = transport
         self.peer = transport.get_extra_info("peername") or "unix"
         endpoint = self._endpoint
-        endpoint.connections.add(self)
+        endpoint.join(self)
         self._rest(endpoint.limits.idle_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = CLOSED
-        self._endpoint.connections.discard(self)
+        self._endpoint.leave(self)
         self.deadline = None
         self._endpoint.wheel.forget(self)
         self._endpoint.hangups.forget(self._watched)

@@ -66,7 +66,7 @@ class H2Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.peer = transport.get_extra_info("peername") or "unix"
-        self._endpoint.connections.add(self)
+        self._endpoint.join(self)
         conn = self._conn
         conn.local_settings = h2.settings.Settings(
             client=False, initial_values=settings(self._endpoint.limits, client=False)
@@ -78,7 +78,7 @@ class H2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._endpoint.connections.discard(self)
+        self._endpoint.leave(self)
         self.deadline = None
         self._endpoint.wheel.forget(self)
         streams = list(self.streams.values())

@@ -66,8 +66,10 @@ class Limits:
     idle_time: float = 90.0
     #: What is read ahead of a request that still runs (pipelining) before the reading pauses.
     ahead: int = 65536
-    #: Connections of one listener; one more is answered 503 and closed.
+    #: Connections of one listener, those in a TLS handshake too; one more is answered 503 and closed.
     connections: int = 8192
+    #: Those of one address (IPv6: of one /64); one more is answered 429 and closed.
+    client: int = 4096
     #: The proxy's connections to one instance, tunnels too; a request that needs one more is answered 503.
     upstream: int = 4096
     #: HTTP/2: concurrent streams of a connection, and resets and control frames beyond the streams that end normally.
@@ -75,6 +77,15 @@ class Limits:
     abuse: int = 1000
     #: HTTP/2: bytes of request body that one stream may send ahead of its reader.
     window: int = 262144
+
+    @classmethod
+    def within(cls, descriptors: int, client: int = 0) -> Limits:
+        """The limits of a process that has so many descriptors: an eighth for each listener, half for all instances.
+
+        `client`: connections of one address, 0 for half of a listener's.
+        """
+        connections = max(1, min(cls.connections, descriptors // 8))
+        return cls(connections=connections, client=client or max(1, connections // 2))
 
 
 class HttpError(Exception):

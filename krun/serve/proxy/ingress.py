@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 
 from krun.serve.http.front import Front
 from krun.serve.http.stream import Incoming, Sink
@@ -63,15 +64,19 @@ class Ingress:
         sock: socket.socket | None = None,
         tls: ssl.SSLContext | None = None,
         local: bool = False,
+        client: int = 0,
     ) -> int:
-        """Adds a listener; `local`: it serves cluster-local hosts too.  Returns the TCP port.  Raises OSError."""
+        """Adds a listener; `local`: it serves cluster-local hosts too; `client`: connections of one address, 0 for that of the limits.
+
+        Returns the TCP port.  Raises OSError.
+        """
 
         def on_request(incoming: Incoming) -> None:
             self.handle(incoming, local)
 
         front = Front(
             on_request,
-            limits=self.limits,
+            limits=replace(self.limits, client=client) if client else self.limits,
             report=self._report,
             on_refused=self.metrics.refused,
             http2=self._http2,
@@ -85,7 +90,7 @@ class Ingress:
         """Serves the instances on a listening socket, in the place of the one that was given before. Raises OSError."""
         if self._inside is not None:
             self._inside.stop_listening()
-        await self.listen(sock=sock, local=True)
+        await self.listen(sock=sock, local=True, client=max(1, self.limits.connections // 8))
         self._inside = self._fronts[-1]
 
     async def close(self, grace: float = 0.0) -> int:

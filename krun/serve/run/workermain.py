@@ -16,7 +16,7 @@ import time
 
 from krun.errors import KrunError, SysError
 from krun.mountio import MS_REC, MS_SLAVE, mount
-from krun.serve import private
+from krun.serve import descriptors, private
 from krun.serve.run.bridge import Bridge
 from krun.serve.run.commands import COMMANDS
 from krun.serve.run.errors import complain
@@ -113,6 +113,8 @@ def main() -> int:
     config = json.loads(sys.argv[1])
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signo, signal.SIG_IGN)  # the server says when to stop; SIGTERM: Worker.terminate
+    if limit := config.get("descriptors"):
+        descriptors.restore(limit)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     unshare(CLONE_NEWNS, "mount namespace of the worker")
     mount(None, "/", None, MS_SLAVE | MS_REC)
