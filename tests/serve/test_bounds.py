@@ -154,7 +154,7 @@ def test_a_client_of_ipv6_is_its_network():
     assert client_of("unix") == ""
 
 
-def test_connections_count_before_their_tls_handshake(certificate):  # noqa: F811
+def test_connections_count_before_their_tls_handshake(certificate, caplog):  # noqa: F811
     def test(port, server):
         held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         wait_for(lambda: len(server.front.endpoint.connections) == 2)
@@ -176,6 +176,7 @@ def test_connections_count_before_their_tls_handshake(certificate):  # noqa: F81
         wait_for(lambda: not server.front.endpoint.connections)
 
     with_server(test, tls=server_context(certificate), limits=Limits(connections=2))
+    assert not caplog.records
 
 
 def test_descriptors_are_shared_out():

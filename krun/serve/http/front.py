@@ -70,12 +70,13 @@ class _First(asyncio.Protocol):
         except (OSError, asyncio.CancelledError):
             self._leave()
             return
-        assert inner is not None
         self._task = None
-        self.transport = inner
-        if inner.is_closing():
+        # None: the peer has gone meanwhile.
+        if inner is None or inner.is_closing():
             self._leave()
-        elif inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            return
+        self.transport = inner
+        if inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
             self._become(True, self._data)
         elif self._data:
             data, self._data = self._data, b""
