@@ -193,3 +193,74 @@ def test_the_worker_keeps_the_limit_that_the_server_was_given():
         "assert d.given() == (300, hard); d.restore(list(d.given())); assert r.getrlimit(r.RLIMIT_NOFILE) == (300, hard)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---------------------------------------------------------------------------------------------------- memory
+
+
+def post(size):
+    return b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+
+
+def test_bodies_that_wait_have_a_bound():
+    with Rig(limits=Limits(memory=400_000)) as rig:
+        queue = rig.queue()
+        held = opened(rig, 3, post(50_000))
+        wait_for(lambda: rig.ingress.memory.held > 150_000)
+        got, _ = rig.raw(post(50_000), until=b"for them\n")
+        assert got.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1\r\n" in got
+        assert queue.queued == 3 and rig.ingress.metrics.refusals == {503: 1}
+        # Another client has its own half.
+        with socket.create_connection(("127.0.0.1", rig.port), source_address=("127.0.0.2", 0)) as other:
+            other.sendall(post(50_000))
+            wait_for(lambda: rig.ingress.memory.held > 200_000)
+            rig.echo(queue)
+            assert other.recv(12) == b"HTTP/1.1 200"
+        for one in held:
+            assert one.recv(12) == b"HTTP/1.1 200"
+        ended(held)
+        wait_for(lambda: not rig.ingress.memory.held)
+        assert not rig.ingress.memory._clients
+
+
+def test_a_small_read_bounds_what_waits_of_one_connection():
+    with Rig() as rig:
+        queue = rig.queue()
+        (one,) = opened(rig, 1, post(50))
+        wait_for(lambda: queue.queued == 1)
+        two = socket.create_connection(("127.0.0.1", rig.port))
+        two.setblocking(False)
+        two.send(post(1 << 20))
+        wait_for(lambda: queue.queued == 2)
+        assert rig.ingress.memory.held < 100_000
+        ended((one, two))
+
+
+def test_heads_have_a_bound():
+    with Rig(limits=Limits(memory=400_000)) as rig:
+        queue = rig.queue()
+        peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
+        streams = [peer.request(headers=[(b"x", b"%d" % n + b"x" * 8000)]) for n in range(20)]
+        while peer.streams[streams[-1]]["status"] is None:
+            assert peer.receive()
+        assert 5 < queue.queued < 12 and peer.streams[streams[-1]]["status"] == 503
+        peer.close()
+        wait_for(lambda: not rig.ingress.memory.held)
+
+
+def test_responses_that_no_stream_takes_have_a_bound():
+    """CVE-2019-9517."""
+
+    def serve(connection):
+        while head_of(connection):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+
+    with Rig(limits=Limits(memory=1_000_000)) as rig:
+        rig.script(rig.queue(), serve)
+        peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
+        streams = [peer.request() for _ in range(20)]
+        while not any(peer.streams[stream]["reset"] for stream in streams):
+            assert peer.receive(acknowledge=False)
+        assert rig.ingress.memory.held <= 500_000
+        peer.close()
+        wait_for(lambda: not rig.ingress.memory.held)

@@ -90,7 +90,12 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.scale.kpa"},
         {"krun.serve.http.types"},
         {"krun.serve.http.head", "krun.serve.http.websocket", "krun.serve.http.spdy"},
-        {"krun.serve.http.body", "krun.serve.http.hangup", "krun.serve.http.timers"},
+        {
+            "krun.serve.http.body",
+            "krun.serve.http.hangup",
+            "krun.serve.http.memory",
+            "krun.serve.http.timers",
+        },
         {"krun.serve.http.stream"},
         {"krun.serve.http.endpoint"},
         {"krun.serve.http.h1", "krun.serve.http.h2head", "krun.serve.http.h2limits"},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from krun.serve.http.hangup import Hangups
+from krun.serve.http.memory import Memory, client_of
 from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import REASONS, Headers, HttpError, Limits
@@ -25,14 +26,10 @@ def field_lines(headers: Headers) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
-def client_of(peer: tuple | str) -> str:
-    """Who counts as one client: an IPv4 address, the /64 of an IPv6 one, which is one host's to choose from; "" for a unix socket's."""
-    if not isinstance(peer, tuple):
-        return ""
-    address: str = peer[0]
-    if ":" not in address or address.startswith("::ffff:"):
-        return address
-    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8].hex()
+def small_reads(transport: asyncio.Transport) -> None:
+    """Has a transport of asyncio read 64 KiB at a time, not 256: what one read brings is held whatever the other bounds say."""
+    if hasattr(transport, "max_size"):
+        transport.max_size = 65536
 
 
 class Endpoint:
@@ -46,10 +43,13 @@ class Endpoint:
         *,
         report: Callable[[str], None],
         on_refused: Callable[[int, str], None] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """`on_request` gets each request and calls its consume(); `report` gets a line about an error of the
-        server itself, `on_refused` the status and reason of a message that was refused.
+        server itself, `on_refused` the status and reason of a message that was refused;
+        `memory` is shared with other listeners.
         """
+        self.memory = memory or Memory(limits.memory)
         self.on_request = on_request
         self.wheel = wheel
         self.limits = limits

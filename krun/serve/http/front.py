@@ -9,8 +9,9 @@ import ssl
 import stat
 from collections.abc import Callable
 
-from krun.serve.http.endpoint import Endpoint, status_line
+from krun.serve.http.endpoint import Endpoint, small_reads, status_line
 from krun.serve.http.h1 import H1Connection
+from krun.serve.http.memory import Memory
 from krun.serve.http.stream import Incoming
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import HttpError, Limits
@@ -45,6 +46,7 @@ class _First(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        small_reads(transport)
         self.peer = transport.get_extra_info("peername") or "unix"
         endpoint = self._front.endpoint
         try:
@@ -141,6 +143,7 @@ class Front:
         report: Callable[[str], None],
         on_refused: Callable[[int, str], None] | None = None,
         wheel: Wheel | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """`on_request` is called on the loop for each request; the other functions as in Endpoint."""
         self._own_wheel = wheel is None
@@ -150,6 +153,7 @@ class Front:
             limits or Limits(),
             report=report,
             on_refused=on_refused,
+            memory=memory,
         )
         self.http2 = http2
         self._servers: list[asyncio.Server] = []

@@ -286,8 +286,8 @@ class H2Incoming(Incoming):
     """A stream."""
 
     __slots__ = (
-        "_closed", "_ending", "_link", "_paused", "_pending", "_size", "_told", "deadline", "done", "head", "peer", "sink", "slot",
-        "started", "stream_id", "tls", "trailers", "unread",
+        "_closed", "_ending", "_link", "_paused", "_pending", "_share", "_size", "_told", "deadline", "done", "head", "peer", "sink",
+        "slot", "started", "stream_id", "tls", "trailers", "unread",
     )  # fmt: skip
 
     multiplexed = True
@@ -310,9 +310,9 @@ class H2Incoming(Incoming):
         #: The response's parts that wait for the window, their size, and the trailers once all parts are here.
         self._pending: deque[bytes | memoryview] = deque()
         self._size = 0
+        self._share = link._endpoint.memory.share(link.peer)
         self._ending: Headers | None = None
-        #: Whether the sink has been told to pause.
-        self._told = False
+        self._told = False  # the sink, to pause
         #: Until when the peer has to take more of a response that is complete: no other time-out counts for it.
         self.deadline: float | None = None
         self.slot = 0
@@ -447,6 +447,9 @@ class H2Incoming(Incoming):
             self.gone()
             return
         link.flush()
+        if not self.done and not self._share.set(self._size):
+            self.abort()
+            return
         self.check_pressure()
         if self._ending is not None and (size or self.deadline is None):
             wheel = link._endpoint.wheel
@@ -460,6 +463,7 @@ class H2Incoming(Incoming):
 
     def _ends(self) -> None:
         self.done = True
+        self._share.set(0)
         self.deadline = None
         if self.slot:
             self._link._endpoint.wheel.forget(self)

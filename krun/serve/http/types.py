@@ -70,6 +70,8 @@ class Limits:
     connections: int = 8192
     #: Those of one address (IPv6: of one /64); one more is answered 429 and closed.
     client: int = 4096
+    #: Bytes of messages that all clients of the services make the server hold; one client has half of them.
+    memory: int = 256 << 20
     #: The proxy's connections to one instance, tunnels too; a request that needs one more is answered 503.
     upstream: int = 4096
     #: HTTP/2: concurrent streams of a connection, and resets and control frames beyond the streams that end normally.

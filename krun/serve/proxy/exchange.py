@@ -31,6 +31,10 @@ CLIENT_GONE = 499
 #: Seconds without a byte after which a tunnel ends of which one half has ended (HAProxy: timeout client-fin).
 HALF_CLOSED = 60.0
 
+#: Bytes of a request beside its head, and of a field beside its text; a head is kept as it came and in fields.
+_REQUEST, _FIELD = 4096, 200
+_NO_MEMORY = "the requests that are here take all the memory for them"
+
 _TEXT: Headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
 
 
@@ -38,8 +42,8 @@ class Exchange(Sink, Receiver):
     """A request and its response.  Times are loop.time()."""
 
     __slots__ = (
-        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_half", "_paused", "_retried", "_trailers", "_tunnel", "_up",
-        "_up_ended", "backend", "cold", "deadline", "first", "incoming", "ingress", "queue", "route", "sent",
+        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_half", "_memory", "_paused", "_retried", "_trailers", "_tunnel",
+        "_up", "_up_ended", "backend", "cold", "deadline", "first", "incoming", "ingress", "queue", "route", "sent",
         "slot", "size", "start", "started", "status", "tag",
     )  # fmt: skip
 
@@ -71,6 +75,7 @@ class Exchange(Sink, Receiver):
         #: Bytes of the response's body.
         self.size = 0
         self._extra = extra
+        self._memory = ingress.memory.share(incoming.peer)
         self._up: Outgoing | None = None
         self._body_parts: list[bytes] | None = None
         self._ended = False
@@ -86,6 +91,10 @@ class Exchange(Sink, Receiver):
     def begin(self) -> None:
         """Enters the revision's queue."""
         self.incoming.consume(self)
+        head = self.incoming.head
+        if not self._memory.set(_REQUEST + 2 * len(head.raw) + _FIELD * len(head.headers)):
+            self._no_memory()
+            return
         config = self.queue.config
         limit = config.timeout
         if config.response_start and (not limit or config.response_start < limit):
@@ -107,6 +116,10 @@ class Exchange(Sink, Receiver):
 
     def refuse(self, status: int, text: str) -> None:
         self._reply(status, text + "\n", retry=True)
+
+    def _no_memory(self) -> None:
+        self.ingress.metrics.refused(503, _NO_MEMORY)
+        self._reply(503, _NO_MEMORY + "\n", retry=True)
 
     # ------------------------------------------------------------------------------- to the instance (Wanting)
 
@@ -188,6 +201,8 @@ class Exchange(Sink, Receiver):
         if parts:
             for part in parts:
                 up.write(part)
+            # They are the connection's now, which tells when it has too many.
+            self._memory.set(self._memory.size - sum(map(len, parts)))
         if self._ended:
             up.finish(self._trailers)
         elif self._paused:
@@ -206,6 +221,10 @@ class Exchange(Sink, Receiver):
             if self._body_parts is None:
                 self._body_parts = []
             self._body_parts.append(data)
+            if not self._memory.set(self._memory.size + len(data)):
+                self.queue.leave(self, self.ingress.wheel.now())
+                self._no_memory()
+                return
             if not self._paused:
                 self._paused = True
                 self.incoming.pause()
@@ -408,6 +427,7 @@ class Exchange(Sink, Receiver):
         if up is not None:
             up.abort()
         self._body_parts = None
+        self._memory.set(0)
         now = ingress.wheel.now()
         backend = self.backend
         if backend is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from krun.serve.http.front import Front
+from krun.serve.http.memory import Memory
 from krun.serve.http.stream import Incoming, Sink
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, Limits
@@ -44,6 +45,7 @@ class Ingress:
         self.table = table
         self.limits = limits or Limits()
         self.wheel = Wheel(loop)
+        self.memory = Memory(self.limits.memory)
         self.room = Room(self.limits.upstream)
         self.metrics = Metrics()
         self.server_timing = server_timing
@@ -81,6 +83,7 @@ class Ingress:
             on_refused=self.metrics.refused,
             http2=self._http2,
             wheel=self.wheel,
+            memory=self.memory,
         )
         port = await front.listen(address, unix=unix, sock=sock, tls=tls)
         self._fronts.append(front)

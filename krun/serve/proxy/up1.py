@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from krun.serve.http.body import Chunked, chunk, last_chunk
+from krun.serve.http.endpoint import small_reads
 from krun.serve.http.head import CHUNKED, UNTIL_CLOSE, Head, parse_response
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, HttpError, Limits
@@ -76,6 +77,7 @@ class Up1(asyncio.Protocol, Outgoing):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        small_reads(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         state, self._state = self._state, CLOSED

@@ -12,7 +12,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from krun.serve.http.endpoint import field_lines
+from krun.serve.http.endpoint import field_lines, small_reads
 from krun.serve.http.h2head import HOP, lower, pour, settings
 from krun.serve.http.h2limits import Library
 from krun.serve.http.head import CHUNKED, Head, check_field
@@ -106,6 +106,7 @@ class Up2(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        small_reads(transport)
         conn = self._conn
         conn.local_settings = h2.settings.Settings(
             client=True, initial_values=settings(self._limits, client=True)
