@@ -146,6 +146,15 @@ def test_connections_of_one_address_have_a_bound():
         assert not front.endpoint._clients and rig.get()[0] == 200
 
 
+def test_an_instance_has_an_eighth_of_the_instances_front():
+    with Rig(limits=Limits(connections=8)) as rig:
+        rig.call(rig.ingress.listen_inside, inside := socket.create_server(("127.0.0.1", 0)))
+        port = inside.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            got, _ = rig.raw(GET, port=port, until=b"address\n")
+        assert got.startswith(b"HTTP/1.1 429 ")
+
+
 def test_a_client_of_ipv6_is_its_network():
     assert client_of(("2001:db8::1", 1, 0, 0)) == client_of(("2001:db8::ffff:1", 1, 0, 0))
     assert client_of(("2001:db8::1", 1, 0, 0)) != client_of(("2001:db8:0:1::1", 1, 0, 0))

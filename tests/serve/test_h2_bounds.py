@@ -73,6 +73,20 @@ def test_a_flood_of_window_updates_costs_no_turn_each(monkeypatch):
     with_server(test)
 
 
+def test_a_ping_for_each_part_of_a_response_is_no_abuse():
+    """Clients measure the path while they read (grpc-go: internal/transport/bdp_estimator.go)."""
+
+    def test(port, server):
+        peer = connect(port)
+        stream = peer.request("GET", "/big")
+        while not peer.streams[stream]["ended"]:
+            peer.conn.ping(b"measured")
+            assert peer.receive(), peer.goaway
+        assert len(peer.streams[stream]["body"]) == 1 << 20
+
+    with_server(test, limits=Limits(abuse=10))
+
+
 def test_a_response_that_nobody_takes_has_a_time_out():
     """CVE-2019-9517: the response is complete, its bytes wait for the client's window."""
 

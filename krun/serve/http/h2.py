@@ -1,8 +1,7 @@
 """The server's side of an HTTP/2 connection (RFC 9113) on the sans-io library h2.
 
 The library keeps the states, HPACK and the flow control.  This file adds what it leaves to its user: fields that can stand in an HTTP/1.1
-message (a CR LF in a value would smuggle a request past the proxy, CVE-2025-57804), one Cookie field, a budget of resets and control
-frames (CVE-2023-44487, CVE-2019-9512, -9515, -9518), and back-pressure.
+message (a CR LF in a value would smuggle a request past the proxy, CVE-2025-57804), one Cookie field, back-pressure, bounds (h2limits).
 """
 
 from __future__ import annotations
@@ -436,6 +435,7 @@ class H2Incoming(Incoming):
             if pending and not link.write_paused:
                 size, sent = pour(conn, self.stream_id, pending, self._ending == [])
                 self._size -= size
+                link._budget.sent(size)
             if not pending and self._ending is not None and not self.done:
                 if self._ending:
                     conn.send_headers(self.stream_id, self._ending, end_stream=True)

@@ -22,6 +22,9 @@ _TABLE = 4096
 #: Seconds in which the whole budget for control frames comes back.
 _REFILL = 60.0
 
+#: Bytes of a response that are worth one such frame.
+_EARNS = 4096
+
 
 class Library(h2.connection.H2Connection):
     """A connection of the library."""
@@ -52,7 +55,10 @@ class Library(h2.connection.H2Connection):
 
 
 class Budget:
-    """Frames that cost and bring no request. It refills: pings that keep a connection alive for hours are no abuse."""
+    """Frames that cost and bring no request (CVE-2023-44487, CVE-2019-9512, -9515, -9518).
+
+    It refills: pings that keep a connection alive for hours are no abuse.
+    """
 
     __slots__ = ("_at", "_left", "_limit")
 
@@ -67,7 +73,11 @@ class Budget:
         self._at = now
         return self._left >= 0
 
-    def earn(self) -> None:
+    def earn(self, count: int = 1) -> None:
         """A stream has ended normally."""
-        if self._left < self._limit:
-            self._left += 1
+        self._left = min(self._limit, self._left + count)
+
+    def sent(self, size: int) -> None:
+        """The peer has taken bytes: while it reads it may measure the path (grpc-go: a PING for each part). Few bytes earn nothing."""
+        if size >= _EARNS:
+            self.earn(size // _EARNS)
