@@ -72,6 +72,12 @@ def _fill(options: Options, opts: CommandLine) -> None:
         raise UsageError(f"--network-names {opts.network_names}: forward or refuse is wanted")
     options.forward_names = opts.network_names != "refuse"
     _bounds(options, opts)
+    if opts.client_connections is not None:
+        if opts.client_connections < 1:
+            raise UsageError(
+                f"--client-connections {opts.client_connections}: a number of 1 or more is wanted"
+            )
+        options.client_connections = opts.client_connections
     options.domain = opts.domain or "localhost"
     options.unix = opts.unix or ""
     options.access_log = opts.access_log or ""
@@ -123,12 +129,6 @@ def _bounds(options: Options, opts: CommandLine) -> None:
         if opts.max_instances < 1:
             raise UsageError(f"--max-instances {opts.max_instances}: a number of 1 or more is wanted")
         options.instances = opts.max_instances
-    if opts.client_connections is not None:
-        if opts.client_connections < 1:
-            raise UsageError(
-                f"--client-connections {opts.client_connections}: a number of 1 or more is wanted"
-            )
-        options.client_connections = opts.client_connections
     if opts.memory_budget:
         try:
             options.memory = int(quantity(opts.memory_budget))

@@ -214,6 +214,7 @@ def test_a_second_server_on_the_directory_ends(secure: Secure) -> None:
         (["--network", "bridge", "--network-pool", "10.0.0.0/8"], "a network of /20 to /29 is wanted"),
         (["--network", "bridge", "--network-allow", "all"], "host, instances or an IPv4 network is wanted"),
         (["--network", "bridge", "--network-flows", "0"], "--network-flows 0: a number of 1 to"),
+        (["--client-connections", "0"], "--client-connections 0: a number of 1 or more is wanted"),
         (["--network", "bridge", "--network-names", "x"], "--network-names x: forward or refuse is wanted"),
         (["--api", "0.0.0.0:0"], "beyond localhost the API needs a token and TLS"),
         (["--api", "8001"], "ADDRESS:PORT is wanted"),
