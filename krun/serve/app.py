@@ -108,6 +108,7 @@ class App:
         self.started = time.monotonic()
         self.stopping = False
         self.names: Responder | None = None
+        self._descriptors = descriptors.given()
         self.limits = Limits.within(descriptors.widen(), options.client_connections)
 
     async def start(self) -> None:
@@ -127,6 +128,7 @@ class App:
                 "cgroup": options.cgroup,
                 "layerLimit": options.layer_limit,
                 "network": options.network,
+                "descriptors": self._descriptors,
             },
             token=_Tokens(options.directory).make,
         )

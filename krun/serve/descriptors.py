@@ -8,25 +8,20 @@ import resource
 #: As LimitNOFILE in the server's unit.
 _MOST = 1 << 20
 
-_given: "tuple[int, int] | None" = None
+
+def given() -> "tuple[int, int]":
+    """Return RLIMIT_NOFILE, soft and hard: before `widen`, for the worker."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def widen() -> int:
     """Raise the soft RLIMIT_NOFILE as far as the hard one allows. Returns it. Idempotent."""
-    global _given
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if _given is None:
-        _given = soft, hard
+    soft, hard = given()
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(_MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     return _MOST if soft == resource.RLIM_INFINITY else soft
-
-
-def given() -> "tuple[int, int]":
-    """Return RLIMIT_NOFILE as it was before `widen`, soft and hard: for the worker."""
-    return _given or resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def restore(limit: "tuple[int, int] | list[int]") -> None:

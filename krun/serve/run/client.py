@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from krun.errors import KrunError
-from krun.serve import descriptors, private
+from krun.serve import private
 from krun.serve.run import wire
 from krun.serve.run.errors import StartError
 
@@ -36,14 +36,7 @@ def start_worker(config: dict[str, Any]) -> socket.socket:
     # The same modules as the server's, whatever found them: a launcher (-IS), an environment, PYTHONPATH, the directory at its start.
     # An editable installation (pip install -e) is found by a hook of the importer, and is in no path.
     paths = [_package_parent(), *(os.path.abspath(path) for path in sys.path)]
-    command = [
-        sys.executable,
-        "-IS",
-        "-c",
-        _START,
-        json.dumps({**config, "descriptors": descriptors.given()}),
-        json.dumps(paths),
-    ]
+    command = [sys.executable, "-IS", "-c", _START, json.dumps(config), json.dumps(paths)]
     private.directory(config["directory"])
     with open(os.path.join(config["directory"], "worker.log"), "ab", opener=private.opener) as log:
         process = subprocess.Popen(

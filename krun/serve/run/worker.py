@@ -56,7 +56,8 @@ class Worker:
     """The worker's state.
 
     Arguments: config, from the server: "directory", "runtime", "flags", "images", "pull", "cgroup", "layerLimit", and where
-    wanted "podman" (its command) and "network" ("pool", "allow", "flows"; see Bridge); commands, by their names.
+    wanted "podman" (its command), "network" ("pool", "allow", "flows"; see Bridge) and "descriptors" (RLIMIT_NOFILE, soft and hard);
+    commands, by their names.
     """
 
     def __init__(self, config: dict[str, Any], commands: dict[str, Command]) -> None:
