@@ -384,28 +384,30 @@ def process_fields(pid: int) -> "list[bytes]":
     return fields if len(fields) >= 20 else []
 
 
-def process_stat(pid: int) -> "tuple[str, int] | None":
-    """Return (state letter, start time in clock ticks since boot) of a process, None if there is none."""
-    fields = process_fields(pid)
-    return (fields[0].decode(), int(fields[19])) if fields else None
-
-
 def process_start_time(pid: int) -> int:
     """Return field 22 of /proc/PID/stat, clock ticks since boot; 0 when there is no such process."""
-    found = process_stat(pid)
-    return found[1] if found else 0
+    fields = process_fields(pid)
+    return int(fields[19]) if fields else 0
+
+
+def has_ended(fields: "list[bytes]") -> bool:
+    """Tell whether process_fields() are those of a process that has ended: gone, or a zombie without other threads.
+
+    The state letter is that of the first thread alone, which may call exit(2) before the others do (field 20: threads).
+    """
+    return not fields or (fields[0] in (b"Z", b"X", b"x") and int(fields[17]) <= 1)
 
 
 def alive(state: ContainerState) -> bool:
-    """Return whether the recorded init process runs: it has the recorded start time and is no zombie.
+    """Return whether the recorded init process runs: it has the recorded start time and has not ended.
 
     A container whose init is a zombie is stopped, even if nobody has waited for it yet. crun 1.8
     takes the zombie for a running process: its `kill` succeeds.
     """
     if state.pid <= 0:
         return False
-    found = process_stat(state.pid)
-    return found is not None and found[1] == state.start_time and found[0] not in ("Z", "X", "x")
+    fields = process_fields(state.pid)
+    return not has_ended(fields) and int(fields[19]) == state.start_time
 
 
 def frozen(cgroup_paths: "dict[str, str]") -> bool:

@@ -112,6 +112,44 @@ def test_kill_all(runtime, bundle):
     wait_for(lambda: container.processes() == [], "processes left")
 
 
+@pytest.fixture(scope="session")
+def leaderless(tmp_path_factory):
+    path = tmp_path_factory.mktemp("leader") / "leader"
+    subprocess.run(["gcc", "-static", "-o", path, Path(__file__).with_name("leader.c")], check=True)
+    return path
+
+
+@pytest.fixture
+def without_leader(runtime, bundle, leaderless):
+    """A running container whose program's first thread has ended, and whose second one stays."""
+    container = runtime.start(bundle.mount("/leader", leaderless, "bind", "ro").args("/leader"))
+    wait_for(
+        lambda: Path(f"/proc/{container.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z",
+        "the first thread stays",
+    )
+    return container
+
+
+def test_kill_all_of_a_program_whose_first_thread_has_ended(without_leader):
+    without_leader.call("kill", "--all", "KILL").ok()
+    assert without_leader.wait() == 137
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_program_whose_first_thread_has_ended_runs(without_leader):
+    """runc 1.1 says that it is stopped, and its `delete` forgets the process."""
+    assert without_leader.state()["status"] == "running"
+    assert json.loads(without_leader.call("ps", "--format=json").ok().out) == [without_leader.pid]
+    done = without_leader.call("delete")
+    assert done.status == 1 and "is not stopped: running" in done.err, done
+    without_leader.call("pause").ok()
+    assert without_leader.state()["status"] == "paused"
+    without_leader.call("resume").ok()
+    assert "exec failed: cannot exec" in without_leader.exec("true").err
+    without_leader.call("delete", "--force").ok()
+    assert without_leader.wait() == 137 and without_leader.left() == []
+
+
 def test_kill_of_a_created_container(created):
     created.call("kill", "KILL").ok()
     assert created.wait() == 137

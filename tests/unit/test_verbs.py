@@ -30,10 +30,12 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 class Box:
     """A state directory with a sleeping process."""
 
-    def __init__(self, base: Path, name: str = "box", cgroup: bool = False) -> None:
+    def __init__(
+        self, base: Path, name: str = "box", cgroup: bool = False, argv: tuple[str, ...] = ("sleep", "1000")
+    ) -> None:
         self.dir = st.StateDir(str(base / "root"), name)
         self.dir.create()
-        self.process = subprocess.Popen(["sleep", "1000"])
+        self.process = subprocess.Popen(argv)
         start = st.process_start_time(self.process.pid)
         self.state = st.ContainerState("1.3.0", name, "/b", self.process.pid, start, "T", "/b/r", {}, 0)
         self.cgroup = None
@@ -155,6 +157,26 @@ def test_delete_refuses_what_runs(box):
     with pytest.raises(NotFoundError, match="does not exist"):
         delete.main(box.opts("delete box"))
     assert delete.main(box.opts("delete --force box")) == 0
+
+
+#: The first thread ends by exit(2) (60), the second one stays.
+LEADERLESS = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=[99]).start(); ctypes.CDLL(None).syscall(60, 0)"
+
+
+@pytest.mark.parametrize("cgroup", [False, pytest.param(True, marks=root)])
+def test_a_process_whose_first_thread_has_ended_is_alive(tmp_path, cgroup):
+    box = Box(tmp_path, "box", cgroup, (sys.executable, "-c", LEADERLESS))
+    try:
+        end = time.monotonic() + 20
+        while st.process_fields(box.process.pid)[0] != b"Z" and time.monotonic() < end:
+            time.sleep(0.005)
+        assert st.status(box.state, box.dir) == "running"
+        if box.cgroup:
+            assert box.cgroup.procs() == [box.process.pid]
+        delete.main(box.opts("delete --force box"))
+        assert box.process.poll() == -9, "delete has forgotten a process that runs"
+    finally:
+        box.end()
 
 
 def test_delete_takes_a_created_container(box):

@@ -7,7 +7,7 @@ from _signal import pidfd_send_signal
 
 from krun.errors import SysError
 from krun.oci.cgroup.files import put, read
-from krun.oci.state import process_fields
+from krun.oci.state import has_ended, process_fields
 from krun.treeio import Cursor
 
 TYPE_CHECKING = False
@@ -101,9 +101,9 @@ def is_kernel_thread(fields: "list[bytes]") -> bool:
 
 
 def _not_counted(pid: int) -> bool:
-    """Tell whether a member does not count: gone, a zombie, or a kernel thread."""
+    """Tell whether a member does not count: ended, or a kernel thread."""
     fields = process_fields(pid)
-    return not fields or fields[0] in (b"Z", b"X") or is_kernel_thread(fields)
+    return has_ended(fields) or is_kernel_thread(fields)
 
 
 class Patience:
