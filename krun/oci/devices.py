@@ -6,7 +6,11 @@ from stat import S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_ISLNK
 
 from krun.errors import KrunError, SysError
 from krun.mountio import (
+    MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
     OPEN_TREE_CLONE,
+    mount_setattr,
     move_mount,
     open_tree,
 )
@@ -180,10 +184,15 @@ def open_node(path: str, mode: int, major: int, minor: int) -> int:
 
 
 def bind_node(node: int, parent: int, name: str, path: str) -> None:
-    """Binds a node of the host, which is closed, on a name in a directory of the container. Raises SysError, KrunError."""
+    """Binds a node of the host, which is closed, on a name in a directory of the container. Raises SysError, KrunError.
+
+    The mount is read-only: the inode is the host's, and nobody in the container changes its mode, owner or times. The device itself
+    can be written, because a read-only mount concerns the file system's data (inode_permission() of the kernel).
+    """
     try:
         place = node_place(parent, name, path)
         fd = open_tree(node, "", OPEN_TREE_CLONE | AT_EMPTY_PATH, path)
+        mount_setattr(fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, name=path)
         move_mount(fd, place, path)
         os.close(fd)
         os.close(place)

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import threading
 
@@ -200,6 +201,26 @@ def test_a_hosts_file_under_the_name_of_a_device(runtime, bundle, canary, user):
         assert "is not character device 1:3" in done.err, done
     else:
         assert done.ok().out == ""
+
+
+def test_the_node_of_a_bound_device_stays_as_it_is(runtime, bundle):
+    """The container's root is the host's, and owns the host's node. runc 1.1 lets it change the node."""
+    bundle.namespaces(add=("user",))
+    bundle.linux["uidMappings"] = bundle.linux["gidMappings"] = [
+        {"containerID": 0, "hostID": 0, "size": 65536}
+    ]
+    name = f"/dev/krun-test-{os.getpid()}"
+    bundle.linux["devices"] = [{"path": name, "type": "c", "major": 1, "minor": 5, "fileMode": 0o666}]
+    os.mknod(name, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    try:
+        done = runtime.run(
+            bundle.shell(f"chmod 666 {name}; chown 1:1 {name}; head -c 2 {name} | wc -c; echo x > {name} && echo ok")
+        )
+        after = os.stat(name)
+    finally:
+        os.unlink(name)
+    assert (stat.S_IMODE(after.st_mode), after.st_uid, after.st_gid) == (0o600, 0, 0), done
+    assert done.out == "2\nok\n" and done.err.count("Read-only file system") == 2, done
 
 
 def test_cwd_is_a_descriptor(runtime, bundle, canary):
