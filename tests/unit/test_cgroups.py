@@ -41,6 +41,29 @@ def test_a_number_that_is_no_longer_of_the_group_gets_no_signal(tmp_path, monkey
             outside.kill()
 
 
+@pytest.mark.parametrize("looks", [3, 1000], ids=["a while", "for ever"])
+def test_groups_that_are_renamed_while_they_are_listed(tmp_path, monkeypatch, looks):
+    """A group that was not found is no empty group: kill would return, and the process would live."""
+    (tmp_path / "n0").mkdir()
+    (tmp_path / "n0/cgroup.procs").write_text(f"{os.getpid()}\n")
+    names = iter(range(looks))
+
+    def listed(cursor):
+        found = [entry.name for entry in os.scandir(cursor.fd) if entry.is_dir()]
+        if found and (number := next(names, None)) is not None:
+            os.rename(tmp_path / f"n{number}", tmp_path / f"n{number + 1}")
+            return found if number % 2 else []
+        return found
+
+    monkeypatch.setattr(tree.Cursor, "directories", listed)
+    (tmp_path / "cgroup.procs").touch()
+    lost = []
+    assert len(list(tree.groups(str(tmp_path), lost))) == (2 if looks == 3 else 1)
+    assert lost == ([] if looks == 3 else [str(tmp_path)])
+    names = iter(()) if looks == 3 else names
+    assert signal_all(str(tmp_path), 0) == 1
+
+
 def test_paths_cannot_climb():
     assert files.clean("/a/../../b") == "/b"
     assert files.clean("../../x/./y") == "x/y"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIGKILL = 9  # not from signal, whose enums cost 3 ms
+_LOOKS = 20  # at a directory whose groups are renamed meanwhile
 _AT_ONCE = 200  # descriptors: far below the usual RLIMIT_NOFILE of 1024
 PF_KTHREAD = 0x00200000  # include/linux/sched.h; field 9 of /proc/PID/stat
 
@@ -35,28 +36,65 @@ def enter(path: str, pid: int) -> None:
             time.sleep(0.002)
 
 
-def groups(path: str) -> "Iterator[Cursor]":
+def groups(path: str, lost: "list[str] | None" = None) -> "Iterator[Cursor]":
     """Yield a position at a directory's group, then at each one below it; nothing when it is gone. A payload may have nested its
-    groups to any depth. Errors: SysError.
+    groups to any depth, and on cgroup v1 it may rename them meanwhile, each within its directory.
+
+    Argument: lost, gets each directory some of whose groups had other names at every one of _LOOKS looks. Errors: SysError.
     """
     cursor = _open(path)
     if cursor is None:
         return
     try:
         yield cursor
-        todo = [_below(cursor)]
+        todo = [_Level(cursor)]
         while todo:
-            if not todo[-1]:
+            level = todo[-1]
+            if level.names:
+                if not cursor.down(level.names.pop()):
+                    level.missed = True
+                elif level.is_new(cursor):
+                    yield cursor
+                    todo.append(_Level(cursor))
+                else:
+                    cursor.up()
+            elif level.missed and level.looks < _LOOKS:
+                level.look(cursor)
+            else:
+                if level.missed and lost is not None:
+                    lost.append(cursor.path())
                 del todo[-1]
                 if todo:
                     cursor.up()
-            elif cursor.down(todo[-1].pop()):
-                yield cursor
-                todo.append(_below(cursor))
     except OSError as error:
         raise SysError.of("read cgroups", error, cursor.path()) from None
     finally:
         cursor.close()
+
+
+class _Level:
+    """The groups directly below one on the way of `groups`. names: those of the last look that are to be visited; missed: whether
+    that look has not shown all, or a name of it led nowhere; looks: how many there were."""
+
+    __slots__ = ("names", "missed", "looks", "_seen")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.looks = 0
+        self._seen: set[int] = set()
+        self.look(cursor)
+
+    def look(self, cursor: Cursor) -> None:
+        """List the names anew. A group that is renamed while they are read may be left out: the link count tells."""
+        self.looks += 1
+        self.names = _below(cursor)
+        self.missed = len(self.names) < os.fstat(cursor.fd).st_nlink - 2
+
+    def is_new(self, cursor: Cursor) -> bool:
+        """Tell whether the cursor's group has not been visited yet, under any name."""
+        number = os.fstat(cursor.fd).st_ino
+        new = number not in self._seen
+        self._seen.add(number)
+        return new
 
 
 def _open(path: str) -> "Cursor | None":
@@ -188,15 +226,16 @@ def _busy(path: str, name: str, dir_fd: "int | None" = None) -> SysError:
 def signal_all(path: str, signal: int = SIGKILL) -> int:
     """Send a signal to all processes of a directory's group and of those below it; one that is gone is no error.
 
-    Returns how many processes there were. Errors: SysError.
+    Returns how many processes there were; a directory whose groups could not all be found counts as one. Errors: SysError.
     """
     found = 0
-    for cursor in groups(path):
+    lost: list[str] = []
+    for cursor in groups(path, lost):
         pids = _members(cursor)
         found += len(pids)
         for first in range(0, len(pids), _AT_ONCE):
             _signal_some(cursor, pids[first : first + _AT_ONCE], signal)
-    return found
+    return found + len(lost)
 
 
 def _signal_some(cursor: Cursor, pids: "list[int]", signal: int) -> None:
