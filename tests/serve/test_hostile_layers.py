@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from krun.errors import KrunError
+from krun.serve.run import sandbox
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import confined, layout
+from krun.serve.run.image.store import Store
 from krun.serve.run.image.unpack import unpack
 
 LIMIT = 4 << 20
@@ -169,6 +171,39 @@ def test_a_hostile_index(tmp_path: Path, index: bytes) -> None:
     (tmp_path / "index.json").write_bytes(index)
     with pytest.raises(StartError, match=r"cannot read its index\.json|names no manifests"):
         layout.read(str(tmp_path), "", "", "image")
+
+
+@pytest.mark.parametrize(
+    ("name", "lay", "message"),
+    [
+        ("rootfs", lambda path: path.symlink_to("/"), "rootfs is a symbolic link; it must be a directory"),
+        ("config.json", lambda path: path.symlink_to("/dev/zero"), "Too many levels of symbolic links"),
+        ("config.json", os.mkfifo, "no regular file"),
+        ("config.json", lambda path: path.write_bytes(b" " * ((4 << 20) + 1)), "larger than 4194304 bytes"),
+        ("config.json", lambda path: path.write_text("[" * 100000), "recursion"),
+    ],
+)
+def test_a_hostile_directory(tmp_path: Path, name: str, lay: Callable[[Path], object], message: str) -> None:
+    """Who owns the directory of an image brings no other file of the host into an instance, and does not make the worker wait."""
+    image = tmp_path / "images/hello"
+    (image / "rootfs").mkdir(parents=True)
+    (image / "config.json").write_text('{"Entrypoint":["/x"]}')
+    # The operator's own link to the directory is followed (krun deploy).
+    (tmp_path / "images/linked").symlink_to(image)
+    store = Store(str(tmp_path / "store"), [str(tmp_path / "images")], pull=False, podman=[])
+    found = store.resolve("linked")
+    assert os.path.samefile(*found.layers, image / "rootfs") and found.config.entrypoint == ["/x"]
+    os.rename(image / name, tmp_path / "old")
+    lay(image / name)
+    with pytest.raises(StartError, match=message):
+        store.resolve("hello")
+
+
+def test_a_layer_that_has_become_a_link(tmp_path: Path) -> None:
+    """Its owner has replaced it after it was looked at: the host's root is no layer."""
+    (tmp_path / "rootfs").symlink_to("/")
+    with pytest.raises(NotADirectoryError):
+        sandbox._overlay(str(tmp_path), [str(tmp_path / "rootfs")])
 
 
 def test_the_child_of_a_worker_that_dies_ends(tmp_path: Path) -> None:

@@ -166,7 +166,12 @@ LAYERS: list[list[set[str]]] = [
         },
         {"krun.serve.run." + name for name in "client logs probe runtime usage user volumes".split()},
         {"krun.serve.run." + name for name in "environment programs session spec".split()},
-        {"krun.serve.run.image.archive", "krun.serve.run.image.config", "krun.serve.run.image.confined"},
+        {
+            "krun.serve.run.image.archive",
+            "krun.serve.run.image.config",
+            "krun.serve.run.image.confined",
+            "krun.serve.run.image.plain",
+        },
         {"krun.serve.run.image.unpack"},
         {"krun.serve.run.image.layout", "krun.serve.run.image.podman"},
         {"krun.serve.run.image.store"},

@@ -326,9 +326,14 @@ def _unmount(path: str) -> None:
 
 
 def _overlay(directory: str, layers: list[str]) -> None:
-    """Mount the overlay of a container: each layer named by a descriptor, so that the options fit into mount(2)'s page."""
-    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in layers]
+    """Mount the overlay of a container: each layer named by a descriptor, so that the options fit into mount(2)'s page.
+
+    A layer that has become a symbolic link is refused (OSError, ENOTDIR): its owner has replaced the directory.
+    """
+    fds: list[int] = []
     try:
+        for path in layers:
+            fds.append(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         lower = ":".join(f"/proc/self/fd/{fd}" for fd in fds)
         fds += [
             os.open(os.path.join(directory, name), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

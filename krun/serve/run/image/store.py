@@ -20,7 +20,7 @@ from krun.serve.reference import Reference, parse
 from krun.serve.run import usage
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
-from krun.serve.run.image import layout, unpack
+from krun.serve.run.image import layout, plain, unpack
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.podman import Podman
 from krun.serve.run.trash import Trash
@@ -313,7 +313,9 @@ class Store:
 
 
 def _is_root(path: str) -> bool:
-    return os.path.isdir(os.path.join(path, "rootfs"))
+    """Whether a path is a directory with a root; one that is a link is refused later, with its reason."""
+    root = os.path.join(path, "rootfs")
+    return os.path.isdir(root) or os.path.islink(root)
 
 
 def _parsed(text: str) -> Reference:
@@ -324,17 +326,27 @@ def _parsed(text: str) -> Reference:
 
 
 def _from_root(path: str, reference: Reference) -> Image:
-    """An image that is a directory: `rootfs`, and `config.json` where it has one; its digest is the name and time."""
-    root = os.path.join(path, "rootfs") if _is_root(path) else path
+    """An image that is a directory: `rootfs`, and `config.json` where it has one; its digest is the name and time.
+
+    The operator's own links lead to the directory (`krun deploy`); in it, no link of its owner's is followed: `rootfs` -> / would
+    give the host's files to the instance. The mount follows no link at the last name either (sandbox.py).
+    """
+    root = directory = os.path.realpath(path)
+    if _is_root(directory):
+        root = os.path.join(directory, "rootfs")
+        if os.path.islink(root):
+            raise StartError(
+                "ErrImagePull", f"image {reference}: {root} is a symbolic link; it must be a directory"
+            )
     own: Any = None
     try:
-        with open(os.path.join(path, "config.json"), "rb") as file:
-            own = json.loads(file.read())
+        own = json.loads(plain.read(directory, "config.json"))
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise StartError(
-            "ErrImagePull", f"image {reference}: cannot read {path}/config.json: {error}"
+            "ErrImagePull", f"image {reference}: cannot read {directory}/config.json: {why}"
         ) from None
     if isinstance(own, dict) and isinstance(own.get("config"), dict):
         own = own["config"]  # a whole image configuration
