@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 from helpers.runtime import find
@@ -113,6 +115,27 @@ async def test_an_evicted_instance_is_replaced():
         ]
 
 
+@loop
+async def test_an_instance_that_takes_long_does_not_hold_up_its_neighbour():
+    asked = asyncio.Event()
+
+    class Runner:
+        async def usage(self, id):
+            if id == "slow":
+                await asyncio.wait_for(asked.wait(), 10)
+            asked.set()
+            return used({})
+
+    spec = SimpleNamespace(containers=[container(limit="1Mi")], volumes=[])
+    members = {
+        name: SimpleNamespace(name=name, spec=spec, leaving=False, instance=name)
+        for name in ("slow", "other")
+    }
+    lines = []
+    await Evictions(lambda: [SimpleNamespace(members=members)], Runner(), None, lines.append).once()
+    assert asked.is_set() and lines == []
+
+
 def test_usage_follows_no_symlink_and_is_bounded(tmp_path, monkeypatch):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -128,6 +151,18 @@ def test_usage_follows_no_symlink_and_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(KrunError, match="it has too many files"):
         usage.of_directory(str(inside), 0.2)
+
+
+def test_what_du_says_of_hostile_names_is_not_kept_and_all_directories_have_one_bound(tmp_path, monkeypatch):
+    script = tmp_path / "du"
+    script.write_text(
+        '#!/bin/sh\nsleep 0.2\n[ "$(readlink /proc/$$/fd/2)" = /dev/null ] && printf "7\\tx\\n"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert usage.of_instance({"a": "/"}, {"b": ["/"]}) == {"volumes": {"a": 7}, "containers": {"b": 7}}
+    with pytest.raises(KrunError, match="it has too many files"):
+        usage.of_instance(dict.fromkeys("abcd", "/"), {}, 0.7)
 
 
 @pytest.mark.root

@@ -5,6 +5,7 @@ emptyDir.sizeLimit, the sum of the containers' limits of ephemeral-storage, each
 writable layer and its logs; that of the instance has its disk-backed emptyDir volumes besides.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from krun.serve.units import quantity
 Object = dict[str, Any]
 #: Seconds between two looks at an instance (the kubelet's housekeeping of eviction), and of grace (immediateEvictionGracePeriodSeconds).
 PERIOD, GRACE = 10.0, 1.0
+#: Instances that are measured together: one less than the worker has threads for it (run/lanes.py), which collects images meanwhile.
+_AT_A_TIME = 3
 _RESOURCE = "ephemeral-storage"
 _SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
@@ -84,7 +87,7 @@ def _text(number: int) -> str:
 
 
 class Evictions:
-    """Looks at the instances that have a limit, one after the other: a payload's many files hold up no other work of the worker."""
+    """Looks at the instances that have a limit, a few at a time: a payload's many files hold up neither the worker nor its neighbours."""
 
     def __init__(
         self,
@@ -109,21 +112,29 @@ class Evictions:
 
     async def once(self) -> None:
         """Looks at each instance once, and evicts those that take too much."""
-        for pool in list(self.pools()):
-            for member in list(pool.members.values()):
-                spec = member.spec
-                if member.leaving or member.instance is None:
-                    continue
-                if not limits_of(spec.containers) and not sizes_of(spec.volumes):
-                    continue
-                try:
-                    usage = await self.runner.usage(member.name)
-                except KrunError as error:
-                    self.report(f"measure local storage of instance {member.name}: {error.message}")
-                    continue
-                text = reason(spec.containers, spec.volumes, usage)
-                if text and not member.leaving:
-                    self._evict(pool, member, text)
+        places = asyncio.Semaphore(_AT_A_TIME)
+        await asyncio.gather(
+            *(
+                self._look(pool, member, places)
+                for pool in list(self.pools())
+                for member in list(pool.members.values())
+                if limits_of(member.spec.containers) or sizes_of(member.spec.volumes)
+            )
+        )
+
+    async def _look(self, pool: Pool, member: Member, places: asyncio.Semaphore) -> None:
+        spec = member.spec
+        async with places:
+            if member.leaving or member.instance is None:
+                return
+            try:
+                usage = await self.runner.usage(member.name)
+            except KrunError as error:
+                self.report(f"measure local storage of instance {member.name}: {error.message}")
+                return
+        text = reason(spec.containers, spec.volumes, usage)
+        if text and not member.leaving:
+            self._evict(pool, member, text)
 
     def _evict(self, pool: Pool, member: Member, text: str) -> None:
         """Ends an instance, and starts another one in its place."""
