@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import zlib
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from helpers.wsclient import Client, Spdy, handshake, masked
 
+from krun.serve.api.portforward import Forwarder
 from krun.serve.http import spdy, websocket
 from krun.serve.http.server import serve
 from krun.serve.http.types import Duplex, HttpError, Request, Response, Tunnel
@@ -174,3 +177,37 @@ def test_a_tunnel_of_the_server() -> None:
         assert not server._calls
 
     asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_a_connection_whose_id_is_opened_again_ends_with_the_session() -> None:
+    """A client resets a pair and opens it again in one message: the end of the old one leaves the new one in the tables."""
+    frames = Spdy()
+    reset = b"\x80\x03\0\x03\0\0\0\x08\0\0\0\x03\0\0\0\x05"
+    messages = [frames.pair(1, "a", 80), reset + frames.pair(5, "a", 80), frames.pair(9, "a", 80)]
+    sides: list[tuple[socket.socket, socket.socket]] = []
+
+    class Fake:
+        async def receive(self) -> bytes | None:
+            await asyncio.sleep(0.02)
+            return messages.pop(0) if messages else None
+
+        async def send(self, data: bytes) -> None:
+            pass
+
+    def connect(port: int) -> socket.socket:
+        sides.append(socket.socketpair())
+        sides[-1][0].setblocking(False)
+        return sides[-1][0]
+
+    async def test() -> None:
+        forwarder = Forwarder(cast(WebSocket, Fake()), connect)
+        await forwarder.run()
+        assert forwarder.count == 2  # the third has the id of one that is open
+        assert [own.fileno() for own, _ in sides] == [-1, -1]
+
+    try:
+        asyncio.run(test())
+    finally:
+        for own, other in sides:
+            own.close()
+            other.close()

@@ -82,7 +82,7 @@ class Forwarder:
             if frame.type == spdy.RST_STREAM:
                 if pair.task is not None:
                     pair.task.cancel()
-                self._forget(id)
+                self._forget(id, pair)
                 if pair.error:
                     # The client waits for the end of this stream in any case.
                     await self._ws.send(spdy.data(pair.error, b"", True))
@@ -161,7 +161,7 @@ class Forwarder:
                 loop.remove_reader(pair.sock)
                 loop.remove_writer(pair.sock)
                 pair.sock.close()
-            self._forget(id)
+            self._forget(id, pair)
         await self._ws.send(spdy.data(pair.error, told, True))
         await self._ws.send(spdy.data(pair.data, b"", True))
 
@@ -190,9 +190,10 @@ class Forwarder:
         loop.remove_writer(sock)
         return sock
 
-    def _forget(self, id: str) -> None:
-        pair = self._pairs.pop(id, None)
-        if pair is not None:
+    def _forget(self, id: str, pair: _Pair) -> None:
+        """Take a pair out of the tables. Its id may be another pair's by now: the client has reset it, and opened it again."""
+        if self._pairs.get(id) is pair:
+            del self._pairs[id]
             self._streams.pop(pair.error, None)
             self._streams.pop(pair.data, None)
 
