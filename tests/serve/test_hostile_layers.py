@@ -206,12 +206,34 @@ def test_a_layer_that_has_become_a_link(tmp_path: Path) -> None:
         sandbox._overlay(str(tmp_path), [str(tmp_path / "rootfs")])
 
 
+def test_the_child_has_no_descriptor_of_the_worker(tmp_path: Path) -> None:
+    """Who takes the reader of a hostile archive over gets no network namespace; who waits for the end of a pipe does not wait for it."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    said = tmp_path / "said"
+
+    def show() -> None:
+        links = [f"/proc/self/fd/{number}" for number in range(3, 64)]
+        # Looked at before `said` is opened.
+        said.write_text(
+            " ".join([os.path.basename(os.readlink(link)) for link in links if os.path.lexists(link)])
+        )
+
+    with open(tmp_path / "archive", "w") as file:
+        confined.run(show, LIMIT, keep=[file.fileno()])
+    os.close(reading)
+    os.close(writing)
+    first, second = sorted(said.read_text().split())
+    assert first == "archive" and second.startswith("pipe:")  # the child's own message
+
+
 def test_the_child_of_a_worker_that_dies_ends(tmp_path: Path) -> None:
     """It went on writing into the store of the next worker."""
     reading, writing = os.pipe()
     worker = os.fork()
     if worker == 0:
-        confined.run(lambda: os.write(writing, b"x") and io.FileIO(os.pipe()[0]).read(), LIMIT)
+        confined.run(
+            lambda: os.write(writing, b"x") and io.FileIO(os.pipe()[0]).read(), LIMIT, keep=[writing]
+        )
         os._exit(0)
     os.close(writing)
     assert os.read(reading, 1) == b"x"

@@ -7,19 +7,21 @@ with the thread that waits for it.
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from krun.errors import KrunError, strerror
-from krun.sysio import die_with_parent
+from krun.sysio import close_all_but, die_with_parent
 
 _MEMORY = 512 << 20  # bytes beyond what the worker has mapped
 _SECONDS = 1800  # of processor time: 16 GiB of gzip take some 200
 _SHOWN = 1000  # bytes of the child's message
 
 
-def run(call: Callable[[], None], limit: int, root: "str | None" = None) -> None:
-    """Run a call in a child. Arguments: limit, bytes that a file may have; root, a directory that becomes the child's root.
+def run(call: Callable[[], None], limit: int, root: "str | None" = None, keep: "Iterable[int]" = ()) -> None:
+    """Run a call in a child.
 
+    Arguments: limit, bytes that a file may have; root, a directory that becomes the child's root; keep, the descriptors that
+    the call uses. It has no other of the worker's (lock, network namespaces, ends of pipes whose readers wait for the end).
     Raises KrunError with the child's one line. What the call has changed in memory ends with the child.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -27,7 +29,7 @@ def run(call: Callable[[], None], limit: int, root: "str | None" = None) -> None
     if pid == 0:
         status = 1
         try:
-            os.close(reading)
+            close_all_but([writing, *keep])
             die_with_parent()
             _bound(limit)
             os.umask(0)

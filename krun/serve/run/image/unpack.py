@@ -63,7 +63,7 @@ def unpack(blob: str, digest: str, target: str, limit: int) -> None:
                 raise KrunError(f"the layer {digest} has the digest sha256:{got}")
             file.seek(0)
             try:
-                confined.run(lambda: extract(file, limit), limit, scratch)
+                confined.run(lambda: extract(file, limit), limit, scratch, [file.fileno()])
             except KrunError as error:
                 raise KrunError(f"unpack layer {digest}: {error.message}") from None
         try:
