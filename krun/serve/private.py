@@ -13,7 +13,8 @@ from krun.errors import KrunError, SysError
 def directory(path: str) -> str:
     """Make a directory of mode 0700, or give this mode to one that is there; its parents are made with the caller's umask.
 
-    Returns the path. Raises KrunError: the directory is another user's, or one in which all users make files.
+    Returns the path. Raises KrunError: the directory is another user's, who could give it back to himself, or one in which all
+    users make files.
     """
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -23,9 +24,14 @@ def directory(path: str) -> str:
             pass
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            mode = os.fstat(fd).st_mode
+            info = os.fstat(fd)
+            mode = info.st_mode
+            if not trusted(info.st_uid):
+                raise KrunError(
+                    f"use directory {path}: it belongs to user {info.st_uid}; give a directory of user {os.geteuid()}"
+                )
             # A tmpfs of its own has the mode of /tmp, too.
-            if mode & stat.S_ISVTX and not _is_own(set(os.listdir(path))):
+            if mode & stat.S_ISVTX and not _is_own(path):
                 raise KrunError(
                     f"use directory {path}: all users make files there; give a directory of its own"
                 )
@@ -38,9 +44,18 @@ def directory(path: str) -> str:
     return path
 
 
-def _is_own(names: "set[str]") -> bool:
-    """Whether a directory is krun serve's, from the names in it, or an empty file system."""
-    return not names - {"lost+found"} or bool(names & {"store.sqlite", "worker.lock", "worker.log"})
+def trusted(uid: int) -> bool:
+    """Whether a user may have made what krun serve uses: root, and its own."""
+    return uid in (0, os.geteuid())
+
+
+def _is_own(path: str) -> bool:
+    """Whether a directory is krun serve's, from the names in it, or an empty file system. Where all users make files, another
+    user can have laid such a name.
+    """
+    names = set(os.listdir(path))
+    laid = [os.path.join(path, name) for name in names & {"store.sqlite", "worker.lock", "worker.log"}]
+    return not names - {"lost+found"} or any(trusted(os.lstat(one).st_uid) for one in laid)
 
 
 def opener(path: str, flags: int) -> int:

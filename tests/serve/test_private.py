@@ -1,6 +1,7 @@
 """What krun serve keeps is its own user's: images bring set-user-ID programs and device nodes, the store has Secrets."""
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from helpers.instances import run, runner, spec
 
 from krun.errors import KrunError
 from krun.serve import private
+from krun.serve.run import client
 
 
 def mode(path: Path) -> int:
@@ -41,6 +43,37 @@ def test_a_directory_of_all_users_is_none(tmp_path: Path) -> None:
     (tmp_path / "all" / "of-another").unlink()
     private.directory(str(tmp_path / "all"))  # a fresh tmpfs
     assert mode(tmp_path / "all") == 0o700
+
+
+@pytest.mark.root
+def test_a_directory_of_another_user_is_none(tmp_path: Path) -> None:
+    """Its owner could take the mode back, and replace what is in it: the program of an instance, the worker's socket."""
+    (tmp_path / "theirs").mkdir(0o755)
+    os.chown(tmp_path / "theirs", 1000, 1000)
+    with pytest.raises(KrunError, match="belongs to user 1000; give a directory of user 0"):
+        private.directory(str(tmp_path / "theirs"))
+    assert mode(tmp_path / "theirs") == 0o755
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    (tmp_path / "all" / "worker.log").touch()
+    os.chown(tmp_path / "all" / "worker.log", 1000, 1000)
+    with pytest.raises(KrunError, match="all users make files there"):
+        private.directory(str(tmp_path / "all"))
+    os.chown(tmp_path / "all" / "worker.log", 0, 0)
+    private.directory(str(tmp_path / "all"))  # an earlier krun's
+
+
+@pytest.mark.root
+def test_a_worker_of_another_user_is_none(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "worker.sock"))
+        os.seteuid(1000)
+        try:
+            listener.listen(1)
+        finally:
+            os.seteuid(0)
+        with pytest.raises(KrunError, match="user 1000 listens there"):
+            client.start_worker({"directory": str(tmp_path)})
 
 
 @pytest.mark.root

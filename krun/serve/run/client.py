@@ -5,6 +5,7 @@ import json
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -71,12 +72,20 @@ def _package_parent() -> str:
 
 
 def _connect(path: str) -> socket.socket | None:
+    """Return a socket to who listens at a path, None where nobody does. Raises KrunError: another user does."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         sock.connect(path)
     except OSError:
         sock.close()
         return None
+    # The credentials of who has called listen(2) (unix(7)).
+    uid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    if not private.trusted(uid):
+        sock.close()
+        raise KrunError(
+            f"connect to {path}: user {uid} listens there; give a directory of user {os.geteuid()}"
+        )
     return sock
 
 
