@@ -28,7 +28,7 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 
 _LOOKS = 8  # how often SealBinfmt looks for mounts that somebody moves
@@ -137,40 +137,61 @@ class SealBinfmt(Step):
 
     def execute(self, ctx: Context) -> None:
         # The path in mountinfo only leads to the mount, whose number decides: who renames directories meanwhile lets us
-        # look again, and at last fail.
+        # look again, and at last fail. Names begin at the nearest mount that krun has attached and keeps (oci/places.py): above it
+        # another process may put the mount below a covered directory for the moment of our look.
+        kept = {mount_id(fd): fd for _, fd in ctx.attached}
         for _ in range(_LOOKS):
             rows = mounts_seen(ctx)
-            left = [
-                row for row in rows if row.kind == "binfmt_misc" and row.writable and not covered(row, rows)
-            ]
+            left = []
+            for row in rows:
+                if row.kind == "binfmt_misc" and row.writable:
+                    way = way_up(row, rows, kept)
+                    if not covered(way, rows):
+                        left.append(row)
+                        base = kept.get(way[-1].id, -1)
+                        self._seal(row, ctx.root if base < 0 else base, "/" if base < 0 else way[-1].point)
             if not left:
                 return
-            for row in left:
-                fd = try_openat2(ctx.root, row.point, PATH, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
-                if fd < 0:
-                    continue
-                if mount_id(fd) == row.id:
-                    mount_setattr(fd, MOUNT_ATTR_RDONLY, name=row.point)
-                os.close(fd)
         raise KrunError(
             f"make binfmt_misc on {left[0].point} read-only: directories above it are renamed meanwhile; stop what does it"
         )
 
+    @staticmethod
+    def _seal(row: MountRow, base: int, above: str) -> None:
+        """Closes one mount to writing, if its path leads to it. Arguments: base, a descriptor to begin at; above, the path of that."""
+        rest = "/" + row.point[len(above) :].lstrip("/")
+        fd = try_openat2(base, rest, PATH, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
+        if fd < 0:
+            return
+        if mount_id(fd) == row.id:
+            mount_setattr(fd, MOUNT_ATTR_RDONLY, name=row.point)
+        os.close(fd)
 
-def covered(row: "MountRow", rows: "list[MountRow]") -> bool:
-    """Tells whether a mount cannot be reached by its path, because another mount lies on it or on a directory above it.
 
-    Arguments: row, of the mount; rows, of all mounts, from one look. Pure.
-    """
+def way_up(row: "MountRow", rows: "list[MountRow]", kept: "Container[int]" = ()) -> "list[MountRow]":
+    """Returns the row of a mount and those of the mounts that it lies on, up to the first whose number is among `kept`, or to the
+    root. Pure."""
     by_id = {other.id: other for other in rows}
     way = [row]
-    while way[-1].parent in by_id and by_id[way[-1].parent] not in way:
+    while way[-1].id not in kept and way[-1].parent in by_id and by_id[way[-1].parent] not in way:
         way.append(by_id[way[-1].parent])
+    return way
+
+
+def covered(way: "list[MountRow]", rows: "list[MountRow]") -> bool:
+    """Tells whether a mount cannot be reached by its path, because another mount lies on it or on a directory above it.
+
+    Arguments: way, from way_up(): above its last mount nothing counts; rows, of all mounts, from the same look. Pure.
+    """
     beside = [other for other in rows if other not in way]
     return any(
         # On the root of a mount of the way, or on a directory above the next mount of the way.
         (other.parent == part.id and other.point == part.point)
-        or (other.parent == part.parent and part.point.startswith(other.point.rstrip("/") + "/"))
+        or (
+            part is not way[-1]
+            and other.parent == part.parent
+            and part.point.startswith(other.point.rstrip("/") + "/")
+        )
         for part in way
         for other in beside
     )

@@ -162,7 +162,8 @@ def _inverse(on: int) -> int:
 
 
 class MountStep(Step):
-    """The common part of all mounts: destination, options, attaching. kept: later steps look below it (places.py)."""
+    """The common part of all mounts: destination, options, attaching. kept: later steps look below it (places.py),
+    as SealBinfmt does below each tree that is bound with what is mounted in it."""
 
     __slots__ = ("mount", "options", "destination", "index", "kept")
 
@@ -192,7 +193,7 @@ class MountStep(Step):
             os.dup2(fd, ctx.root, inheritable=False)
             places.close_all([kept for _, kept in ctx.attached])
             ctx.attached.clear()
-        if self.kept and not place_is_root:
+        if (self.kept or (self.options.recursive and is_dir(fd))) and not place_is_root:
             ctx.attached.append((name, fd))
         else:
             os.close(fd)

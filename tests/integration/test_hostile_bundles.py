@@ -214,7 +214,9 @@ def test_the_node_of_a_bound_device_stays_as_it_is(runtime, bundle):
     os.mknod(name, stat.S_IFCHR | 0o600, os.makedev(1, 5))
     try:
         done = runtime.run(
-            bundle.shell(f"chmod 666 {name}; chown 1:1 {name}; head -c 2 {name} | wc -c; echo x > {name} && echo ok")
+            bundle.shell(
+                f"chmod 666 {name}; chown 1:1 {name}; head -c 2 {name} | wc -c; echo x > {name} && echo ok"
+            )
         )
         after = os.stat(name)
     finally:

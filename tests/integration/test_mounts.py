@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -306,6 +307,22 @@ def test_binfmt_misc_that_the_payload_makes_writable(runtime, bundle, binfmt, th
         script = "writer /host/binfmt/register; ls /host/binfmt | grep -c register"
     done = runtime.run(bundle.shell(f"mount -o remount,bind,rw /host/binfmt && {script}"))
     assert done.ok().out == "1\n" and refusal(runtime) in done.err
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_binfmt_misc_whose_directory_is_renamed(runtime, bundle, binfmt):
+    """Somebody who shares the root directory moves it below /dev, where a mount seems to cover it, and back. runc leaves it writable."""
+    bundle.mount("/host", binfmt.parent, "rbind")
+    (bundle.rootfs / "host").mkdir()
+    hook = bundle.path / "rename"
+    hook.write_text(f"#!/bin/sh\nmv {bundle.rootfs}/host {bundle.rootfs}/dev/host\n")
+    hook.chmod(0o755)
+    bundle.config["hooks"] = {"createRuntime": [{"path": str(hook)}]}
+    container = runtime.create(bundle)
+    (bundle.rootfs / "dev/host").rename(bundle.rootfs / "host")
+    rows = Path(f"/proc/{container.pid}/mountinfo").read_text().splitlines()
+    [row] = [row.split() for row in rows if " - binfmt_misc " in row]
+    assert (row[4], row[5].split(",")[0]) == ("/host/binfmt", "ro"), row
 
 
 def test_binfmt_misc_that_the_host_mounts_later(runtime, bundle, tmp_path):

@@ -192,7 +192,14 @@ def test_which_mounts_are_covered() -> None:
         (row(4, 2, "/h/pro"), False),  # beside it
         (row(4, 1, "/h/proc"), False),  # hidden by /h itself
     ):
-        assert masks.covered(misc, [root, host, misc, other]) is expected, other.point
+        rows = [root, host, misc, other]
+        assert masks.covered(masks.way_up(misc, rows), rows) is expected, other.point
+    # Where the mount on /h is kept, a mount above it counts no more: somebody has moved /h there for the moment.
+    rows = [root, host, misc, row(4, 1, "/h/proc"), row(5, 1, "/")]
+    assert masks.covered(masks.way_up(misc, rows), rows)
+    assert not masks.covered(masks.way_up(misc, rows, [2]), rows)
+    rows.append(row(6, 2, "/h/proc"))
+    assert masks.covered(masks.way_up(misc, rows, [2]), rows)
 
 
 @pytest.mark.parametrize("numbers", [[7], [8, -1, 7], [8]])
