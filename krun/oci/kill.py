@@ -76,7 +76,13 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "
     if everybody and state.cgroup_paths:
         from krun.oci.cgroup.group import Cgroup
 
-        Cgroup.load(state.cgroup_paths, log, state.manager).kill(number)
+        cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
+        if cgroup.foreign():
+            log.warning(
+                f"kill {state.id}: another unit has the name of {state.manager}; its processes get no signal"
+            )
+            return
+        cgroup.kill(number)
         return
     if not sent and not everybody:
         raise KrunError(NOT_RUNNING)

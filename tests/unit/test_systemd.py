@@ -11,9 +11,9 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci import teardown
+from krun.oci import kill, teardown
 from krun.oci.cgroup import dbus, group, systemd
-from krun.oci.state import ContainerState
+from krun.oci.state import ContainerState, StateDir
 
 
 def test_slices():
@@ -314,6 +314,15 @@ def test_a_unit_is_ours_from_its_start_on(bus, monkeypatch):
     assert told == ["systemd:u.scope:07"] and not cgroup.foreign()
     found.invocation = b"\x08"
     assert cgroup.foreign()
+
+
+def test_kill_all_leaves_a_foreign_unit_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(group.Cgroup, "kill", lambda *_: pytest.fail("killed"))
+    monkeypatch.setattr(group.Cgroup, "foreign", lambda self: True)
+    statedir = StateDir(str(tmp_path / "root"), "x")
+    statedir.create()
+    statedir.save(ContainerState(id="x", manager="systemd:u.scope:07", cgroup_paths={"": "/a.slice/u.scope"}))
+    kill.signal_container(statedir, 9, True, Log())
 
 
 def test_teardown_leaves_a_foreign_unit_alone(monkeypatch):
