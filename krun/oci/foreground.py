@@ -1,6 +1,7 @@
 """Foreground processes of `run` and `exec`: forwards signals, copies the terminal, returns the exit code."""
 
 import os
+import time
 from _signal import SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGURG, SIGWINCH
 from select import POLLIN
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 _TERMIOS_SIZE = 256
 _ENDING = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 _PATIENCE_MS = 1000
+_REST_MS = 10  # between two looks at a readiness socket that says other things than READY=1, as in notify.py
+_LAST = (
+    1 << 20
+)  # bytes of the terminal that are still read when the program has ended: others may write without end
 
 
 class Foreground:
@@ -86,16 +91,19 @@ class Foreground:
                 target.close()
 
     def _serve(self, pid: int, pidfd: int, master: int, output: Flow, typed: Flow) -> int:
-        """Returns the exit code, once all that the terminal still held has been copied.
+        """Returns the exit code, once all that the terminal still held has been copied, at most _LAST bytes.
 
         The reader of our output decides how long that takes; but after a signal that asks for the end it has _PATIENCE_MS for each piece.
         """
         relay = self.relay
         code = -1
         ending = False
+        late = 0
+        rest_until = 0.0
         while True:
+            resting = code < 0 and relay is not None and time.monotonic() < rest_until
             # A negative descriptor is one that poll(2) leaves alone.
-            notice = -1 if relay is None else relay.fileno()
+            notice = -1 if relay is None or resting else relay.fileno()
             wanted = (
                 (self.signals, POLLIN),
                 (pidfd if code < 0 else -1, POLLIN),
@@ -104,24 +112,37 @@ class Foreground:
                 (notice, POLLIN),
             )
             # A process that has ended writes nothing more: what is not there now will not come. What is read waits for its reader.
-            patience = -1 if code < 0 else 0 if not output.left else _PATIENCE_MS if ending else -1
+            if code < 0:
+                patience = _REST_MS if resting else -1
+            else:
+                patience = 0 if not output.left else _PATIENCE_MS if ending else -1
             signal, ended, out, put, said = poll_for(wanted, patience)
             if signal and self._forward(pidfd, master, pid):
                 ending = True
-            if said and relay is not None and relay.read():
-                # As runc: the service's process is krun, which hands signals on. Told once: a payload that goes on
-                # writing must not keep us from our work.
-                relay.tell(os.getpid())
-                relay.close()
-                relay = None
+            if said and relay is not None:
+                if relay.read():
+                    # As runc: the service's process is krun, which hands signals on. Told once: a payload that goes on
+                    # writing must not keep us from our work.
+                    relay.tell(os.getpid())
+                    relay.close()
+                    relay = None
+                elif code >= 0:
+                    relay.close()  # what the program had said has been read
+                    relay = None
+                else:
+                    # A payload that only chatters must not take a whole CPU of the host's.
+                    rest_until = time.monotonic() + _REST_MS / 1000
             if out:
+                reading = not output.left
                 output.go_on()
+                if reading and code >= 0:
+                    late += len(output.left)
             if put:
                 typed.go_on()
             if ended:
                 code = self._collect(pid)
                 typed.open = False
-            elif code >= 0 and not (signal or out or said):
+            elif code >= 0 and (not (signal or out or said) or (late >= _LAST and not output.left)):
                 return code
 
     def _forward(self, pidfd: int, master: int, pid: int) -> bool:
