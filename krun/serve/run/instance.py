@@ -318,7 +318,8 @@ class Runner:
         network "" and none. Raises KrunError.
         """
         if not self.config.get("network"):
-            return "", []  # not asked: a worker of an earlier version, which a restart keeps, does not know the command
+            # Not asked: a worker of an earlier version, which a restart keeps, does not know the command.
+            return "", []
         answer, fds = await self.worker.call("doors")
         return answer["address"], [socket.socket(fileno=fd) for fd in fds]
 
