@@ -152,6 +152,30 @@ def test_an_instance_has_no_other_address_than_its_own(directory: Path, images: 
     run(test)
 
 
+@pytest.mark.root
+@pytest.mark.kvm
+@pytest.mark.usefixtures("as_root")
+def test_the_host_answers_for_the_front_only(directory: Path, images: Path, nets: TwoNets) -> None:
+    """ARP requests for the host's other addresses told an instance which ones there are (arp_ignore is 0)."""
+    from helpers.runtime import find
+
+    async def test() -> None:
+        async with runner(directory, str(find("runc")), images, network=network()) as r:
+            one = await r.start(spec("one"))
+            await ready(one)
+            gateway = pool.parse(pool.read(str(directory / "network.json")) or "")[1]
+            own, gate = (
+                (firewall.mac(end), str(end)) for end in (ipaddress.IPv4Address(one.address), gateway)
+            )
+            with raw_inside(one) as raw:
+                for target in (HOST, str(gateway)):
+                    raw.send(arp(own, (gate[0], target)))
+                says = b"\0\2" + bytes.fromhex(gate[0].replace(":", ""))  # a reply; of whom
+                assert seen(raw, says + socket.inet_aton(gate[1]), none_of=(says + socket.inet_aton(HOST),))
+
+    run(test)
+
+
 LINK_LOCAL = "01:80:c2:00:00:"  # IEEE 802.1Q, table 8-1: a bridge keeps these groups to itself
 
 

@@ -2,9 +2,10 @@
 
 Instances are hostile. The rules say, in the order in which a packet meets them:
 1 a frame that leaves an instance has the instance's own hardware and IPv4 address, else it is dropped (no spoofing, no poisoned
-  ARP, no IPv6); the set of pairs is made for the whole pool at once, so that a start changes no rule; a frame to one of a bridge's
-  own groups (STP, 802.1X, LLDP) is dropped: it passes by the chain `leaving`, and reaches the host as a packet of the port, of
-  which the rules below know nothing (Linux: br_handle_frame);
+  ARP, no IPv6); the set of pairs is made for the whole pool at once, so that a start changes no rule; it asks by ARP for the front's
+  address only, because the host answers for each address that it has (arp_ignore); a frame to one of a bridge's own groups (STP,
+  802.1X, LLDP) is dropped: it passes by the chain `leaving`, and reaches the host as a packet of the port, of which the rules below
+  know nothing (Linux: br_handle_frame);
 2 no frame goes from one port of the bridge to another;
 3 the front's address has two ports: 80, the services, and 53, their names, which lead to the server's sockets (doors.py); questions of
   one instance beyond a rate are dropped here, before they cost the server anything; the sockets are for instances only: to the
@@ -14,7 +15,7 @@ Instances are hostile. The rules say, in the order in which a packet meets them:
 5 an instance has a bounded number of entries in the host's connection tracking table, which is one for all;
 6 nothing is forwarded to an instance except answers; nothing to METADATA, after a DNAT of the host's;
 7 the rest leaves with the host's address.
-Each of 2, 4 and 6 gives way to what the operator has allowed.
+Each of 1 (ARP), 2, 4 and 6 gives way to what the operator has allowed.
 """
 
 import ipaddress
@@ -88,6 +89,7 @@ def _of_frames(bridge: str, ports: str, pool: ipaddress.IPv4Network, allow: "lis
         f'"{ports}{number:x}" . {mac(pool[number])} . {pool[number]}'
         for number in range(2, pool.num_addresses - 1)
     )
+    known = pool if INSTANCES in allow else pool[1]
     between = "" if INSTANCES in allow else f'iifname "{ports}*" drop'
     return f"""
 table bridge {bridge} {{
@@ -96,6 +98,7 @@ table bridge {bridge} {{
     type filter hook prerouting priority -300; policy accept;
     iifname != "{ports}*" return
     {_GROUPS} drop
+    arp operation request arp daddr ip != {known} drop
     iifname . ether saddr . ip saddr @members accept
     iifname . ether saddr . arp saddr ip @members iifname . arp saddr ether . arp saddr ip @members accept
     drop
