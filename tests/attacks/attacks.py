@@ -260,6 +260,7 @@ ATTACKS = (
     Attack("proc_detached_list", (ROOT_USER,), 2, prepare=(administrator,)),
     Attack("proc_map_names", seconds=2, engines=True),
     Attack("landlock_answers", seconds=2, engines=True),
+    Attack("ask_domain_race", seconds=4),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

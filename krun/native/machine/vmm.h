@@ -165,13 +165,15 @@ struct kr_task {
     u64 args[6];
     u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
 
-    /* What another monitor asks, and the call that the question interrupted (ask.h). */
+    /* What another monitor asks, and the call that the question interrupted (ask.h). The host's handler writes a question at
+     * any moment; it counts the questions, so that the thread can tell that it has read one as a whole. */
     u32 ask_request, ask_n;
     u64 ask_domain, ask_who; /* the asker's domain and process (process/domain.h) */
-    u32 runs;                /* kr_run has begun */
-    u32 ask_early;           /* a question that came before kr_run had begun */
-    u32 was_asked;           /* a question came during the call that is being served */
-    u32 resumed;             /* a call that had begun must be executed again, at resume_rip */
+    u32 ask_count;
+    u32 runs;      /* kr_run has begun */
+    u32 ask_early; /* a question that came before kr_run had begun */
+    u32 was_asked; /* a question came during the call that is being served */
+    u32 resumed;   /* a call that had begun must be executed again, at resume_rip */
     u64 resume_rip;
     u64 began;   /* kr_ticks() at the start of a call with a timeout; 0: the call has none */
     u64 waited;  /* ns that earlier executions of the call have waited */

@@ -90,6 +90,7 @@ int kr_ask_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc
     t->ask_n = si->si_uid;
     t->ask_domain = (u64)si->si_utime;
     t->ask_who = (u64)si->si_stime;
+    t->ask_count++;
     if (!t->runs) { /* the thread is starting: no call may be given up, and there is nothing to answer yet */
         t->ask_early = 1;
         return 1;

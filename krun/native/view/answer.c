@@ -27,6 +27,28 @@ void kr_answer_heir(const struct kr_lock *l) {
         serve_fd = -1;
 }
 
+/* ---- The question ---- */
+
+struct question {
+    u32 request, n;
+    u64 domain, who;
+};
+
+/* The last question, as a whole. The host's handler may put another one in its place between two loads; the handler runs on
+ * this thread, so it has written a whole question whenever the thread goes on. */
+static struct question question_of(struct kr_task *t) {
+    struct question q;
+    u32 count;
+    do {
+        count = __atomic_load_n(&t->ask_count, __ATOMIC_SEQ_CST);
+        q.request = __atomic_load_n(&t->ask_request, __ATOMIC_SEQ_CST);
+        q.n = __atomic_load_n(&t->ask_n, __ATOMIC_SEQ_CST);
+        q.domain = __atomic_load_n(&t->ask_domain, __ATOMIC_SEQ_CST);
+        q.who = __atomic_load_n(&t->ask_who, __ATOMIC_SEQ_CST);
+    } while (__atomic_load_n(&t->ask_count, __ATOMIC_SEQ_CST) != count);
+    return q;
+}
+
 /* ---- Who may ask ---- */
 
 static u64 effective_caps(struct kr_task *t, u32 pid) {
@@ -49,11 +71,12 @@ static u64 effective_caps(struct kr_task *t, u32 pid) {
  * payload's control could forge its flag on the board and its domain: it gains what its capabilities allow inside the
  * container. For the list of descriptors, the mode of the directory fd decides, and the capabilities that override it: it is
  * not asked whether the caller may trace (proc_fd_permission(); proc_fdinfo_permission() asks). */
-static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op, enum kr_proc_entry entry) {
+static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op, enum kr_proc_entry entry,
+                    u64 domain) {
     u32 uid[3], gid[3];
     u64 caps = effective_caps(t, c->pid);
     int by_mode = op == KR_ASK_FDS && entry == KR_PE_FD;
-    if (!by_mode && !kr_domain_admits(t, t->ask_domain))
+    if (!by_mode && !kr_domain_admits(t, domain))
         return 0;
     if (caps & CAP(CAP_SYS_PTRACE))
         return 1;
@@ -162,27 +185,28 @@ static void reply(int to, u64 tag, s32 status, u32 mode, int fd) {
 /* Whether the listener c is the monitor that has asked, of this container and in the container's own user namespace. A monitor
  * in another user namespace has capabilities that do not count here. Another process may have taken the
  * socket's name since the question, and it may be in another landlock domain. */
-static int may_ask(struct kr_task *t, const struct cred *c) {
+static int may_ask(struct kr_task *t, const struct cred *c, u64 who) {
     struct kr_board_entry e;
     return c->pid && kr_ask_board(t, c->pid, &e) == 0 && !(e.flags & KR_BOARDF_USERNS) &&
-           kr_domain_is(t->ask_who, c->pid, e.since);
+           kr_domain_is(who, c->pid, e.since);
 }
 
-static void answer(struct kr_task *t, u32 request, u32 n) {
-    enum kr_ask_op op = request >> 20 & 15;
-    enum kr_proc_entry entry = request >> 24;
+static void answer(struct kr_task *t, const struct question *q) {
+    enum kr_ask_op op = q->request >> 20 & 15;
+    enum kr_proc_entry entry = q->request >> 24;
+    u32 n = q->n;
     struct name name = {.family = AF_UNIX};
     struct cred c;
     char text[8];
-    kr_snprintf(text, sizeof text, "%05x", request & 0xfffff);
+    kr_snprintf(text, sizeof text, "%05x", q->request & 0xfffff);
     memcpy(name.text + 1, text, 5);
     if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
         return; /* the asker has given up, or is in another network namespace */
-    if (!may_ask(t, &c))
+    if (!may_ask(t, &c, q->who))
         return;
     u32 mode = 0;
     long r = -EACCES;
-    if (!may_look(t, &c, op, entry))
+    if (!may_look(t, &c, op, entry, q->domain))
         ;
     else if (op == KR_ASK_LINK)
         r = link_of(t, entry, n, &mode);
@@ -192,17 +216,18 @@ static void answer(struct kr_task *t, u32 request, u32 n) {
         r = list_fds(t, kr_files_shared(t) ? -1 : serve_fd);
     r = kr_slot_put(t, (int)r); /* no other thread can exchange it between may_pass and sendmsg */
     int passes = r >= 0 && may_pass((int)r, op);
-    u64 tag = kr_answer_tag(request, n, c.pid, (u32)kr_sys0(__NR_getpid));
+    u64 tag = kr_answer_tag(q->request, n, c.pid, (u32)kr_sys0(__NR_getpid));
     reply(serve_fd, tag, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
     kr_slot_free((int)r);
 }
 
 void kr_ask_serve(struct kr_task *t) {
-    u32 request = t->ask_request, n = t->ask_n;
+    /* First: a question that comes from here on is either copied or served by the next call. */
     __atomic_and_fetch(&t->asked, ~KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
+    struct question q = question_of(t);
     kr_lock(&serve_lock);
     if (kr_sock_new(t, &serve_fd) >= 0)
-        answer(t, request, n);
+        answer(t, &q);
     kr_sock_drop(t, &serve_fd);
     kr_unlock(&serve_lock);
 }
