@@ -261,6 +261,7 @@ ATTACKS = (
     Attack("proc_map_names", seconds=2, engines=True),
     Attack("landlock_answers", seconds=2, engines=True),
     Attack("ask_domain_race", seconds=4),
+    Attack("proc_stat_addresses", seconds=2),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

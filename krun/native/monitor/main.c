@@ -262,6 +262,8 @@ void kr_publish_mm(struct kr_mm *mm) {
                              .auxv = (void *)mm->auxv_addr,
                              .auxv_size = mm->auxv_size,
                              .exe_fd = (u32)-1};
+    if (m.end_code <= m.start_code)
+        m.end_code = m.start_code + 1; /* the kernel refuses an empty text (validate_prctl_map_addr()) */
     if (!m.start_data || m.end_data < m.start_data) {
         m.start_data = m.start_code;
         m.end_data = m.end_code;

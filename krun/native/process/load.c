@@ -41,6 +41,8 @@ long kr_load(struct kr_mm *mm, const struct kr_program *p, char **argv, char **e
             add_name(&mm->data_end, end, 0);
         }
     }
+    if (!mm->code_start) /* no executable segment: a place of the program's for PR_SET_MM_MAP */
+        mm->code_start = mm->code_end = e->min + bias;
     mm->brk_start = mm->brk_end = KR_PAGE_UP(e->max + bias) + KR_PAGE * kr_mm_random(2048);
     struct kr_stack_args sa = {.argv = argv,
                                .envp = envp,

@@ -82,8 +82,9 @@ static int is_address(int field) { return (field >= 26 && field <= 30) || (field
 
 /* stat, with another number of threads (field 20; ~0: the kernel's) and, for another process, with the addresses that a
  * reader gets that may not trace it: 1 for the bounds of the text, else 0 (do_task_stat() in fs/proc/array.c). Of the
- * calling process the instruction and stack pointer are left out, which the kernel shows of a thread that ends. The name in
- * field 2 may contain any character. */
+ * calling process, only addresses in the payload's window are shown: the kernel may have refused the payload's bounds, and
+ * then has the monitor's (kr_publish_mm). The instruction and stack pointer are left out, which the kernel shows of a thread
+ * that ends. The name in field 2 may contain any character. */
 static void make_stat(struct kr_text *o, const char *text, u32 threads, int other) {
     const char *p = strrchr(text, ')'), *end;
     if (!p || p[1] != ' ')
@@ -94,7 +95,8 @@ static void make_stat(struct kr_text *o, const char *text, u32 threads, int othe
         end = p + 1;
         while (*end && *end != ' ' && *end != '\n')
             end++;
-        int hidden = other ? is_address(field) : field == 29 || field == 30;
+        int hidden = is_address(field) &&
+                     (other || field == 29 || field == 30 || kr_strtou(p + 1, NULL) >= KR_WINDOW_END);
         if (field == 20 && threads != ~0u)
             kr_text_addf(o, " %u", threads);
         else if (hidden)
