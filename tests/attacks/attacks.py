@@ -262,6 +262,7 @@ ATTACKS = (
     Attack("landlock_answers", seconds=2, engines=True),
     Attack("ask_domain_race", seconds=4),
     Attack("proc_stat_addresses", seconds=2),
+    Attack("cred_dumpable", (ROOT_USER,), 2),
     Attack("path_helper_cwd"),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

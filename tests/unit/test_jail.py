@@ -74,7 +74,11 @@ def test_every_rule_is_in_the_list() -> None:
 
 def test_the_profile_lets_pass_what_other_calls_are_served_by() -> None:
     """What the monitor needs for itself always passes, what serves another call only where the profile has that one."""
-    base = OF_THE_KERNEL.union(*(reach(MADE, root) for root in ROOTS)) | {"fchdir"}  # which serves 34 others
+    base = OF_THE_KERNEL.union(*(reach(MADE, root) for root in ROOTS))
+    base |= {
+        "fchdir",
+        "setfsgid",
+    }  # the first serves 34 others; the second only asks, for access and changes of ids
     # Made for what only a payload's own clone3 asks (kr_host_clone): the profile decides.
     base.remove("clone3")
     always, sometimes = words(PROFILE, "needed"), words(PROFILE, "needed_if")

@@ -61,7 +61,7 @@ static const struct {
     {__NR_clone, 0, NAMESPACES, 0},
     {__NR_socket, 0, ~0u, AF_UNIX}, /* monitors ask each other questions (view/ask.h) */
     {__NR_personality, 0, ~0u, ~0u},
-    {__NR_setfsuid, 0, ~0u, ~0u}, /* only asks, as personality does (core files) */
+    {__NR_setfsuid, 0, ~0u, ~0u}, /* only asks, as personality does (core files, sys/cred.c) */
     {__NR_setfsgid, 0, ~0u, ~0u},
     {__NR_unshare, 0, ~0u, CLONE_FILES}, /* the writer of a core file has a descriptor table of its own */
     {__NR_prctl, 0, ~0u, PR_SET_NAME},

@@ -69,7 +69,6 @@ struct kr_proc {
     char *exe_path;                          /* its path as resolved at exec */
     u32 flags;                               /* KR_BOOTF_* */
     u32 place;                               /* 1 + its entry on the board (board.h); 0: none */
-    u32 dump_uid, dump_gid;                  /* effective ids with which it became dumpable */
     u64 t0;                                  /* start of krun, CLOCK_MONOTONIC ns; 0 unknown */
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;

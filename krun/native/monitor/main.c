@@ -337,10 +337,8 @@ static void settle(struct kr_task *t, const u64 *auxv) {
     kr_ask_clock();
     kr_board_open(t);
     kr_faults_hold(0);
-    first_proc.dump_uid = (u32)kr_sys0(__NR_geteuid);
-    first_proc.dump_gid = (u32)kr_sys0(__NR_getegid);
-    if ((u32)kr_sys0(__NR_getuid) != first_proc.dump_uid ||
-        (u32)kr_sys0(__NR_getgid) != first_proc.dump_gid) /* begin_new_exec() in the kernel */
+    if (kr_sys0(__NR_getuid) != kr_sys0(__NR_geteuid) ||
+        kr_sys0(__NR_getgid) != kr_sys0(__NR_getegid)) /* begin_new_exec() in the kernel */
         first_proc.flags |= KR_PROCF_UNDUMPABLE;
 }
 

@@ -37,15 +37,13 @@ struct wish {
 };
 
 /* The dumpable attribute of the memory: the payload's own value, or fs.suid_dumpable if the credentials have
- * changed since the process became dumpable (commit_creds()). The file belongs to the file-system ids, so
- * they count, too. Mode 2 of fs.suid_dumpable (the file belongs to root) is not offered, because the payload
- * may not be root. */
-static u32 dumpable(struct kr_task *t, u32 fsuid) {
+ * changed since the process became dumpable (commit_creds()). Mode 2 of fs.suid_dumpable (the file belongs to
+ * root) is not offered, because the payload may not be root. */
+static u32 dumpable(struct kr_task *t) {
     char text[8];
     if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
         return 0;
-    if (kr_dumpable_view(t) && fsuid == t->proc->dump_uid &&
-        (u32)kr_sys1(__NR_setfsgid, -1) == t->proc->dump_gid)
+    if (kr_dumpable_view(t))
         return 1;
     read_sysctl("sys/fs/suid_dumpable", text, sizeof text);
     return text[0] == '1';
@@ -67,7 +65,7 @@ static int asked_for(const struct kr_task *t, int sig, struct wish *w) {
 /* Whether the process may leave a core. */
 static int allowed(struct kr_task *t, struct wish *w) {
     w->fsuid = (u32)kr_sys1(__NR_setfsuid, -1);
-    w->dumpable = dumpable(t, w->fsuid);
+    w->dumpable = dumpable(t);
     return w->dumpable != 0;
 }
 

@@ -21,8 +21,5 @@ void kr_undumpable(void) { kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 int kr_dumpable_view(struct kr_task *t) {
     struct kr_proc *p = t->proc;
-    if (__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & KR_PROCF_UNDUMPABLE)
-        return 0;
-    /* A change of the effective ids ends the dumpable state (commit_creds()). */
-    return (u32)kr_sys0(__NR_geteuid) == p->dump_uid && (u32)kr_sys0(__NR_getegid) == p->dump_gid;
+    return !(__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & (KR_PROCF_UNDUMPABLE | KR_PROCF_IDS_CHANGED));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prctl by a table of options. An option takes effect or is refused; none succeeds without effect. Owns one
- * bit of proc->flags (KR_PROCF_UNDUMPABLE). No locks.
+ * prctl by a table of options. An option takes effect or is refused; none succeeds without effect. Owns
+ * KR_PROCF_UNDUMPABLE of proc->flags and clears KR_PROCF_IDS_CHANGED. No locks.
  */
 #include "table.h"
 #include "../lib/kr_linux.h"
@@ -92,12 +92,10 @@ u32 kr_prctl_forwarded(u32 *out, u32 max) {
 static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
         return -EINVAL;
-    t->proc->dump_uid = (u32)kr_sys0(__NR_geteuid);
-    t->proc->dump_gid = (u32)kr_sys0(__NR_getegid);
-    if (v)
-        __atomic_and_fetch(&t->proc->flags, ~KR_PROCF_UNDUMPABLE, __ATOMIC_RELAXED);
-    else
+    if (!v)
         __atomic_or_fetch(&t->proc->flags, KR_PROCF_UNDUMPABLE, __ATOMIC_RELAXED);
+    __atomic_and_fetch(&t->proc->flags, ~(KR_PROCF_IDS_CHANGED | (v ? KR_PROCF_UNDUMPABLE : 0)),
+                       __ATOMIC_RELAXED);
     return 0;
 }
 
