@@ -121,6 +121,14 @@ def administrator(bundle: Bundle) -> None:
         bundle.process["capabilities"][name] += ["CAP_SYS_ADMIN"]
 
 
+def searcher(bundle: Bundle) -> None:
+    """As --cap-add DAC_READ_SEARCH --security-opt seccomp=unconfined: open_by_handle_at(2) works; with every device."""
+    unfiltered(bundle)
+    bundle.linux["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name] += ["CAP_DAC_READ_SEARCH"]
+
+
 def host_pid_namespace(bundle: Bundle) -> None:
     """As --pid=host: krun's own processes are in sight."""
     bundle.namespaces(drop=("pid",))
@@ -264,6 +272,7 @@ ATTACKS = (
     Attack("proc_stat_addresses", seconds=2),
     Attack("cred_dumpable", (ROOT_USER,), 2),
     Attack("path_helper_cwd"),
+    Attack("fd_handle_race", (ROOT_USER,), 2, prepare=(searcher,)),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),
     Attack("signal_child_fault", engines=True),

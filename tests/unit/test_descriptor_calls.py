@@ -53,7 +53,7 @@ ALLOWED = {
                    {"openat2": 1, "openat": 1, "creat": 1, "execve": 1, "execveat": 1}),
     "sys/name.c": ("O_PATH of parents", {"openat2": 1}),
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
-    "sys/open.c": ("the payload's own; before that O_PATH of it, judged in a slot", {"open_by_handle_at": 2}),
+    "sys/open.c": ("the payload's own: to read; or O_PATH, which kr_open_found judges and opens again", {"open_by_handle_at": 2}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
     "sys/uevent.c": ("hidden until it has its filter", {"socket": 2, "F_DUPFD": 2}),
@@ -184,14 +184,20 @@ def test_one_rule_for_opens_to_write() -> None:
         n: len(re.findall(r"(?:openat2?|\.flags =)[^;]*\bO_(?:WRONLY|RDWR)\b", t)) for n, t in opens.items()
     }
     assert {n: k for n, k in found.items() if k} == {n: k for n, (_, k) in WRITES.items()}
-    finish, alone = body("view/procfs.c", "finish"), body("view/procfs.c", "finish_open")
+    found_open, alone = body("view/procfs.c", "kr_open_found"), body("view/procfs.c", "finish_open")
     assert (
-        finish.index("kr_slot_put(")
-        < finish.index("kr_write_refused((int)slot")
-        < finish.index("open_passed((int)slot")
+        found_open.index("kr_slot_put(")
+        < found_open.index("kr_write_refused((int)slot")
+        < found_open.index("open_passed((int)slot")
     )
-    assert finish.count("open_passed(") == 1
+    assert found_open.count("open_passed(") == 1
     assert alone.index("why = v == KR_V_PASS ? kr_write_refused((int)fd") < alone.index("KR_V_PASS && !why")
+    handle = body("sys/open.c", "handle_for_writing")
+    assert (
+        handle.count("__NR_open_by_handle_at") == 1
+        and "O_PATH | O_CLOEXEC" in handle
+        and "kr_open_found(t, fd" in handle
+    )
     others = without_comments((NATIVE / "view/procfs.c").read_text())
     # Itself; open_passed; a text of another process, read only.
     assert len(re.findall(r"\breopen\(", others)) == 3

@@ -5,7 +5,7 @@
  */
 #include "path.h"
 #include "table.h"
-#include "../view/place.h"
+#include "../view/procfs.h"
 #include "../process/above.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
@@ -89,34 +89,31 @@ struct handle { /* struct file_handle */
     u8 data[128]; /* MAX_HANDLE_SZ */
 };
 
-/* -EPERM or -EROFS for a file that open(2) would not open for writing (kr_write_refused); else 0, also where the kernel refuses
- * the handle. */
-static long handle_refused(struct kr_task *t, u64 mount, const struct handle *h, u32 flags) {
-    struct statx sx;
-    if ((flags & O_ACCMODE) == O_RDONLY || flags & O_PATH)
-        return 0;
+/* Opens the file of a handle for writing. The handle is decoded once, to an O_PATH descriptor, which is judged and opened again:
+ * another thread can exchange the file of descriptor `mount` between two decodings. */
+static long handle_for_writing(struct kr_task *t, u64 mount, const struct handle *h, u32 flags) {
     long fd = kr_call_intr(__NR_open_by_handle_at, mount, (u64)h, O_PATH | O_CLOEXEC, 0, 0, 0);
-    if (fd < 0)
-        return fd == -KR_ERESTART ? fd : 0;
-    int slot = kr_slot_put(t, (int)fd);
-    long r = slot < 0 ? slot : kr_stat_fd(slot, &sx);
-    if (r >= 0)
-        r = kr_write_refused(slot, &sx, flags);
-    kr_slot_free(slot);
-    return r;
+    if (fd >= 0 && (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) {
+        kr_fd_shut(fd);
+        return -EEXIST;
+    }
+    return fd < 0 ? fd : kr_open_found(t, fd, (flags & OPEN_FLAGS) | O_LARGEFILE);
 }
 
 long sys_open_by_handle_at(struct kr_task *t, const u64 a[6]) {
     struct handle h;
     u64 ptr = KR_BAD_PTR; /* the kernel's answer: EPERM comes before EFAULT */
-    long r = 0;
+    u32 flags = (u32)a[2];
+    long r;
     if (kr_copy_in(&h, a[1], offsetof(struct handle, data)) == 0 &&
-        (h.bytes > sizeof h.data || kr_copy_in(h.data, a[1] + offsetof(struct handle, data), h.bytes) == 0)) {
-        ptr = (u64)&h; /* a copy: the same handle is judged and opened; too long a one is EINVAL */
-        r = h.bytes > sizeof h.data ? 0 : handle_refused(t, a[0], &h, (u32)a[2]);
-    }
-    if (r == 0)
+        (h.bytes > sizeof h.data || kr_copy_in(h.data, a[1] + offsetof(struct handle, data), h.bytes) == 0))
+        ptr = (u64)&h; /* a copy, which the payload cannot change; too long a one is EINVAL */
+    /* O_TMPFILE makes a new file, and needs no judgement */
+    if (ptr == KR_BAD_PTR || h.bytes > sizeof h.data || (flags & O_ACCMODE) == O_RDONLY ||
+        flags & (O_PATH | __O_TMPFILE))
         r = kr_call_intr(__NR_open_by_handle_at, a[0], ptr, a[2], 0, 0, 0);
+    else
+        r = handle_for_writing(t, a[0], &h, flags);
     if (r >= 0)
         kr_listing_forget((u64)r, (u64)r);
     return r;

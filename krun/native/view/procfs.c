@@ -188,8 +188,7 @@ static long open_passed(int fd, u32 mode, u64 flags) {
     return waits && !kr_slot_linger(fd) ? CROWDED : reopen(fd, flags);
 }
 
-/* The result of an open whose target is the O_PATH descriptor `at`. Closes `at`. */
-static long finish(struct kr_task *t, long at, u64 flags) {
+long kr_open_found(struct kr_task *t, long at, u64 flags) {
     struct statx sx = {0};
     struct kr_proc_name what;
     long fd, slot = kr_slot_put(t, (int)at);
@@ -281,7 +280,7 @@ static long open_walk(struct kr_task *t, int dirfd, const char *path, const stru
                 continue;
             }
             w.owned = 0;
-            ret = flags & O_PATH ? hand_out(w.at, flags) : finish(t, w.at, flags);
+            ret = flags & O_PATH ? hand_out(w.at, flags) : kr_open_found(t, w.at, flags);
             continue;
         }
         kr_walk_end(&w);
@@ -380,11 +379,11 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
     if (at >= 0 && flags & O_CREAT && is_others((int)at, &sx)) {
         int bound = (asked->resolve & (STRICT | RESOLVE_NO_XDEV)) != 0;
         if (bound && may_create_at(t, (int)at))
-            return finish(t, at, flags);
+            return kr_open_found(t, at, flags);
         kr_fd_shut(at);
         return bound ? -EACCES : open_walk(t, dirfd, path, asked); /* it knows the directory of the file */
     }
-    return at < 0 ? at : finish(t, at, flags);
+    return at < 0 ? at : kr_open_found(t, at, flags);
 }
 
 /* fd, opened with O_PATH. -ENOENT if it is fd/N or fdinfo/N of a hidden number; then fd is closed. */

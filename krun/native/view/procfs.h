@@ -32,6 +32,10 @@ struct open_how;
  * descriptor. Descriptor or -errno. */
 long kr_open_path(struct kr_task *t, int dirfd, const char *path, u32 flags);
 
+/* Judges the object of `at`, an O_PATH descriptor of what the payload has named, and opens it with the payload's flags; O_CREAT,
+ * O_EXCL and O_NOFOLLOW do not count. Closes `at`. Descriptor or -errno; -KR_ERESTART: the call is made again. */
+long kr_open_found(struct kr_task *t, long at, u64 flags);
+
 /* For access(2), which asks for the thread's real ids: whether they may search each directory on the way of path. follow: as
  * in kr_walk. 0 or -errno. */
 long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow);
