@@ -1,6 +1,7 @@
 """The six kinds of hooks: order, state on stdin, namespaces, timeouts, failures."""
 
 import json
+import subprocess
 
 import pytest
 from helpers.runtime import wait_for
@@ -138,3 +139,28 @@ def test_a_hook_without_path(runtime, bundle, kind):
     bundle.config["hooks"] = {kind: [{"args": ["x"]}]}
     done = runtime.run(bundle)
     assert done.status == 1 and f"/hooks/{kind}/0/path: is missing" in done.err, done
+
+
+LOWERS = """
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+int main(void) {
+    struct rlimit none = {0, 0};
+    prlimit(1, RLIMIT_NOFILE, &none, 0);
+    kill(1, SIGSEGV); // a poll(2) that waits already does not look at the limit: this one ends
+    usleep(100000);
+    return 1;
+}
+"""
+
+
+def test_a_hook_lowers_the_limits_of_init(runtime, bundle, tmp_path):
+    """poll(2) looks at RLIMIT_NOFILE. Whoever waits for the hook must still see its end."""
+    (tmp_path / "lowers.c").write_text(LOWERS)
+    subprocess.run(["gcc", "-static", "-o", bundle.rootfs / "lowers", tmp_path / "lowers.c"], check=True)
+    bundle.config["hooks"] = {"startContainer": [{"path": "/lowers", "args": ["lowers"], "timeout": 5}]}
+    container = runtime.create(bundle.args("/bin/true"))
+    container.call("start")  # returns: the helper's time is bounded
+    wait_for(lambda: container.state()["status"] == "stopped", "not stopped")

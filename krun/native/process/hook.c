@@ -15,6 +15,7 @@
 #include <asm/signal.h>
 
 #define CODE_NO_EXEC 127
+#define BLIND_NS 10000000
 
 struct hook {
     u32 timeout, argc, envc, has_env;
@@ -104,11 +105,18 @@ static long attend(long pid, int out, u32 timeout) {
             kr_sys2(__NR_kill, pid, SIGKILL);
             killed = 1;
         }
-        kr_sys3(__NR_poll, p, out >= 0 ? 2 : 1, killed ? -1 : KR_MIN(left, 3600 * 1000));
+        long n = kr_sys3(__NR_poll, p, out >= 0 ? 2 : 1, killed ? -1 : KR_MIN(left, 3600 * 1000));
+        /* poll(2) fails with EINVAL below RLIMIT_NOFILE, which a hook may set for this process: then both are asked in turns. */
+        int blind = n < 0 && n != -EINTR;
+        if (blind) {
+            const s64 pause[2] = {0, BLIND_NS};
+            kr_sys2(__NR_nanosleep, pause, 0);
+            p[0].revents = p[1].revents = POLLERR;
+        }
         if (out >= 0 && p[1].revents) {
-            long n = fed < kr_boot.state_json_len
-                         ? kr_sys3(__NR_write, out, kr_boot.state_json + fed, kr_boot.state_json_len - fed)
-                         : 0;
+            n = fed < kr_boot.state_json_len
+                    ? kr_sys3(__NR_write, out, kr_boot.state_json + fed, kr_boot.state_json_len - fed)
+                    : 0;
             if (n > 0)
                 fed += (size_t)n;
             if (n != -EINTR && n != -EAGAIN && (n <= 0 || fed == kr_boot.state_json_len)) {
@@ -117,8 +125,8 @@ static long attend(long pid, int out, u32 timeout) {
             }
         }
         if (p[0].revents) {
-            long r = kr_sys4(__NR_wait4, pid, &status, 0, 0);
-            if (r != -EINTR) {
+            long r = kr_sys4(__NR_wait4, pid, &status, blind ? WNOHANG : 0, 0);
+            if (r != 0 && r != -EINTR) {
                 if (out >= 0)
                     kr_sys1(__NR_close, out);
                 kr_sys1(__NR_close, pidfd);
