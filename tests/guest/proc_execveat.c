@@ -1,4 +1,5 @@
-// execveat(2): relative to a directory, AT_EMPTY_PATH on a descriptor (O_PATH too), AT_SYMLINK_NOFOLLOW.
+// execveat(2): relative to a directory, AT_EMPTY_PATH on a descriptor (O_PATH too), AT_SYMLINK_NOFOLLOW, which is not for the
+// interpreter of a script.
 #include "guest.h"
 int main(int argc, char **argv) {
     if (argc > 1)
@@ -21,5 +22,9 @@ int main(int argc, char **argv) {
     AT(99, argv[0], 0, "7");
     AT(plain, "x", 0, "8");
     AT(d, "link", 0x8000, "9");
+    char line[PATH_MAX];
+    snprintf(line, sizeof line, "#!%s/d/link 10\n", getcwd((char[PATH_MAX - 32]){0}, PATH_MAX - 32));
+    close(file_with("script", line)), chmod("script", 0755);
+    AT(AT_FDCWD, "script", AT_SYMLINK_NOFOLLOW, "11");
     return 0;
 }

@@ -194,7 +194,7 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
     p->path = word(path, strlen(path));
     long r = line && p->path ? 0 : -ENOMEM;
     for (u32 depth = 0; !r; depth++) {
-        long fd = open_program(t, depth ? AT_FDCWD : dirfd, p->path, flags, why);
+        long fd = open_program(t, depth ? AT_FDCWD : dirfd, p->path, depth ? 0 : flags, why);
         if (!p->path[0])
             kr_snprintf(p->path, PATH_MAX_, "/dev/fd/%d", dirfd);
         if (fd < 0) {
