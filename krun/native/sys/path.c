@@ -341,22 +341,26 @@ long sys_acct(struct kr_task *t, const u64 a[6]) {
 long sys_swapon(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapon, a); }
 long sys_swapoff(struct kr_task *t, const u64 a[6]) { return use(t, __NR_swapoff, a); }
 
-/* The device is a path; for Q_QUOTAON the last argument is a path as well. */
+/* The device is a path; for Q_QUOTAON the last argument is a path as well, which the kernel walks first. */
 long sys_quotactl(struct kr_task *t, const u64 a[6]) {
     const u32 quotaon = 0x800002;
     char file[64];
-    if (!a[1])
-        return kr_forward(__NR_quotactl, a);
-    long fd = kr_path_find(t, CWD, a[1], 0), quota = -1;
-    if (fd < 0)
-        return kr_path_error(__NR_quotactl, a, 1, fd);
     u64 b[6];
     memcpy(b, a, sizeof b);
-    if ((u32)a[0] >> 8 == quotaon) {
+    int has_file = (u32)a[0] >> 8 == quotaon;
+    if (has_file)
+        b[3] = KR_BAD_PTR; /* never the payload's */
+    if (!a[1])
+        return kr_forward(__NR_quotactl, b);
+    long fd = kr_path_find(t, CWD, a[1], 0), quota = -1;
+    if (fd < 0)
+        return kr_path_error(__NR_quotactl, b, 1, fd);
+    if (has_file) {
         quota = kr_path_find(t, CWD, a[3], 0);
-        if (quota >= 0)
+        if (quota >= 0) {
             kr_proc_self_fd(file, sizeof file, (int)quota);
-        b[3] = quota >= 0 ? (u64)file : KR_BAD_PTR;
+            b[3] = (u64)file;
+        }
     }
     long n = kr_path_from(t, fd, __NR_quotactl, b, 1);
     kr_fd_shut(quota);
