@@ -273,6 +273,7 @@ ATTACKS = (
     Attack("cred_dumpable", (ROOT_USER,), 2),
     Attack("path_helper_cwd"),
     Attack("fd_handle_race", (ROOT_USER,), 2, prepare=(searcher,)),
+    Attack("path_map_room", seconds=1),
     Attack("path_quota_walk", seconds=1, prepare=(unfiltered,)),
     Attack("path_mount_magic", (ROOT_USER,), prepare=(administrator,)),
     Attack("signal_helper_threads"),

@@ -66,6 +66,8 @@ static long use_with_room(void *arg) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | (u->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0),
                            .resolve = RESOLVE_NO_MAGICLINKS};
     long fd = kr_sys4(__NR_openat2, (s64)u->dirfd, u->path, &how, sizeof how);
+    if (fd == -EPERM) /* a link to a name of map_files that is there (view/mapfiles.h) */
+        return -ENOENT;
     return fd >= 0 ? u->fn((int)fd, u->b) : fd == -ELOOP || fd == -EACCES ? -EMFILE : fd;
 }
 

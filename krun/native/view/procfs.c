@@ -453,8 +453,9 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
         return -EBADF;
     long fd = kr_map_in(path) ? lowest(kr_map_open(t, dirfd, path, asked, open_any), asked->flags)
                               : open_any(t, dirfd, path, asked);
-    /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. */
-    if ((fd == -EPERM || (fd == -ELOOP && asked->resolve & STRICT)) &&
+    /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. EAGAIN: the name is
+     * not there (open_shared). */
+    if ((fd == -EPERM || ((fd == -ELOOP || fd == -EAGAIN) && asked->resolve & STRICT)) &&
         kr_walk_to_map(t, dirfd, path, asked->resolve))
         return -ENOENT;
     size_t n = strlen(path);
