@@ -144,9 +144,11 @@ static void devices(void) {
     static const struct {
         u32 major, minor, type;
         int refused;
-    } nodes[] = {{10, 203, S_IFCHR, 1},  {10, 202, S_IFCHR, 0},  {10, 239, S_IFCHR, 1}, {21, 0, S_IFCHR, 1},
-                 {21, 300, S_IFCHR, 1},  {21, 0, S_IFBLK, 0},    {1, 3, S_IFCHR, 0},    {10, 229, S_IFCHR, 0},
-                 {231, 192, S_IFCHR, 1}, {231, 191, S_IFCHR, 0}, {231, 224, S_IFCHR, 0}};
+    } nodes[] = {{10, 203, S_IFCHR, 1},  {10, 202, S_IFCHR, 0},  {10, 239, S_IFCHR, 1},
+                 {21, 0, S_IFCHR, 1},    {21, 300, S_IFCHR, 1},  {21, 0, S_IFBLK, 0},
+                 {1, 3, S_IFCHR, 0},     {10, 229, S_IFCHR, 0},  {231, 192, S_IFCHR, 1},
+                 {231, 191, S_IFCHR, 0}, {231, 224, S_IFCHR, 0}, {233, 0, S_IFCHR, 1},
+                 {233, 130, S_IFCHR, 1}, {232, 0, S_IFCHR, 0}};
     for (u32 i = 0; i < KR_COUNT(nodes); i++) {
         struct statx sx;
         u32 dev = (nodes[i].minor & 0xff) | nodes[i].major << 8 | (nodes[i].minor & ~0xffu) << 12;

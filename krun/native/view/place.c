@@ -54,6 +54,7 @@ static const struct {
     {10, 239, 239, "/dev/uhid: UHID_CREATE has a pointer"},
     {21, 0, ~0u, "/dev/sg*: struct sg_io_hdr has pointers"},
     {231, 192, 223, "/dev/infiniband/uverbs*: commands have pointers"},
+    {233, 0, ~0u, "/dev/ipath*: commands have pointers"},
 };
 
 static int device_refused(const struct statx *sx) {
