@@ -446,16 +446,39 @@ static long open_any(struct kr_task *t, int dirfd, const char *path, const struc
     return finish_open(t, fd, flags);
 }
 
+static long open_one(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+    return kr_map_in(path) ? lowest(kr_map_open(t, dirfd, path, asked, open_any), asked->flags)
+                           : open_any(t, dirfd, path, asked);
+}
+
+/* O_CREAT through a dangling link with flags that bind the walk, while other threads share the table (open_shared). The kernel
+ * does not follow the link with O_EXCL, so each link's target takes the link's place in the path. */
+static long open_dangling(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+    size_t n = strlen(path) + 1;
+    char *now = n <= KR_PATH_ROOM ? kr_alloc_any(2 * KR_PATH_ROOM) : NULL;
+    long fd = now ? -EAGAIN : -ENOMEM;
+    if (now)
+        memcpy(now, path, n);
+    for (int links = 0; fd == -EAGAIN && links < 40; links++) { /* MAXSYMLINKS */
+        fd = kr_walk_dangling(dirfd, now, now + KR_PATH_ROOM, asked->resolve);
+        if (fd == 0)
+            fd = open_one(t, dirfd, now, asked);
+    }
+    kr_free(now, now ? 2 * KR_PATH_ROOM : 0);
+    return fd;
+}
+
 /* The kernel says ENOTDIR for a path through a hidden number, and EEXIST for O_EXCL at one. For a number that is
  * not open it says ENOENT, or EISDIR where O_CREAT meets a slash at the end (open_last_lookups()). */
 long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     if (kr_fd_hidden((u32)dirfd) && path[0] != '/')
         return -EBADF;
-    long fd = kr_map_in(path) ? lowest(kr_map_open(t, dirfd, path, asked, open_any), asked->flags)
-                              : open_any(t, dirfd, path, asked);
-    /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. EAGAIN: the name is
-     * not there (open_shared). */
-    if ((fd == -EPERM || ((fd == -ELOOP || fd == -EAGAIN) && asked->resolve & STRICT)) &&
+    long fd = open_one(t, dirfd, path, asked);
+    if (fd == -EAGAIN && (asked->flags & (O_CREAT | O_EXCL | O_NOFOLLOW)) == O_CREAT &&
+        asked->resolve & STRICT)
+        fd = open_dangling(t, dirfd, path, asked);
+    /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. */
+    if ((fd == -EPERM || (fd == -ELOOP && asked->resolve & STRICT)) &&
         kr_walk_to_map(t, dirfd, path, asked->resolve))
         return -ENOENT;
     size_t n = strlen(path);

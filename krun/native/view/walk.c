@@ -315,6 +315,33 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
     return 0;
 }
 
+long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve) {
+    struct statx sx;
+    resolve |= RESOLVE_NO_MAGICLINKS;
+    long fd = kr_open_plain(dirfd, path, O_PATH | O_NOFOLLOW, resolve);
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    long n = kr_stat_fd((int)fd, &sx) == 0 && KR_IS_LINK(sx.stx_mode)
+                 ? kr_sys4(__NR_readlinkat, fd, "", target, KR_PATH_ROOM - 1)
+                 : 0;
+    if (n > 0 && kr_on_proc((int)fd, &sx))
+        n = -EAGAIN;
+    kr_fd_shut(fd);
+    if (n <= 0)
+        return n;
+    fd = kr_open_plain(dirfd, path, O_PATH, resolve); /* after the text: would the kernel follow it? */
+    kr_fd_shut(fd);
+    if (fd != -ENOENT)
+        return fd < 0 ? fd : 0;
+    char *base = strrchr(path, '/');
+    size_t keep = *target == '/' || !base ? 0 : (size_t)(base + 1 - path);
+    if (keep + (size_t)n + 1 > KR_PATH_ROOM)
+        return -ENAMETOOLONG;
+    memcpy(path + keep, target, (size_t)n);
+    path[keep + (size_t)n] = 0;
+    return 0;
+}
+
 int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve) {
     struct kr_walk w = {.buf = resolve & RESOLVE_NO_SYMLINKS ? NULL : kr_alloc_any(2 * KR_PATH_ROOM)};
     if (!w.buf)

@@ -43,6 +43,11 @@ int kr_walk_fds(struct kr_task *t, int dirfd, const char *name, struct kr_proc_n
  * component is walked without magic links. */
 int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_proc_name *pn);
 
+/* Where openat2(2) with flags that bind its walk has found a dangling link in the last place of path: puts the link's target into
+ * path, as the kernel does. path: KR_PATH_ROOM bytes; target: as many, for its use. resolve: as in openat2(2). 0: path may be opened
+ * again (it is unchanged if there is no link any more); else -errno. */
+long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve);
+
 /* Whether path leads to a name of map_files, by links of the payload's. resolve: as in openat2(2), with flags by which the
  * kernel's walk ends there with ELOOP, if the name is there; or 0. */
 int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve);
