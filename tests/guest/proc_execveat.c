@@ -1,5 +1,5 @@
-// execveat(2): relative to a directory, AT_EMPTY_PATH on a descriptor (O_PATH too), AT_SYMLINK_NOFOLLOW, which is not for the
-// interpreter of a script.
+// execveat(2): relative to a directory, AT_EMPTY_PATH on a descriptor (O_PATH too), AT_SYMLINK_NOFOLLOW,
+// which is not for the interpreter of a script.
 #include "guest.h"
 int main(int argc, char **argv) {
     if (argc > 1)
