@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import secrets
@@ -67,6 +68,10 @@ class Canaries:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+COPY = "/memfd:krun-monitor (deleted)"
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
 class Monitor:
     """The monitor's file: its identity and its contents."""
 
@@ -75,6 +80,9 @@ class Monitor:
         self.data = self.file.read_bytes()
         self.id = identity(self.file)
         self.digest = hashlib.sha256(self.data).digest()
+        # What a container in a user namespace executes is a sealed copy of this file (krun/kvm/image.py).
+        readable = tree / "krun" / "native" / "krun-monitor.readable"
+        self.copy = readable.read_bytes() if readable.exists() else b""
         # krun itself, between its clone and its exec of the monitor.
         self.krun = {
             identity(p) for p in (tree / "build" / "bin" / "krun", Path("/usr/bin/python3")) if p.exists()
@@ -84,6 +92,12 @@ class Monitor:
         return (
             hashlib.sha256(self.file.read_bytes()).digest() == self.digest and identity(self.file) == self.id
         )
+
+    def is_copy(self, pid: int) -> bool:
+        """Whether a process executes a sealed copy: whoever calls a file so has not got its contents."""
+        with open(f"/proc/{pid}/exe", "rb") as exe:
+            named = os.readlink(f"/proc/self/fd/{exe.fileno()}") == COPY
+            return named and fcntl.fcntl(exe, fcntl.F_GET_SEALS) & SEALS == SEALS and exe.read() == self.copy
 
 
 def identity(path: Path | str) -> tuple[int, int]:
@@ -112,7 +126,7 @@ def mappings(pid: int) -> list[Mapping]:
 class Watcher(threading.Thread):
     """Samples the processes of the cgroups whose names contain one of `ids` until it is stopped.
 
-    A process is all right when its executable is the monitor's file (or krun's own, on its way there), when the
+    A process is all right when its executable is the monitor's file or a sealed copy of it (or krun's own, on its way there), when the
     monitor's text and constants are those of its file, and when nothing of the monitor lies below the end of the
     guest's window, nothing at all in the gap behind it, and no file of the guest above (the kernel
     puts the rings of AIO where it likes).
@@ -149,7 +163,7 @@ class Watcher(threading.Thread):
         if exe in self.monitor.krun:
             return
         self.samples += 1
-        if exe != self.monitor.id:
+        if exe != self.monitor.id and not self.monitor.is_copy(pid):
             self.problems.add(f"process {pid} executes {os.readlink(f'/proc/{pid}/exe')}, not the monitor")
             return
         found = mappings(pid)
@@ -201,14 +215,15 @@ class Watcher(threading.Thread):
         wrong, text_end = set(), 0
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             for m in found:
-                if (m.device, m.inode) != self.monitor.id or not (
+                copy = m.name == COPY
+                if not (copy or (m.device, m.inode) == self.monitor.id) or not (
                     m.permissions == "r-xp" or (m.permissions == "r--p" and m.start == text_end)
                 ):
                     continue
                 text_end = m.end if m.permissions == "r-xp" else 0
                 memory.seek(m.start)
                 there = memory.read(m.end - m.start)
-                filed = self.monitor.data[m.offset : m.offset + len(there)]
+                filed = (self.monitor.copy if copy else self.monitor.data)[m.offset : m.offset + len(there)]
                 self.texts += 1
                 if len(there) == m.end - m.start and there[: len(filed)] != filed:
                     wrong.add(f"the monitor's memory differs from its file: {m.line}")

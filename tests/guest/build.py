@@ -11,6 +11,7 @@ A directive line in a source file: `// krun: static musl timeout=30 args=a,b exi
 """
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -58,8 +59,9 @@ class Program:
         self.variants, self.args, self.env, self.cc = [""], [], {}, []
         self.timeout, self.exit, self.shared, self.host = 20, 0, False, False
         for line in source.read_text().splitlines()[:12]:
-            if line.startswith("// krun:"):
-                for word in line[8:].split():
+            # clang-format may join the line of a directive to the comment above it.
+            if match := re.fullmatch(r"//(?:.*\s)?krun: (.*)", line):
+                for word in match[1].split():
                     self.directive(word)
 
     def directive(self, word):
