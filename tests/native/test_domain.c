@@ -77,9 +77,15 @@ static void a_block(void) {
 static void who_listens(void) {
     u64 who = kr_domain_who(), tick = 10000000ULL;
     u32 pid = (u32)kr_sys0(__NR_getpid);
-    CHECK(kr_domain_is(who, pid, 0) && kr_domain_is(who, pid, (u64)(u32)who * tick));
+    u64 at = who << 22 >> 22; /* ticks */
+    CHECK(kr_domain_is(who, pid, 0) && kr_domain_is(who, pid, at * tick));
     CHECK(!kr_domain_is(who, pid + 1, 0));
-    CHECK(!kr_domain_is(who, pid, ((u64)(u32)who + 1) * tick)); /* came after the question */
+    CHECK(!kr_domain_is(who, pid, (at + 1) * tick)); /* came after the question */
+    /* A clock that is more than 2^31 ticks (248 days) ahead, and more than 2^32. */
+    u64 long_ago = who + (1ULL << 31) + 1, longer = who + (1ULL << 32);
+    CHECK(kr_domain_is(long_ago, pid, at * tick) && kr_domain_is(longer, pid, (at + 1) * tick));
+    CHECK(!kr_domain_is(who, pid, (at + (1ULL << 31) + 1) * tick));
+    CHECK(!kr_domain_is(who, pid, (at + (1ULL << 32) - 1) * tick));
     CHECK(kr_domain_tag(1, 2, who) != kr_domain_tag(1, 3, who) &&
           kr_domain_tag(1, 2, 3) != kr_domain_tag(1, 2, 4));
 }

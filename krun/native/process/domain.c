@@ -10,6 +10,9 @@
 #include <linux/time.h>
 
 #define TICK 10000000ULL /* ns */
+/* The lower part of a `who`: ticks, 1394 years of them. A pid has 22 bits (PID_MAX_LIMIT in include/linux/threads.h). */
+#define WHEN_BITS 42
+#define WHEN ((1ULL << WHEN_BITS) - 1)
 
 int kr_domain_has(const struct kr_domains *d, u64 asker) {
     u32 n = __atomic_load_n(&d->n, __ATOMIC_ACQUIRE);
@@ -67,11 +70,11 @@ int kr_domain_load(struct kr_task *t) {
 u64 kr_domain_who(void) {
     u64 now[2] = {0, 0};
     kr_sys2(__NR_clock_gettime, CLOCK_BOOTTIME, now);
-    return (u64)kr_sys0(__NR_getpid) << 32 | (u32)((now[0] * 1000000000ULL + now[1]) / TICK);
+    return (u64)kr_sys0(__NR_getpid) << WHEN_BITS | ((now[0] * 1000000000ULL + now[1]) / TICK & WHEN);
 }
 
 int kr_domain_is(u64 who, u32 pid, u64 since) {
-    return who >> 32 == pid && (s32)((u32)who - (u32)(since / TICK)) >= 0;
+    return who >> WHEN_BITS == pid && (who & WHEN) >= since / TICK;
 }
 
 u64 kr_domain_tag(u64 request, u64 domain, u64 who) {

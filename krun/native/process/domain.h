@@ -28,7 +28,7 @@ int kr_domain_has(const struct kr_domains *d, u64 asker);
 
 /* ---- Questions ---- */
 
-/* Who asks, for the question: the pid, and the time in ticks of 10 ms in the lower half. Another process may get the pid and
+/* Who asks, for the question: the pid, and the time in ticks of 10 ms in the lower 42 bits. Another process may get the pid and
  * the name of the socket after the asker has given up, but only later. */
 u64 kr_domain_who(void);
 /* Whether the process pid, on the board since `since` (ns), can be the one that `who` names. Pure. */
