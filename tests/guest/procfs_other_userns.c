@@ -1,5 +1,5 @@
-// /proc of a process that has left the reader's user namespace: the links lead there, and the process lives on.
-// krun: host
+// /proc of a process that has left the reader's user namespace: the links lead there, and the process lives
+// on. krun: host
 #include "guest.h"
 
 // The descriptor 7 counts: a question about it carries its number, which is no user id.
