@@ -36,6 +36,18 @@ def test_tags_are_those_of_the_header() -> None:
     assert len(set(tags.values())) == len(tags), "C lets two records have one number"
 
 
+def test_the_bits_of_proc_flags_differ() -> None:
+    """They stand in the headers of those who read them, and with them the flags of the boot block that a process keeps."""
+    native = Path(__file__).parents[2] / "krun/native"
+    text = "".join(header.read_text().replace("\\\n", " ") for header in sorted(native.rglob("*.h")))
+    found = {
+        name: int(value, 0) for name, value in re.findall(r"#define (KR_(?:PROC|BOOT)F_\w+)\s+(\w+)u\b", text)
+    }
+    assert {"KR_PROCF_USERNS", "KR_PROCF_UNDUMPABLE", "KR_BOOTF_JAILED"} <= set(found)
+    assert all(value.bit_count() == 1 for value in found.values()), found
+    assert len(set(found.values())) == len(found), found
+
+
 def test_flags_and_magic_are_those_of_the_header() -> None:
     for name, value in re.findall(r"#define KR_BOOTF_([A-Z]+) (\d+)u", HEADER):
         # The monitor has flags of its own (for its later selves); those that we set must be the same.
