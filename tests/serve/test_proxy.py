@@ -761,8 +761,10 @@ def reset(sock):
 
 
 def fill(rig, sock):
-    """Send until the proxy reads no more. There is room in the kernel's buffer for the end then, which comes behind the data."""
-    while not rig.call(lambda: any(c._paused for c in rig.ingress._fronts[0].endpoint.connections)):
+    """Send until the proxy reads no more (a connection whose protocol is not known yet is none that it reads). There is room in the kernel's buffer for the end then, which comes behind the data."""
+    while not rig.call(
+        lambda: any(getattr(c, "_paused", False) for c in rig.ingress._fronts[0].endpoint.connections)
+    ):
         sock.send(b"x" * 65536)
 
 

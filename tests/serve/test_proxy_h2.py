@@ -232,7 +232,7 @@ def test_a_client_that_goes_resets_the_instances_stream(rig):
         s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: seen and seen[0].requests)
     wait_for(lambda: seen[0].resets == [1])
-    assert queue.in_flight == 0
+    wait_for(lambda: queue.in_flight == 0)
 
 
 def test_timeout_before_and_after_the_first_byte(rig):
