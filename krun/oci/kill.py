@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
     from krun.log import Log
+    from krun.oci.cgroup.group import Cgroup
 
 NOT_RUNNING = "container not running"  # containerd and CRI-O match these words
 
@@ -74,20 +75,28 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "
     state = statedir.load()
     sent = signal_init(state, number)
     if everybody and state.cgroup_paths:
-        from krun.oci.cgroup.group import Cgroup
-
-        cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
-        if cgroup.foreign():
-            log.warning(
-                f"kill {state.id}: another unit has the name of {state.manager}; its processes get no signal"
-            )
-            return
-        cgroup.kill(number)
+        cgroup = own_cgroup(state, log, "kill", "get no signal")
+        if cgroup is not None:
+            cgroup.kill(number)
         return
     if not sent and not everybody:
         raise KrunError(NOT_RUNNING)
     if sent and number == SIGKILL:
         thaw(state, log)
+
+
+def own_cgroup(state: st.ContainerState, log: "Log", verb: str, spared: str) -> "Cgroup | None":
+    """Return the container's cgroup, None if another unit of systemd has got the name of its own.
+
+    Arguments: verb and spared, for the warning: what is done to the container, and what the other unit's processes do instead.
+    """
+    from krun.oci.cgroup.group import Cgroup
+
+    cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
+    if not cgroup.foreign():
+        return cgroup
+    log.warning(f"{verb} {state.id}: another unit has the name of {state.manager}; its processes {spared}")
+    return None
 
 
 def thaw(state: st.ContainerState, log: "Log") -> None:

@@ -10,7 +10,7 @@ import select
 from krun.errors import KrunError, NotFoundError
 from krun.kvm import board
 from krun.oci import state as st
-from krun.oci.kill import SIGKILL, open_init, signal_init, thaw
+from krun.oci.kill import SIGKILL, open_init, own_cgroup, signal_init, thaw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,16 +131,10 @@ def _destroy_cgroup(state: st.ContainerState, config: "dict[str, Any]", log: "Lo
     if state.manager == "disabled":
         return
     if state.cgroup_paths:
-        from krun.oci.cgroup.group import Cgroup
-
-        cgroup = Cgroup.load(state.cgroup_paths, log, state.manager)
-        if cgroup.foreign():
-            log.warning(
-                f"delete {state.id}: another unit has the name of {state.manager}; its processes stay"
-            )
-            return
-        cgroup.kill(SIGKILL)
-        cgroup.destroy()
+        cgroup = own_cgroup(state, log, "delete", "stay")
+        if cgroup is not None:
+            cgroup.kill(SIGKILL)
+            cgroup.destroy()
         return
     linux = config.get("linux") or {}
     if not linux or state.manager.startswith("systemd:"):
