@@ -1,18 +1,8 @@
 // A process in a landlock domain looks into one outside of it: the kernel's rule for ptrace(2) refuses that, but the monitor of
 // the other process answers (view/ask.h), and it is not in the domain. So does a program that is executed there, and a vfork child.
 #include "attack.h"
-#define CREATE 444
-#define RESTRICT 446
 
 static char secret[64] = "SECRET=of the process outside";
-
-static void enter(void) {
-    uint64_t what = 1 << 10; // LANDLOCK_ACCESS_FS_MAKE_FIFO: says nothing about /proc
-    int set = (int)syscall(CREATE, &what, sizeof what, 0);
-    if (set < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(RESTRICT, set, 0) < 0)
-        attack_broken("landlock");
-    close(set);
-}
 
 static void look(int pid) {
     static const char *const names[] = {"environ", "maps",     "auxv",   "exe",   "cwd",      "root",
@@ -47,7 +37,7 @@ int main(int argc, char **argv) {
         if (child < 0)
             attack_broken("fork");
         if (child == 0) {
-            enter();
+            attack_enter_domain();
             if (round == 1)
                 execl("/proc/self/exe", argv[0], "inside", number, NULL);
             pid_t borrowed = round == 2 ? vfork() : -1;
