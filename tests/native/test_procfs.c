@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * view/procfs.c, view/procview.c, sys/open.c against the real /proc. Sources: procfs.c parent.c mapfiles.c place.c rules.c instance.c walk.c proclink.c procname.c procread.c
+ * view/procfs.c, view/procview.c, sys/open.c against the real /proc. Sources: procfs.c found.c protected.c hidden.c parent.c mapfiles.c place.c rules.c instance.c walk.c proclink.c procname.c procread.c
  * procview.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c evaluate.c nnp.c kr_alloc.c
  */
 #include "harness.h"

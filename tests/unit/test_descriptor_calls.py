@@ -39,7 +39,8 @@ ALLOWED = {
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),
     "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2, "open_tree": 1}),
     "view/answer.c": ("what another monitor is shown: kr_fd_dup, then a slot", {"F_DUPFD": 1, "openat2": 1}),
-    "view/procfs.c": ("the payload's result; the one open of the walk", {"F_DUPFD": 2, "openat2": 1}),
+    "view/found.c": ("the payload's result", {"F_DUPFD": 2}),
+    "view/found.h": ("the one open of the payload's path", {"openat2": 1}),
     "process/exec.c": ("the monitor's file by KR_EMPTY_PATH", {"execveat": 1}),
     "process/find.c": ("a check that executes nothing; a judged program from its slot", {"execveat": 1, "openat": 1}),
     "process/clone.c": ("the payload's clone, and kr_private's", {"clone3": 1, "clone": 1}),
@@ -184,7 +185,7 @@ def test_one_rule_for_opens_to_write() -> None:
         n: len(re.findall(r"(?:openat2?|\.flags =)[^;]*\bO_(?:WRONLY|RDWR)\b", t)) for n, t in opens.items()
     }
     assert {n: k for n, k in found.items() if k} == {n: k for n, (_, k) in WRITES.items()}
-    found_open, alone = body("view/procfs.c", "kr_open_found"), body("view/procfs.c", "finish_open")
+    found_open, alone = body("view/found.c", "kr_open_found"), body("view/found.c", "kr_found_opened")
     assert (
         found_open.index("kr_slot_put(")
         < found_open.index("kr_write_refused((int)slot")
@@ -198,7 +199,7 @@ def test_one_rule_for_opens_to_write() -> None:
         and "O_PATH | O_CLOEXEC" in handle
         and "kr_open_found(t, fd" in handle
     )
-    others = without_comments((NATIVE / "view/procfs.c").read_text())
+    others = without_comments((NATIVE / "view/found.c").read_text())
     # Itself; open_passed; a text of another process, read only.
     assert len(re.findall(r"\breopen\(", others)) == 3
     truncate, use = body("sys/path.c", "sys_truncate"), body("sys/path.c", "use")

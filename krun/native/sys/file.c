@@ -75,7 +75,7 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);
         u32 pid;
         if (c->cmd == F_GETFL && n >= 0 && n & O_PATH && kr_dir_kind(t, (int)a[0], &pid) == KR_DIR_FDS_OTHER)
-            n &= ~(long)O_PATH; /* stands for a directory that the kernel refuses (view/procfs.c) */
+            n &= ~(long)O_PATH; /* stands for a directory that the kernel refuses (view/found.c) */
         return n;
     }
     return kr_call_intr(__NR_fcntl, a[0], 0xffff, 0, 0, 0, 0); /* EBADF or EINVAL */

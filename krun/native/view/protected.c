@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs.protected_regular and fs.protected_fifos for an O_CREAT that has found a file (sysctl/fs of the kernel's documentation). The
+ * kernel looks only if it is asked with O_CREAT, and the monitor opens the found file again without it.
+ *
+ * State: none. Locks: none.
+ */
+#include "found.h"
+#include <linux/fcntl.h>
+#include <linux/openat2.h>
+
+int kr_protected_asked(int fd, struct statx *sx) {
+    return kr_sys5(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_UID, sx) == 0 &&
+           !KR_IS_DIR(sx->stx_mode) && sx->stx_uid != (u32)kr_sys1(__NR_setfsuid, -1);
+}
+
+static u64 sysctl_of(struct kr_task *t, const char *rel) {
+    size_t size, len;
+    char *text = kr_proc_slurp(t, rel, &size, &len);
+    u64 v = text ? kr_strtou(text, NULL) : 0;
+    kr_free(text, text ? size : 0);
+    return v;
+}
+
+int kr_protected_lets(struct kr_task *t, const struct kr_walk *w) {
+    struct statx sx;
+    if (!(w->dir_mode & S_ISVTX) || !kr_protected_asked(w->at, &sx) || sx.stx_uid == w->dir_uid)
+        return 1;
+    u32 type = sx.stx_mode & S_IFMT;
+    u64 level = type == S_IFREG   ? sysctl_of(t, "sys/fs/protected_regular")
+                : type == S_IFIFO ? sysctl_of(t, "sys/fs/protected_fifos")
+                                  : 1;
+    return !level || !(w->dir_mode & 0002 || (w->dir_mode & 0020 && level >= 2));
+}
+
+/* The directory in which the kernel's path of w->at has its last component, opened O_PATH, or -EACCES; path[KR_PATH_ROOM]. */
+static long directory_of(const struct kr_walk *w, char *path) {
+    char link[64];
+    struct statx is, there;
+    int dir = kr_proc_self_fd(link, sizeof link, w->at);
+    long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1), fd, same;
+    path[n > 0 ? n : 0] = 0;
+    char *base = strrchr(path, '/');
+    if (path[0] != '/' || n >= (long)KR_PATH_ROOM - 1)
+        return -EACCES;
+    *base++ = 0;
+    fd = kr_open_plain(AT_FDCWD, *path ? path : "/", O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    same = kr_open_plain((int)fd, base, O_PATH | O_NOFOLLOW, 0);
+    int is_it = same >= 0 && kr_stat_fd((int)same, &there) == 0 && kr_stat_fd(w->at, &is) == 0 &&
+                is.stx_ino == there.stx_ino && is.stx_dev_major == there.stx_dev_major &&
+                is.stx_dev_minor == there.stx_dev_minor;
+    kr_fd_shut(same);
+    if (!is_it)
+        kr_fd_shut(fd);
+    return is_it ? fd : -EACCES;
+}
+
+int kr_protected_lets_at(struct kr_task *t, int at) {
+    struct kr_walk w = {.at = at};
+    char *path = kr_alloc_any(KR_PATH_ROOM);
+    long dir = path ? directory_of(&w, path) : -ENOMEM;
+    kr_free(path, path ? KR_PATH_ROOM : 0);
+    if (dir < 0)
+        return 0;
+    kr_walk_note(&w, (int)dir);
+    kr_fd_shut(dir);
+    return kr_protected_lets(t, &w);
+}
