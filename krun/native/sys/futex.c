@@ -64,7 +64,7 @@ long sys_futex_waitv(struct kr_task *t, const u64 a[6]) {
     u32 n = (u32)a[1];
     u64 arg = (u64)w;
     if (!n || n > FUTEX_WAITV_MAX || kr_copy_in(w, a[0], n * sizeof *w) < 0)
-        arg = KR_BAD_PTR;
+        arg = a[0] ? KR_BAD_PTR : 0; /* the kernel refuses a null pointer before the flags of a time */
     else
         check_waiters(w, n);
     return kr_call_intr(__NR_futex_waitv, arg, a[1], a[2], a[3], a[4], 0);

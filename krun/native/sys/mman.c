@@ -14,14 +14,14 @@ kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_pkey_mprotect, sys_mremap, sys
     sys_mincore, sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
 
-/* Whether fd is an anonymous inode (a file without a type). A payload needs no mapping of one. KVM's
- * descriptors are such files, and the mapping of a vCPU is struct kvm_run, by which KVM and the monitor
+/* Whether fd may be mapped: 0, -EBADF, or -ENODEV for an anonymous inode (a file without a type). A payload needs no mapping of
+ * one. KVM's descriptors are such files, and the mapping of a vCPU is struct kvm_run, by which KVM and the monitor
  * communicate. If a KVM descriptor ever stood at a number of the payload, it still could not be mapped. */
-static int is_anonymous_inode(int fd) {
+static long may_map(int fd) {
     struct statx st;
     static const char empty[1] = "";
-    return kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
-           !(st.stx_mode & S_IFMT);
+    long r = kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st);
+    return r == -EBADF ? r : r == 0 && !(st.stx_mode & S_IFMT) ? -ENODEV : 0;
 }
 
 /* Flags that the kernel declares unsigned long, in the 32 bits that mm.c has. Where the kernel refuses unknown flags
@@ -34,11 +34,14 @@ static u32 long_flags(u64 v) { return (u32)v | (v >> 32 ? UNKNOWN_FLAG : 0); }
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
     if (a[3] & MAP_ANONYMOUS)
         return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), (int)a[4], a[5]);
+    if (a[5] & (KR_PAGE - 1)) /* before the descriptor, as in the kernel */
+        return -EINVAL;
     int shared = kr_files_shared(t), fd = shared ? kr_slot_dup(t, a[4]) : (int)a[4];
     if (shared && fd < 0)
         return fd;
-    long r = is_anonymous_inode(fd) ? -ENODEV
-                                    : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
+    long r = may_map(fd);
+    if (r == 0)
+        r = kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
     if (shared)
         kr_slot_free(fd);
     return r;

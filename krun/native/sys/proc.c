@@ -104,6 +104,8 @@ long sys_arch_prctl(struct kr_task *t, const u64 a[6]) {
         return kr_copy_out(a[1], &s->gs.base, 8);
     case ARCH_GET_CPUID: /* CPUID never faults */
         return 1;
+    case ARCH_SET_CPUID:
+        return -ENODEV;
     default:
         return -EINVAL;
     }

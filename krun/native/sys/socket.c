@@ -337,8 +337,8 @@ static const struct opt special[] = {
     {132, 111, 111, GET, OPT_REFUSE, EOPNOTSUPP}, /* SCTP_SOCKOPT_CONNECTX3: addresses */
 };
 
-/* Levels whose other options are plain values. All options of other levels (RDS, XDP, ...) get
- * ENOPROTOOPT. */
+/* Levels whose other options are plain values. Other levels (RDS, XDP, ...) get what the kernel says of a level that no protocol
+ * has. */
 static const u16 levels[] = {
     0,        /* IP */
     1,        /* SOCKET */
@@ -381,6 +381,16 @@ static int known_level(u64 level) {
     return 0;
 }
 
+#define NO_LEVEL 0x7fff /* of no protocol */
+
+/* The answer to an option that is not passed on: the kernel's for a level that no protocol has (it judges descriptor and
+ * protocol). err: what a socket gets; 0: that answer. */
+static long without_option(long nr, const u64 a[6], u8 err) {
+    u64 length = nr == __NR_setsockopt ? a[4] : 0;
+    long r = kr_call_intr(nr, a[0], NO_LEVEL, 0, 0, length, 0);
+    return err && r != -EBADF && r != -ENOTSOCK ? -(long)err : r;
+}
+
 long sys_setsockopt(struct kr_task *t, const u64 a[6]) {
     const struct opt *o = find_special(a[1], a[2], SET);
     if (o && o->how == OPT_FILTER &&
@@ -396,14 +406,14 @@ long sys_setsockopt(struct kr_task *t, const u64 a[6]) {
         return kr_call_intr(__NR_setsockopt, a[0], a[1], a[2], value, sizeof f, 0);
     }
     if (o && o->how == OPT_REFUSE)
-        return -(long)o->err;
-    return known_level(a[1]) ? kr_forward(__NR_setsockopt, a) : -ENOPROTOOPT;
+        return without_option(__NR_setsockopt, a, o->err);
+    return known_level(a[1]) ? kr_forward(__NR_setsockopt, a) : without_option(__NR_setsockopt, a, 0);
 }
 
 long sys_getsockopt(struct kr_task *t, const u64 a[6]) {
     (void)t;
     const struct opt *o = find_special(a[1], a[2], GET);
     if (o)
-        return -(long)o->err;
-    return known_level(a[1]) ? kr_forward(__NR_getsockopt, a) : -ENOPROTOOPT;
+        return without_option(__NR_getsockopt, a, o->err);
+    return known_level(a[1]) ? kr_forward(__NR_getsockopt, a) : without_option(__NR_getsockopt, a, 0);
 }
