@@ -205,15 +205,26 @@ def left_mounts(work: Path, mountinfo: str) -> list[str]:
 
 
 def build(source: Path, work: Path) -> Path:
+    """The program, linked statically, and beside it the same with the suffix .dynamic."""
     program = work / source.stem
-    subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", str(program), str(source)], check=True)
+    for more, suffix in (["-static"], ""), ([], ".dynamic"):
+        subprocess.run(["gcc", "-O2", *more, "-pthread", "-o", f"{program}{suffix}", str(source)], check=True)
     return program
+
+
+def copy_dynamic(program: Path, root: Path) -> None:
+    """Copy a program into `root`, and its ELF interpreter and libraries to the places where it looks for them."""
+    shutil.copy2(program, root)
+    for library in re.findall(r"(/\S+)", subprocess.check_output(["ldd", str(program)], text=True)):
+        (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library, root / library[1:])
 
 
 def micro(contenders: list[Contender], work: Path, busybox: Path, rounds: int, budget: int) -> dict[str, Any]:
     """tests/perf/micro.c natively and in each runtime, interleaved; name -> where -> nanoseconds (median, min)."""
     program = build(ROOT / "tests" / "perf" / "micro.c", work)
     shutil.copy2(program, busybox / "micro")
+    copy_dynamic(program.with_suffix(".dynamic"), busybox)
     seen: dict[str, dict[str, list[float]]] = {}
     for number in range(rounds):
         for where in ("native", *contenders):

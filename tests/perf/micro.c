@@ -3,13 +3,17 @@
 // one by name.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +31,40 @@ static void sys_getppid(long n) {
         syscall(SYS_getppid);
 }
 
+static void sys_getpid(long n) {
+    while (n--)
+        syscall(SYS_getpid);
+}
+
+// The kernel's struct: posix_spawn(3) asks for and sets the action of each signal in a new process.
+struct action {
+    void *handler;
+    unsigned long flags;
+    void *restorer;
+    unsigned long mask;
+};
+
+static void sigaction_get(long n) {
+    struct action a;
+    while (n--)
+        if (syscall(SYS_rt_sigaction, SIGUSR1, NULL, &a, sizeof a.mask))
+            abort();
+}
+
+static void sigaction_default(long n) {
+    struct action a = {0};
+    while (n--)
+        if (syscall(SYS_rt_sigaction, SIGUSR1, &a, NULL, sizeof a.mask))
+            abort();
+}
+
+static void futex_wake(long n) {
+    static uint32_t word;
+    while (n--)
+        if (syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0) != 0)
+            abort();
+}
+
 static void vdso_clock(long n) {
     struct timespec t;
     while (n--)
@@ -36,6 +74,16 @@ static void vdso_clock(long n) {
 static void open_close(long n) {
     while (n--)
         close(open("/bin/busybox", O_RDONLY | O_CLOEXEC));
+}
+
+static void open_fstat_close(long n) {
+    struct stat st;
+    while (n--) {
+        int fd = open("/bin/busybox", O_RDONLY | O_CLOEXEC);
+        if (fstat(fd, &st))
+            abort();
+        close(fd);
+    }
 }
 
 static void stat_path(long n) {
@@ -63,6 +111,22 @@ static void pipe_byte(long n) {
             abort();
     close(fds[0]);
     close(fds[1]);
+}
+
+static void tcp_bytes(long n) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof at;
+    char data[64] = {0};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0), to;
+    if (bind(listener, (void *)&at, sizeof at) || listen(listener, 1) ||
+        getsockname(listener, (void *)&at, &size) || connect(from, (void *)&at, sizeof at) ||
+        (to = accept(listener, NULL, NULL)) < 0)
+        abort();
+    while (n--)
+        if (send(from, data, sizeof data, 0) != sizeof data ||
+            recv(to, data, sizeof data, MSG_WAITALL) != sizeof data)
+            abort();
+    close(from), close(to), close(listener);
 }
 
 static int there[2], back[2];
@@ -106,6 +170,26 @@ static void spawn_true(long n) {
         pid_t pid;
         if (posix_spawn(&pid, "/bin/true", NULL, NULL, args, none) == 0)
             waitpid(pid, NULL, 0);
+    }
+}
+
+// The same program, linked dynamically, has the suffix ".dynamic"; with the argument "end" it ends at once.
+static void exec_dynamic(long n) {
+    static char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof ".dynamic");
+    if (length < 0)
+        abort();
+    strcpy(path + length, ".dynamic");
+    char *args[] = {path, "end", NULL}, *none[] = {NULL};
+    while (n--) {
+        int status;
+        pid_t pid = vfork();
+        if (pid == 0) {
+            execve(path, args, none);
+            _exit(1);
+        }
+        if (waitpid(pid, &status, 0) != pid || status)
+            abort();
     }
 }
 
@@ -219,15 +303,22 @@ static const struct {
     long per; // operations in one step of n
 } table[] = {
     {"getppid", sys_getppid, 1},
+    {"getpid", sys_getpid, 1},
+    {"sigaction_get", sigaction_get, 1},
+    {"sigaction_default", sigaction_default, 1},
+    {"futex_wake", futex_wake, 1},
     {"clock_gettime", vdso_clock, 1},
     {"stat", stat_path, 1},
     {"open_close", open_close, 1},
+    {"open_fstat_close", open_fstat_close, 1},
     {"pread_4k", read_4k, 1},
     {"pipe_write_read", pipe_byte, 1},
+    {"tcp_send_recv", tcp_bytes, 1},
     {"thread_ping_pong", thread_switch, 1},
     {"thread_create_join", thread_join, 1},
     {"fork_wait", fork_wait, 1},
     {"posix_spawn_true", spawn_true, 1},
+    {"vfork_exec_dynamic", exec_dynamic, 1},
     {"mmap_munmap_64k", map_unmap, 1},
     {"page_touch_4m", page_touch, 1},
     {"page_touch_64m", page_touch_big, 16384},
@@ -239,6 +330,8 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "end"))
+        return 0;
     double budget = (argc > 1 ? atof(argv[1]) : 60) * 1e6;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (argc > 2 && strcmp(argv[2], table[i].name))
