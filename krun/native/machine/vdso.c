@@ -10,6 +10,11 @@
  * When the promise is over, the vDSO makes a system call, and that exit renews the page. Any exit renews the
  * page when half of the promise is over.
  *
+ * The promise is as long as the rate is good: at its end the page lags by at most 2 * slack, which is less than the
+ * return from a system call takes. The error of a rate that was measured over n ns is the time that the two samples
+ * took, divided by n. So the promises become longer during the first 50 ms. An execve hands the rate on, so that the
+ * next program begins with the longest promise.
+ *
  * A page can lead all the same, if the host's clock was slowed down meanwhile. Then it goes on from where it
  * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset, which changes only when a clock is set.
  *
@@ -28,13 +33,11 @@
 extern const u8 kr_vdso_image[], kr_vdso_image_end[];
 
 #define SHIFT 32
-#define PROMISE_NS 10000000ULL      /* how long a page holds, with a measured rate */
-#define FIRST_PROMISE_NS 1000000ULL /* the same with KVM's figure of the rate only */
-#define MEASURE_NS 50000000ULL      /* shortest time over which the rate is measured */
-#define REANCHOR_NS 2000000000ULL   /* the rate follows the host's slewing */
-#define LAG_PPM 3
-#define FIRST_LAG_PPM 200
-#define CATCH_PPM 1000 /* the kernel slews by half as much */
+#define PROMISE_NS 10000000ULL    /* the longest that a page holds */
+#define MEASURE_NS 50000000ULL    /* from here on a measurement counts as exact (KR_VDSO_LAG_MEASURED) */
+#define REANCHOR_NS 2000000000ULL /* the rate follows the host's slewing */
+#define FIRST_LAG_PPM 200         /* of KVM's figure of the rate */
+#define CATCH_PPM 1000            /* the kernel slews by half as much */
 #define STEP_NS 1000000LL
 
 static const u32 clock_ids[3] = {CLOCK_REALTIME, CLOCK_BOOTTIME, CLOCK_TAI};
@@ -62,37 +65,56 @@ static u64 ratio(u64 n, u64 d) {
     return q;
 }
 
-void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s) {
-    u32 lag = LAG_PPM;
-    u64 promise = PROMISE_NS;
-    if (!st->anchor_tsc || s->tsc1 <= st->anchor_tsc || s->mono < st->anchor_ns) {
-        st->anchor_tsc = s->tsc1;
-        st->anchor_ns = s->mono;
-        st->mult = (1000000ULL << SHIFT) / st->khz;
-        st->measured = 0;
-    } else if (s->mono - st->anchor_ns >= MEASURE_NS) {
-        u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns;
-        u64 mult = ratio(dn, dt), nominal = (1000000ULL << SHIFT) / st->khz;
-        /* No clock discipline goes as far: the TSC or the host's clock jumped (suspend, migration). The
-         * measurement begins anew. */
-        if (mult > nominal + nominal / 500 || mult < nominal - nominal / 500) {
-            st->anchor_tsc = s->tsc1;
-            st->anchor_ns = s->mono;
-            st->mult = nominal;
-            st->measured = 0;
-        } else {
+static u64 nominal(u64 khz) { return (1000000ULL << SHIFT) / khz; }
+
+/* No clock discipline goes further than this from KVM's figure. */
+static int possible(u64 mult, u64 khz) {
+    u64 n = nominal(khz);
+    return mult <= n + n / 500 && mult >= n - n / 500;
+}
+
+int kr_vdso_rate_fits(const struct kr_vdso_rate *r, u64 khz) {
+    return khz && r->khz == khz && possible(r->mult, khz);
+}
+
+static void set_anchor(struct kr_vdso_state *st, const struct kr_vdso_sample *s, u64 width) {
+    st->anchor_tsc = s->tsc1;
+    st->anchor_ns = s->mono;
+    st->anchor_width = width;
+}
+
+/* Sets mult and lag, if this sample gives a better rate than the one that is known. */
+static void measure(struct kr_vdso_state *st, const struct kr_vdso_sample *s) {
+    u64 width = (u64)((unsigned __int128)(s->tsc1 - s->tsc0) * nominal(st->khz) >> SHIFT);
+    if (!st->anchor_tsc && st->mult) { /* handed over */
+        set_anchor(st, s, width);
+        return;
+    }
+    if (st->anchor_tsc && s->tsc1 > st->anchor_tsc && s->mono >= st->anchor_ns) {
+        u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns, lag = KR_VDSO_LAG_MEASURED;
+        if (dn < MEASURE_NS)
+            lag += (st->anchor_width + width) * 1000000 / (dn + 1);
+        if (lag > st->lag)
+            return;
+        u64 mult = ratio(dn, dt);
+        if (possible(mult, st->khz)) {
             st->mult = mult;
-            st->measured = 1;
-            if (dn >= REANCHOR_NS) {
-                st->anchor_tsc = s->tsc1;
-                st->anchor_ns = s->mono;
-            }
+            st->lag = (u32)lag;
+            if (dn >= REANCHOR_NS)
+                set_anchor(st, s, width);
+            return;
         }
     }
-    if (!st->measured) {
-        lag = FIRST_LAG_PPM;
-        promise = FIRST_PROMISE_NS;
-    }
+    /* The first sample; or the TSC or the host's clock jumped (suspend, migration). */
+    set_anchor(st, s, width);
+    st->mult = nominal(st->khz);
+    st->lag = FIRST_LAG_PPM;
+}
+
+void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s) {
+    measure(st, s);
+    u32 lag = st->lag;
+    u64 promise = KR_MIN(PROMISE_NS, st->slack * 1000000ULL / lag);
 
     u64 base = s->mono;
     if (page->limit && s->tsc1 - page->base_tsc < page->limit) {
@@ -137,6 +159,7 @@ static struct kr_vdso_time page; /* what the payload's page holds */
 static u64 renew_at;             /* TSC from which on an exit renews the page */
 static u64 busy;                 /* TSC at which a thread took the state; 0: nobody has it */
 static u64 page_addr;
+static struct kr_vdso_rate handed; /* by the program before; zeros: nothing */
 
 static u64 clock_ns(int id) {
     s64 ts[2] = {0, 0};
@@ -204,6 +227,18 @@ static int tsc_is_steady(void) {
     return d >> 8 & 1; /* invariant TSC */
 }
 
+int kr_vdso_rate(struct kr_vdso_rate *r) {
+    if (!take(read_tsc()))
+        return 0;
+    int good = state.khz && state.lag == KR_VDSO_LAG_MEASURED;
+    if (good)
+        *r = (struct kr_vdso_rate){state.khz, state.mult};
+    give_back();
+    return good;
+}
+
+void kr_vdso_set_rate(const struct kr_vdso_rate *r) { handed = *r; }
+
 u64 kr_vdso_map(struct kr_mm *mm) {
     u64 size = (u64)(kr_vdso_image_end - kr_vdso_image);
     kr_lock(&mm->lock);
@@ -230,6 +265,7 @@ u64 kr_vdso_map(struct kr_mm *mm) {
 static void renew(struct kr_mm *mm, u64 now) {
     struct kr_vdso_sample s;
     take_sample(&s);
+    state.slack = kr_vm_entry(&mm->vm) == KR_ENTRY_RING3 ? KR_VDSO_SLACK_PVM : KR_VDSO_SLACK;
     kr_vdso_renew(&state, &page, &s);
     publish(mm, &page);
     __atomic_store_n(&renew_at, now + page.limit / 2, __ATOMIC_RELAXED);
@@ -242,9 +278,15 @@ void kr_vdso_tick(struct kr_mm *mm) {
     if (now < __atomic_load_n(&renew_at, __ATOMIC_RELAXED))
         return;
     if (!state.khz) { /* the first time: whether the TSC may be used */
-        if (!page_addr || !mm->vm.tsc_khz || !tsc_is_steady()) {
+        int known =
+            kr_vdso_rate_fits(&handed, mm->vm.tsc_khz); /* a CPUID costs an exit where the host is a VM */
+        if (!page_addr || !mm->vm.tsc_khz || (!known && !tsc_is_steady())) {
             __atomic_store_n(&renew_at, ~0ULL, __ATOMIC_RELAXED);
             return;
+        }
+        if (known) {
+            state.mult = handed.mult;
+            state.lag = KR_VDSO_LAG_MEASURED;
         }
         __atomic_store_n(&state.khz, mm->vm.tsc_khz, __ATOMIC_RELAXED);
     }

@@ -342,7 +342,7 @@ static void settle(struct kr_task *t, const u64 *auxv) {
         first_proc.flags |= KR_PROCF_UNDUMPABLE;
 }
 
-/* The payload's filters and the answer of CPUID, which the block hands on; the tables of the VM. */
+/* The payload's filters, the answer of CPUID and the rate of the clock, which the block hands on; the tables of the VM. */
 static void take_over(struct kr_task *t) {
     size_t pos = 0;
     u32 len;
@@ -355,6 +355,13 @@ static void take_over(struct kr_task *t) {
     data = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);
     if (data)
         kr_vm_set_cpuid(data, len);
+    pos = 0;
+    data = kr_boot_next(&kr_boot, KR_BOOT_CLOCK, &pos, &len);
+    if (data && len == sizeof(struct kr_vdso_rate)) {
+        struct kr_vdso_rate rate;
+        memcpy(&rate, data, sizeof rate);
+        kr_vdso_set_rate(&rate);
+    }
     int r = kr_vm_create(&first_mm.vm, -1, 1, &why);
     if (r < 0)
         give_up(t, "vm", why, "monitor", r);

@@ -19,6 +19,7 @@
 #include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
 #include "../machine/hostmem.h"
+#include "../machine/vdso.h"
 #include <linux/capability.h>
 #include <linux/limits.h>
 #include <linux/resource.h>
@@ -135,6 +136,12 @@ void kr_exec_save_task(const struct kr_exec_save *x) {
 void kr_exec_save_descriptors(const struct kr_exec_save *x) {
     u64 place = kr_fd_place();
     x->emit(x->ctx, KR_BOOT_FD_PLACE, &place, 8);
+}
+
+void kr_exec_save_clock(const struct kr_exec_save *x) {
+    struct kr_vdso_rate rate;
+    if (kr_vdso_rate(&rate))
+        x->emit(x->ctx, KR_BOOT_CLOCK, &rate, sizeof rate);
 }
 
 long kr_boot_block(struct kr_task *t, const char *path, const struct kr_program *p, u64 flags, char **out,

@@ -71,6 +71,7 @@ void kr_exec_save_signals(const struct kr_exec_save *x);
 void kr_exec_save_vm(const struct kr_exec_save *x);
 void kr_exec_save_task(const struct kr_exec_save *x);
 void kr_exec_save_descriptors(const struct kr_exec_save *x);
+void kr_exec_save_clock(const struct kr_exec_save *x);
 
 /* Makes the boot block for the next monitor, as strings for the end of its environment (main.h). *out is
  * kr_alloc(*size) and has the strings one behind the other. Returns the number of strings or -errno. No
