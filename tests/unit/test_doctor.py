@@ -131,3 +131,28 @@ def test_the_launcher_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         assert [(one.level, str(script) in one.text, bool(one.remedy)) for one in found] == [
             (level, True, level == "warning")
         ]
+
+
+@pytest.mark.parametrize(
+    ("value", "itlb", "words"),
+    [
+        ("never", "Not affected", None),
+        ("", "Not affected", None),
+        ("N", "Not affected", "kvm.nx_huge_pages=never saves it"),
+        ("N", "KVM: Vulnerable", "keep it"),
+        ("Y", "KVM: Mitigation: Split huge pages", "keep it"),
+        ("Y", "", "keep it"),
+    ],
+)
+def test_huge_pages_are_advised_with_their_price(monkeypatch, value, itlb, words):
+    files = {
+        "/sys/module/kvm/parameters/nx_huge_pages": value,
+        "/sys/devices/system/cpu/vulnerabilities/itlb_multihit": itlb,
+    }
+    monkeypatch.setattr(kernel, "read", lambda path: files[path])
+    found = list(kernel.worker_threads("/run/krun"))
+    if words is None:
+        assert not found
+    else:
+        (one,) = found
+        assert one.level == "ok" and words in one.text and "CVE-2018-12207" in one.text
