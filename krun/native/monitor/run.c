@@ -342,6 +342,42 @@ static int can_enter(const struct kr_task *t) {
     return rip >> 47 == 0 || rip >> 47 == -1;
 }
 
+/* For --count: r is what KVM_RUN returned. */
+static enum kr_exit_cause cause_of(const struct kr_task *t, long r) {
+    u64 rip = t->run->s.regs.regs.rip;
+    int in_stub = rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2;
+    if (r == -EINTR || r == -KR_ERESTART)
+        return KR_EXIT_INTERRUPT;
+    if (r == -EFAULT)
+        return KR_EXIT_HOST_FAULT;
+    switch (t->run->exit_reason) {
+    case KVM_EXIT_IO:
+        return in_stub                                ? KR_EXIT_OUT
+               : rip < EXC_BASE || rip >= EXC_END     ? KR_EXIT_OTHER
+               : (rip - EXC_BASE) >> 4 == (u64)VEC_PF ? KR_EXIT_PF
+                                                      : KR_EXIT_EXCEPTION;
+    case KVM_EXIT_IRQ_WINDOW_OPEN:
+        return rip == t->vcpu->stub ? KR_EXIT_WINDOW : KR_EXIT_WINDOW_LOST;
+    case KVM_EXIT_INTR:
+        return KR_EXIT_INTERRUPT;
+    case KVM_EXIT_MEMORY_FAULT:
+        return KR_EXIT_HOST_FAULT;
+    default:
+        return KR_EXIT_OTHER;
+    }
+}
+
+static long enter(struct kr_task *t) {
+    t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
+    t->run->exit_reason = 0;
+    t->faults = 0;
+    t->run->request_interrupt_window = kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
+    long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
+    if (kr_trace_on && r != -EAGAIN)
+        kr_trace_cause(cause_of(t, r));
+    return r;
+}
+
 static u32 internal_errors;
 
 void kr_run(struct kr_task *t) {
@@ -364,12 +400,7 @@ void kr_run(struct kr_task *t) {
             kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
             continue;
         }
-        t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
-        t->run->exit_reason = 0;
-        t->faults = 0;
-        t->run->request_interrupt_window =
-            kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
-        long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
+        long r = enter(t);
         if (r == -EAGAIN) {
             without_worker(t, &wait);
             continue;

@@ -2,7 +2,7 @@
  *
  * The trace in the format of strace(1), and counts of the calls, from the rows of the table of system calls.
  *
- * State: counters per call number (atomic; a fork child starts with zeroes). Locks: none.
+ * State: counters per call number and per cause of an exit (atomic; a fork child starts with zeroes). Locks: none.
  */
 #include "trace.h"
 #include "main.h"
@@ -24,6 +24,7 @@ static struct {
     u64 ns;
     u32 calls, errors;
 } counts[MAX_CALLS];
+static u32 causes[KR_EXIT_CAUSES];
 static u64 unknown_seen[MAX_UNKNOWN / 64];
 static u32 unknown_calls;
 
@@ -189,6 +190,22 @@ void kr_trace_exit(struct kr_task *t, long ret, u64 started) {
     kr_log_write(line, n);
 }
 
+void kr_trace_cause(enum kr_exit_cause cause) { __atomic_fetch_add(&causes[cause], 1, __ATOMIC_RELAXED); }
+
+/* The line of the exits: the causes that occurred. Returns its length. */
+static size_t put_causes(char *line, size_t room) {
+    static const char *const names[KR_EXIT_CAUSES] = {"OUT",       "window",     "window lost", "#PF",
+                                                      "exception", "host fault", "interrupt",   "other"};
+    u64 sum = 0;
+    for (u32 i = 0; i < KR_EXIT_CAUSES; i++)
+        sum += causes[i];
+    size_t n = (size_t)kr_snprintf(line, room, "%10lu exits:", sum);
+    for (u32 i = 0; i < KR_EXIT_CAUSES; i++)
+        if (causes[i])
+            n += (size_t)kr_snprintf(line + n, room - n, " %s %u", names[i], causes[i]);
+    return n + (size_t)kr_snprintf(line + n, room - n, "\n");
+}
+
 void kr_trace_summary(void) {
     if (!(kr_trace_on & KR_BOOTF_COUNT) || kr_boot.fd_log < 0)
         return;
@@ -206,7 +223,7 @@ void kr_trace_summary(void) {
             if (counts[i].calls && !(done[i / 8] >> (i % 8) & 1) &&
                 (best == MAX_CALLS || counts[i].ns > counts[best].ns))
                 best = i;
-        if (best == MAX_CALLS || room - n < 128)
+        if (best == MAX_CALLS || room - n < 512)
             break;
         done[best / 8] |= (u8)(1 << (best % 8));
         const char *name = kr_syscall_name(best);
@@ -217,13 +234,16 @@ void kr_trace_summary(void) {
                                  counts[best].errors, name ? name : "#", name ? "" : " (unknown)");
     }
     n += (size_t)kr_snprintf(buf + n, room - n, "%10lu %12lu total\n", calls, ns / 1000);
+    n += put_causes(buf + n, room - n);
     kr_log_write(buf, KR_MIN(n, room - 1));
     kr_free(buf, room);
 }
 
 void kr_trace_after_fork(void) {
-    if (kr_trace_on & KR_BOOTF_COUNT) /* without counting they are zero, and writing would copy the page */
+    if (kr_trace_on & KR_BOOTF_COUNT) { /* without counting they are zero, and writing would copy the page */
         memset(counts, 0, sizeof counts);
+        memset(causes, 0, sizeof causes);
+    }
 }
 
 void kr_count_unknown(u64 nr) {
