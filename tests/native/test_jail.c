@@ -368,6 +368,48 @@ static void profile(void) {
     CHECK_EQ(kr_profile_build(&p, many, 4096), -E2BIG);
 }
 
+/* A call that every filter of the payload allows whatever its arguments are (kr_seccomp_allows) passes the kernel's copy of
+ * the profile, too, with any arguments. Random profiles that decide by number, and some by arguments. */
+static void allowed_by_both(void) {
+    u32 allowed = 0, other = 0;
+    for (u32 round = 0; round < 300; round++) {
+        struct sock_filter f[40];
+        u32 n = 0, choices = 1 + kr_test_below(8);
+        f[n++] = STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+        for (u32 i = 0; i < choices; i++) {
+            static const u32 says[] = {ALLOWED, ALLOWED, SECCOMP_RET_LOG, SECCOMP_RET_ERRNO | 7,
+                                       SECCOMP_RET_TRAP};
+            static const u16 how[] = {BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JSET};
+            u32 look = kr_test_below(4) == 0;
+            f[n++] = JUMP((u16)(BPF_JMP | how[kr_test_below(4)] | BPF_K), (u32)kr_test_below(460), 0,
+                          (u8)(look ? 4 : 1));
+            if (look) {
+                f[n++] = STMT(BPF_LD | BPF_W | BPF_ABS, 8 + 4 * (u32)kr_test_below(14));
+                f[n++] = JUMP(BPF_JMP | BPF_JEQ | BPF_K, (u32)kr_test_below(3), 0, 1);
+                f[n++] = STMT(BPF_RET | BPF_K, says[kr_test_below(KR_COUNT(says))]);
+            }
+            f[n++] = STMT(BPF_RET | BPF_K, says[kr_test_below(KR_COUNT(says))]);
+        }
+        f[n++] = STMT(BPF_RET | BPF_K, round % 2 ? ALLOWED : SECCOMP_RET_ERRNO | 9);
+        struct kr_task *t = kr_test_task();
+        CHECK_EQ(kr_seccomp_add(t, f, n, 0), 0);
+        for (u32 i = 0; i < 40; i++) {
+            u32 nr = (u32)kr_test_below(460);
+            u64 a[6];
+            for (u32 k = 0; k < 6; k++)
+                a[k] = kr_test_below(2) ? kr_test_below(3) : kr_test_random();
+            if (!kr_seccomp_allows(t, nr)) {
+                other++;
+                continue;
+            }
+            allowed++;
+            CHECK_EQ(with_profile(f, n, nr, a), ALLOWED);
+        }
+        kr_seccomp_drop(t);
+    }
+    CHECK(allowed > 1000 && other > 1000);
+}
+
 /* ---- for real, in a child ---- */
 
 static long jailed(long (*fn)(void)) {
@@ -451,5 +493,6 @@ void test_main(void) {
     ioctls();
     prctls();
     profile();
+    allowed_by_both();
     in_the_kernel();
 }

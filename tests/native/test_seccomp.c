@@ -367,8 +367,67 @@ static void threads(void) {
     a->mm->tasks = NULL;
 }
 
+/* What every argument and every instruction pointer is allowed: only this needs no evaluation. */
+static void constant_verdicts(void) {
+    enum { IP = 8, ARCH = 4, ARG1 = 24 };
+    static const struct {
+        const char *what;
+        struct sock_filter f[5];
+        int allows; /* call 10; all other calls are allowed */
+    } row[] = {
+#define ON_10(...)                                                                                           \
+    {STMT(BPF_LD | BPF_W | BPF_ABS, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, 10, 1, 0),                           \
+     STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW), __VA_ARGS__}
+#define LOOKS(at) ON_10(STMT(BPF_LD | BPF_W | BPF_ABS, at), STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW))
+#define SAYS(v) ON_10(STMT(BPF_RET | BPF_K, v), STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW))
+        {"allow", SAYS(SECCOMP_RET_ALLOW), 1},
+        {"allow with data", SAYS(SECCOMP_RET_ALLOW | 7), 0}, /* seccomp_is_const_allow() */
+        {"errno", SAYS(ERR(1)), 0},
+        {"errno 0", SAYS(ERR(0)), 0},
+        {"log", SAYS(SECCOMP_RET_LOG), 0},
+        {"trace", SAYS(SECCOMP_RET_TRACE), 0},
+        {"trap", SAYS(SECCOMP_RET_TRAP), 0},
+        {"notify", SAYS(SECCOMP_RET_USER_NOTIF), 0},
+        {"kill thread", SAYS(SECCOMP_RET_KILL_THREAD), 0},
+        {"kill process", SAYS(SECCOMP_RET_KILL_PROCESS), 0},
+        {"the architecture", LOOKS(ARCH), 1},
+        {"the instruction pointer", LOOKS(IP), 0},
+        {"its upper half", LOOKS(IP + 4), 0},
+        {"an argument", LOOKS(ARG1), 0},
+        {"a computed verdict", ON_10(STMT(BPF_LD | BPF_IMM, SECCOMP_RET_ALLOW), STMT(BPF_RET | BPF_A, 0)), 0},
+#undef ON_10
+#undef LOOKS
+#undef SAYS
+    };
+    for (u32 i = 0; i < KR_COUNT(row); i++) {
+        struct kr_task *t = kr_test_task();
+        CHECK_EQ(kr_seccomp_allows(t, 10), 1); /* no filter */
+        CHECK_EQ(kr_seccomp_add(t, row[i].f, KR_COUNT(row[i].f), 0), 0);
+        for (int twice = 0; twice < 2; twice++) { /* the second time from the cache */
+            if (kr_seccomp_allows(t, 10) != row[i].allows)
+                printf("filter: %s\n", row[i].what);
+            CHECK_EQ(kr_seccomp_allows(t, 10), row[i].allows);
+            CHECK_EQ(kr_seccomp_allows(t, 11), 1);
+        }
+        /* An older filter counts as the newest one does; a filter that comes later is not in an old answer. */
+        CHECK_EQ(kr_seccomp_add(t, row[0].f, KR_COUNT(row[0].f), SECCOMP_FILTER_FLAG_LOG), 0);
+        CHECK_EQ(kr_seccomp_allows(t, 10), row[i].allows);
+        CHECK_EQ(kr_seccomp_add(t, row[2].f, KR_COUNT(row[2].f), 0), 0);
+        CHECK_EQ(kr_seccomp_allows(t, 10), 0);
+        CHECK_EQ(kr_seccomp_allows(t, 511), 1);
+        CHECK_EQ(kr_seccomp_allows(t, 512), 0); /* no cached verdict */
+        CHECK_EQ(kr_seccomp_allows(t, 11 | 0x40000000), 0);
+        kr_seccomp_drop(t);
+        CHECK_EQ(kr_seccomp_allows(t, 10), 1);
+    }
+    struct kr_task *s = kr_test_task();
+    CHECK_EQ(kr_seccomp_strict(s), 0);
+    CHECK_EQ(kr_seccomp_allows(s, __NR_read), 0); /* strict mode allows it, by evaluation */
+}
+
 void test_main(void) {
     chains();
+    constant_verdicts();
     calls();
     threads();
     fuzz();

@@ -94,6 +94,12 @@ u32 kr_seccomp_check(struct kr_task *t) {
     return verdict;
 }
 
+int kr_seccomp_allows(struct kr_task *t, u32 nr) {
+    u32 mode = __atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE);
+    struct kr_seccomp *head = __atomic_load_n(&t->seccomp, __ATOMIC_ACQUIRE);
+    return mode != SECCOMP_MODE_STRICT && nr < CACHED && (!head || allowed_by_number(head, nr));
+}
+
 static struct kr_seccomp *new_filter(u32 n) {
     return kr_alloc(sizeof(struct kr_seccomp) + n * sizeof(struct sock_filter));
 }

@@ -25,6 +25,12 @@ long kr_seccomp_strict(struct kr_task *t);
 /* The verdict of the filters on the call t->nr with t->args at the rip of t: SECCOMP_RET_* with data, the
  * most restrictive one of the chain. */
 u32 kr_seccomp_check(struct kr_task *t);
+/* Whether every filter of t returns SECCOMP_RET_ALLOW for call nr whatever the arguments and the instruction pointer
+ * are, so that the call needs no evaluation. 0: a filter must be evaluated, or returns another action (LOG, too,
+ * because the monitor writes the log), or strict mode, or a number without a cached verdict. The kernel's copy of
+ * the OCI profile (filter/profile.h) then allows the call, too: the copy has the same program, in which it changes
+ * no ALLOW. */
+int kr_seccomp_allows(struct kr_task *t, u32 nr);
 
 /* The bodies of seccomp(2) and prctl(PR_SET_SECCOMP). A filter needs no_new_privs or CAP_SYS_ADMIN of the
  * thread. */
