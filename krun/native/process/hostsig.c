@@ -96,9 +96,11 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
          * the monitor applies the payload's disposition: a default action at the run loop
          * (kr_signal_deliver), because the thread may hold locks here. */
         u64 handler = __atomic_load_n(&t->proc->action[sig].handler, __ATOMIC_RELAXED);
-        if (handler == (u64)SIG_IGN)
+        int blocked = (t->sigmask & KR_SIGBIT(sig)) != 0;
+        /* A signal that is blocked waits even if it is ignored (sig_ignored() in the kernel). */
+        if (handler == (u64)SIG_IGN && !blocked)
             return;
-        if ((t->sigmask & KR_SIGBIT(sig)) || t->sig_caught) {
+        if (blocked || t->sig_caught) {
             hold(t, sig, si);
             return;
         }

@@ -16,6 +16,11 @@
 #include <linux/resource.h>
 
 #define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
+/* The flags that Linux keeps (UAPI_SA_FLAGS in the kernel's linux/signal.h). It clears all others, so that a program
+ * learns which flags are supported (sigaction(2), SA_UNSUPPORTED). */
+#define SA_KEPT                                                                                              \
+    ((u64)(u32)(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER | SA_ONSTACK |    \
+                SA_RESTART | SA_NODEFER | SA_RESETHAND))
 #define FAULTS_OURS(sig) ((sig) == SIGSEGV || (sig) == SIGBUS)
 
 kr_sigset kr_host_mask(kr_sigset mask) {
@@ -118,6 +123,7 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
     if (act) {
         struct kr_sigaction a = *act;
         a.mask &= ~UNCATCHABLE;
+        a.flags &= SA_KEPT;
         r = host_action(p, sig, &a);
         if (!r) {
             p->action[sig] = a;
