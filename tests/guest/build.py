@@ -10,8 +10,8 @@ A directive line in a source file: `// krun: static musl timeout=30 args=a,b exi
   cc=FLAG            a compiler flag
 """
 
+import itertools
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -58,11 +58,12 @@ class Program:
         self.source, self.name, self.family = source, source.stem, source.stem.split("_")[0]
         self.variants, self.args, self.env, self.cc = [""], [], {}, []
         self.timeout, self.exit, self.shared, self.host = 20, 0, False, False
-        for line in source.read_text().splitlines()[:12]:
-            # clang-format may join the line of a directive to the comment above it.
-            if match := re.fullmatch(r"//(?:.*\s)?krun: (.*)", line):
-                for word in match[1].split():
-                    self.directive(word)
+        # Lines of their own, or the end of the comment: clang-format may join a directive to the text above it, and break it.
+        head = list(itertools.takewhile(lambda line: line.startswith("//"), source.read_text().splitlines()))
+        own = [line[9:] for line in head if line.startswith("// krun: ")]
+        joined = " ".join(line[2:].strip() for line in head).partition("krun: ")[2]
+        for word in " ".join(own or [joined]).split():
+            self.directive(word)
 
     def directive(self, word):
         key, _, value = word.partition("=")
