@@ -24,8 +24,13 @@
 #define WAS_LEAF (1ULL << 9) /* bits 9-11 are free for software */
 #define ADDRESS 0x000ffffffffff000ULL
 
+/* The table that an entry leads to. The bound is a second wall: should ring 0 of the guest ever write a table, no entry
+ * leads the monitor out of the pool. */
 static u64 *table_at(struct kr_vm *vm, u64 entry) {
-    return (u64 *)(vm->pt + ((entry & ADDRESS) - KR_PT_GPA));
+    u64 off = (entry & ADDRESS) - KR_PT_GPA;
+    if (off >= vm->pt_used * KR_PAGE)
+        kr_die("page tables: entry 0x%lx leads out of the pool", (unsigned long)entry);
+    return (u64 *)(vm->pt + off);
 }
 
 /* Returns the guest-physical address of a zeroed table page; 0: the pool is exhausted. Registers one more slot
