@@ -31,7 +31,7 @@
 #define SERVICE_FWD KR_SVC_FORWARD
 #define SERVICE_OWN KR_SVC_OWN
 #define SERVICE_NO(e) KR_SVC_REFUSE
-#define SYS(nr, name, how, attr, args, note) [nr] = {.service = SERVICE_##how},
+#define SYS(nr, name, how, attr, local, args, note) [nr] = {.service = SERVICE_##how},
 static const struct kr_sys_row rows[] = {
 #include "table/syscalls.def"
 };

@@ -22,7 +22,7 @@
 /* ---- the parts that this test does without ---- */
 
 /* Other owners' handlers; those of the sources above are stronger. */
-#define SYS(nr, name, how, attr, args, note)                                                                 \
+#define SYS(nr, name, how, attr, local, args, note)                                                          \
     __attribute__((weak)) long sys_##name(struct kr_task *t, const u64 a[6]) { return (void)t, (void)a, 0; }
 #include "table/syscalls.def"
 #undef SYS

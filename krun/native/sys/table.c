@@ -25,7 +25,7 @@
 #define DECLARE_FWD SKIP
 #define DECLARE_OWN DECLARE
 #define DECLARE_NO(e) SKIP
-#define SYS(nr, name, how, attr, args, note) DECLARE_##how(nr, name)
+#define SYS(nr, name, how, attr, local, args, note) DECLARE_##how(nr, name)
 #include "../table/syscalls.def"
 #undef SYS
 
@@ -38,7 +38,7 @@ static long call_handler(u64 nr, struct kr_task *t, const u64 a[6]) {
 #define CASE_OWN CASE
 #define CASE_NO(e) SKIP
     switch (nr) {
-#define SYS(nr, name, how, attr, args, note) CASE_##how(nr, name)
+#define SYS(nr, name, how, attr, local, args, note) CASE_##how(nr, name)
 #include "../table/syscalls.def"
 #undef SYS
     }

@@ -15,6 +15,7 @@ PAGE = HERE.parents[2] / "docs" / "syscalls.md"
 
 ROW = re.compile(
     r"SYS\((?P<nr>\d+), (?P<name>\w+), (?P<how>FWD|OWN|NO\(\w+\)), (?P<attr>0|THREAD|BLOCK|BOTH)(?: \| TIMED)?, "
+    r"(?P<local>NONE|FACT|ACTION|CHANGES), "
     r'(?P<args>A0|A\(.*?\)), "(?P<note>(?:[^"\\]|\\.)*)"\)'
 )
 KIND = re.compile(r"(?P<kind>[A-Z]+)(?:\((?P<numbers>[\d, ]+)\))?")
@@ -89,6 +90,7 @@ class Row:
     name: str
     how: str
     attribute: str
+    local: str
     args: tuple[tuple[str, tuple[int, ...]], ...]
     note: str
 
@@ -110,7 +112,15 @@ def parse(text: str) -> list[Row]:
             numbers = tuple(int(n) for n in re.findall(r"\d+", kind["numbers"] or ""))
             args.append((kind["kind"], numbers))
         rows.append(
-            Row(int(match["nr"]), match["name"], match["how"], match["attr"], tuple(args), match["note"])
+            Row(
+                int(match["nr"]),
+                match["name"],
+                match["how"],
+                match["attr"],
+                match["local"],
+                tuple(args),
+                match["note"],
+            )
         )
     return rows
 

@@ -47,19 +47,20 @@
 #define ERROR_OWN 0
 #define ERROR_NO(e) e
 
-#define SYS(nr, name, how, attr, args, note) [nr] = {args, SERVICE_##how, attr, ERROR_##how},
+#define SYS(nr, name, how, attr, local, args, note)                                                          \
+    [nr] = {args, SERVICE_##how, attr, ERROR_##how, KR_WAY_##local},
 static const struct kr_sys_row rows[] = {
 #include "syscalls.def"
 };
 #undef SYS
 
-#define SYS(nr, name, how, attr, args, note) [nr] = #name,
+#define SYS(nr, name, how, attr, local, args, note) [nr] = #name,
 static const char names[][24] = {
 #include "syscalls.def"
 };
 #undef SYS
 
-#define SYS(nr, name, how, attr, args, note)                                                                 \
+#define SYS(nr, name, how, attr, local, args, note)                                                          \
     _Static_assert(sizeof(#name) <= sizeof names[0], "name of " #name);
 #include "syscalls.def"
 #undef SYS

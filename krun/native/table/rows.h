@@ -57,12 +57,21 @@ enum kr_service {
     KR_SVC_REFUSE,
 };
 
+/* How code of the guest's completes a call without an exit (local/local.h). */
+enum kr_way {
+    KR_WAY_NONE = 0,
+    KR_WAY_FACT,    /* a number that only calls of the thread itself change */
+    KR_WAY_ACTION,  /* signal actions: reads, and sets of one default action for another */
+    KR_WAY_CHANGES, /* no way: the call may change what that code knows */
+};
+
 struct kr_sys_row {
     u32 arg[6];
     u8 nargs;
     u8 service; /* enum kr_service */
     u8 attr;    /* KR_CALL_* */
     u8 err;     /* of a refusal */
+    u8 way;     /* enum kr_way */
 };
 
 /* The row of a call, or NULL when the number is unknown. */
