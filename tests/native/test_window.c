@@ -25,7 +25,7 @@ static void run(struct kr_window *w, int calls, int each, int faults, int *won, 
 }
 
 void test_main(void) {
-    struct kr_window w = {0, 0, 0};
+    struct kr_window w = {0};
     int won = 0, lost = 0;
     run(&w, 1000, 1, 0, &won, &lost);
     CHECK(won == 1000 && lost == 0);
@@ -46,4 +46,21 @@ void test_main(void) {
     won = lost = 0; /* before every second: about even, never a loss worth the name */
     run(&w, 10000, 2, 1, &won, &lost);
     CHECK(lost * 35 - won * 20 < 10000); /* 1 us a call */
+
+    w = (struct kr_window){
+        0}; /* calls that could be completed in the guest: after some of them it does not ask */
+    for (int i = 0; i < 8; i++)
+        kr_window_count(&w, 1);
+    CHECK(!kr_window_ask(&w));
+    for (int i = 0; i < 40; i++) /* and it asks again when the calls are others */
+        kr_window_count(&w, 0);
+    CHECK(kr_window_ask(&w));
+    kr_window_completed(&w, ~0u); /* as many as the payload says */
+    CHECK(!kr_window_ask(&w) && w.share <= KR_WINDOW_ALL);
+    for (int i = 0; i < 1000; i++) /* every third call: it goes on asking; four of five: it does not */
+        kr_window_count(&w, i % 3 == 0);
+    CHECK(kr_window_ask(&w));
+    for (int i = 0; i < 1000; i++)
+        kr_window_count(&w, i % 5 != 0);
+    CHECK(!kr_window_ask(&w));
 }
