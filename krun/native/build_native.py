@@ -66,7 +66,7 @@ UBSAN_CFLAGS = [
     "-fno-sanitize=alignment,null,vptr,pointer-overflow",
     "-fno-sanitize-recover=all",
 ]
-MONITOR_FOLDERS = ("lib", "table", "machine", "process", "view", "filter", "sys", "monitor", "guest")
+MONITOR_FOLDERS = ("lib", "table", "machine", "process", "view", "filter", "sys", "local", "monitor", "guest")
 MONITOR_INCLUDES = [f"-I{HERE}"]
 
 

@@ -110,6 +110,7 @@ __attribute__((weak)) int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {
 __attribute__((weak)) void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks) {
     (void)vm, (void)tasks;
 }
+__attribute__((weak)) void kr_local_changed(struct kr_task *t) { (void)t; }
 __attribute__((weak)) void kr_board_update(struct kr_task *t) { (void)t; }
 
 struct iov {

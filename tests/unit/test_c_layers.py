@@ -24,6 +24,7 @@ LAYERS = [
     {"process"},
     {"view", "filter"},
     {"sys"},
+    {"local"},
     {"monitor"},
 ]
 RANK = {folder: rank for rank, row in enumerate(LAYERS) for folder in row}

@@ -171,6 +171,7 @@ static long attach(struct kr_task *t, struct kr_seccomp *s, u32 flags) {
             struct kr_seccomp *was = o->seccomp;
             __atomic_store_n(&o->seccomp, get(s), __ATOMIC_RELEASE);
             __atomic_store_n(&o->seccomp_mode, SECCOMP_MODE_FILTER, __ATOMIC_RELEASE);
+            kr_local_changed(o);
             put(was);   /* is in the chain of s, which keeps it */
             if (t->nnp) /* else a thread without no_new_privs could gain privileges with the filter in force */
                 __atomic_store_n(&o->nnp, 1, __ATOMIC_RELAXED);

@@ -74,8 +74,9 @@
 #define KR_VCPU_STUB 0x0000ULL
 #define KR_VCPU_CALL 0x1000ULL
 #define KR_VCPU_TSS 0x2000ULL
-#define KR_VCPU_IST 0x3000ULL /* one page; the stack starts at its end */
-#define KR_VCPU_DF 0x4000ULL  /* the stack of #DF */
+#define KR_VCPU_IST 0x3000ULL  /* one page; the stack starts at its end */
+#define KR_VCPU_DF 0x4000ULL   /* the stack of #DF */
+#define KR_VCPU_FACT 0x5000ULL /* guest/callpage.h; mapped only if calls are completed */
 #define KR_MAX_VCPUS ((KR_SYS_SIZE - 0x100000ULL) / KR_VCPU_SIZE)
 
 #define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)

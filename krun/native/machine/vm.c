@@ -6,6 +6,7 @@
  * mm->lock; cpuid, constant after the first VM of the process.
  */
 #include "mm.h"
+#include "callpage.h"
 #include "x86.h"
 #include "fdtab.h"
 #include "../lib/kr_guard.h"
@@ -185,6 +186,8 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
         if (kr_host_back(vm->sys, KR_SYS_FIRST, 0) < 0 || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
+        if (vm->local)
+            kr_callpage_code(vm->sys + KR_SYS_STUB);
         if (kr_pt_init(vm) < 0 ||
             kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_GDT, KR_SYS_GPA + KR_SYS_GDT, KR_PTE_W | KR_PTE_NX) < 0 ||
             kr_pt_sys(vm, KR_SYS_BASE + KR_SYS_IDT, KR_SYS_GPA + KR_SYS_IDT, KR_PTE_W | KR_PTE_NX) < 0 ||
@@ -247,13 +250,13 @@ static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
         vm->sys_backed += KR_SYS_STEP;
     }
     v->stub = gva + KR_VCPU_STUB;
+    v->entry = v->stub + (vm->local ? KR_EO_ENTRY : KR_EO_OUT);
     v->tss = vm->sys + area + KR_VCPU_TSS;
     v->ist = vm->sys + area + KR_VCPU_IST;
     v->df = vm->sys + area + KR_VCPU_DF;
     kr_x86_tss(v->tss, v->idx, kr_vm_entry(vm) == KR_ENTRY_RING3);
     /* All vCPUs have the same physical page as stub. Ring 3 may read it, because PVM runs it in ring 3. On other
-     * back ends a jump there meets a closed I/O bitmap. The call page behind the stub is not used yet
-     * (docs/architecture.md, "Calls without an exit"). */
+     * back ends a jump there meets a closed I/O bitmap. */
     int r = kr_pt_sys(vm, v->stub, KR_SYS_GPA + KR_SYS_STUB, KR_PTE_U);
     if (!r)
         r = kr_pt_sys(vm, gva + KR_VCPU_CALL, KR_SYS_GPA + area + KR_VCPU_CALL,
@@ -264,6 +267,8 @@ static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
         r = kr_pt_sys(vm, gva + KR_VCPU_IST, KR_SYS_GPA + area + KR_VCPU_IST, KR_PTE_W | KR_PTE_NX);
     if (!r)
         r = kr_pt_sys(vm, gva + KR_VCPU_DF, KR_SYS_GPA + area + KR_VCPU_DF, KR_PTE_W | KR_PTE_NX);
+    if (!r && vm->local)
+        r = kr_callpage_map(vm, v);
     return r;
 }
 
@@ -276,9 +281,8 @@ static long set_msrs(struct kr_vcpu *v) {
      * 2, 6.1.1). */
     m.e[0] = (struct kvm_msr_entry){.index = 0xc0000081,
                                     .data = (u64)KR_KERNEL_CS << 32 | (u64)(KR_USER_SS - 8) << 48};
-    m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->stub};
-    /* SFMASK: TF DF IOPL NT AC. Not IF: no interrupt is injected, and window.h needs IF. */
-    m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = 0x47500};
+    m.e[1] = (struct kvm_msr_entry){.index = 0xc0000082, .data = v->entry};
+    m.e[2] = (struct kvm_msr_entry){.index = 0xc0000084, .data = KR_SFMASK};
     long r = ioctl_(v->fd, KVM_SET_MSRS, &m);
     return r == 3 ? 0 : r < 0 ? r : -EINVAL;
 }
@@ -367,6 +371,8 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
         *at = v->free_next;
         v->owner = owner;
         first_state(vm, v);
+        if (vm->local)
+            kr_callpage_reset(vm, v);
         return v;
     }
     /* With a limit the task has a copy of the descriptor table: a vCPU made there would be in no other table. */
@@ -393,6 +399,8 @@ struct kr_vcpu *kr_vcpu_get(struct kr_vm *vm, struct kr_task *owner) {
     v->owner = owner;
     if (set_up(vm, v) < 0)
         goto fail;
+    if (vm->local)
+        kr_callpage_reset(vm, v);
     v->next = vm->vcpus;
     vm->vcpus = v;
     return v;

@@ -21,9 +21,10 @@ struct kr_vcpu {
     struct kvm_run *run;
     int fd; /* hidden descriptor; -1 when gone */
     u32 idx;
-    u64 stub; /* guest address of this vCPU's LSTAR stub */
-    u8 *tss;  /* host address of its TSS page */
-    u8 *ist;  /* host address of its exception stack page */
+    u64 stub;  /* guest address of this vCPU's stub page: its exit */
+    u64 entry; /* LSTAR: the exit, or the code for completed calls in front of it */
+    u8 *tss;   /* host address of its TSS page */
+    u8 *ist;   /* host address of its exception stack page */
     u8 *df;
     struct kr_task *owner;
 };
@@ -42,6 +43,7 @@ struct kr_vm {
     u64 pt_backed;         /* bytes of the pool that the host has mapped */
     u64 sys_backed;        /* the same of the system area */
     u32 inherited;         /* kr_vm_heir has been called: mappings may exist that are not counted */
+    u32 local;             /* calls are completed inside the guest; constant */
     u32 scarce;            /* KVM refused a vCPU once: share.h; atomic */
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
     u64 slice;             /* when threads were last interrupted for a waiter (share.c), ns; under mm->lock */

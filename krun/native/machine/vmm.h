@@ -28,6 +28,7 @@
 #include "layout.h"
 #include "../lib/offsets.h"
 #include "window.h"
+#include "../guest/callpage.h"
 
 #define KR_NSIG 64
 typedef u64 kr_sigset;
@@ -59,6 +60,22 @@ struct kr_quiesce {
     u32 rounds;         /* futex word: requests that ended */
 };
 
+/* Calls that were completed inside the guest, and calls for which its code had a way but left them to the exit, by way
+ * (enum kr_way). Atomic. The payload can make its own counts wrong. */
+struct kr_local_counts {
+    u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS];
+};
+
+/* What a thread knows of its own completed calls (local/local.h). Only `generation` is other threads', too. */
+struct kr_local {
+    u32 possible;   /* the process completes calls at all, and the thread has a vCPU with the pages for it */
+    u32 ways;       /* bit: a way (enum kr_way) in which the guest's code completes calls now */
+    u32 generation; /* counts what has changed since; atomic */
+    u32 armed;      /* the generation for which it was decided what may be completed */
+    u64 done[KR_LOCAL_WAYS],
+        declined[KR_LOCAL_WAYS]; /* the counters of the call page that have been settled */
+};
+
 struct kr_proc {
     struct kr_mm *mm;
     u32 refs;                                /* threads; atomic */
@@ -73,9 +90,10 @@ struct kr_proc {
     u32 cores;                               /* RLIMIT_CORE asks for core files (signal.c); under sig_lock */
     struct kr_quiesce quiesce;
     u64 procfs; /* the mount of the last procfs whose numbers are this process's (view/instance.c); 0: none; atomic */
-    u32 pidns, userns; /* the numbers of its pid and user namespace (process/ns.h) */
-    u32 related;       /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
-    u32 copied;        /* counted as a private copy of the descriptor table (fdtab.c) */
+    u32 pidns, userns;            /* the numbers of its pid and user namespace (process/ns.h) */
+    u32 related;                  /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
+    u32 copied;                   /* counted as a private copy of the descriptor table (fdtab.c) */
+    struct kr_local_counts calls; /* settled by its threads */
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 
@@ -131,6 +149,7 @@ struct kr_task {
     u32 is_vfork;           /* this task runs on its parent's mm until exec or exit */
     u32 vcpu_limit; /* its descriptor table is a copy that holds the vCPUs below this number; 0: all */
     struct kr_window window;
+    struct kr_local local;
 
     /* Filters of the OCI profile and of the payload itself. As in Linux, a thread has its own (seccomp.h).
      * Written under mm->lock, by another thread only for SECCOMP_FILTER_FLAG_TSYNC; read without a lock. */

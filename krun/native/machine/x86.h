@@ -9,6 +9,8 @@
 
 /* Flags of RFLAGS that the payload may have: CF PF AF ZF SF TF DF OF NT RF AC ID; never IOPL, VM. */
 #define KR_FLAGS_USER 0x254dd5ULL
+/* What SYSCALL clears: TF DF IOPL NT AC. Not IF: no interrupt is injected, and window.h needs IF. */
+#define KR_SFMASK 0x47500u
 #define KR_FLAGS_FIXED 0x202ULL /* IF, and bit 1, which is always one */
 
 #define KR_VECTORS 32

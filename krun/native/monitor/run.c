@@ -19,6 +19,7 @@
 #include "../machine/x86.h"
 #include "../lib/kr_linux.h"
 #include "../sys/table.h"
+#include "../local/local.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
 #include <linux/time_types.h>
@@ -81,6 +82,8 @@ static void system_call(struct kr_task *t) {
             r->rax = (u64)ret;
         }
     }
+    if (t->local.possible)
+        kr_local_served(t, t->nr);
     t->nr = ~0ULL;
 }
 
@@ -166,6 +169,23 @@ static void exception(struct kr_task *t, u32 vec, u64 error) {
     }
 }
 
+/* Whether the exception came in the code for completed calls (guest/engine.S); then it is served. The call goes on
+ * as an exit, so that a bad pointer of the payload's gets the kernel's own answer. A page that the tables lack is filled
+ * in for the next call. The payload cannot have a frame with a RIP of that code. */
+static int fault_in_local_code(struct kr_task *t, u32 vec, u64 error) {
+    u64 addr = t->run->s.regs.sregs.cr2;
+    enum kr_place place = kr_local_fault(t);
+    if (place == KR_PLACE_ELSE || place == KR_PLACE_OUT)
+        return 0;
+    if (vec == VEC_PF)
+        kr_mm_fault(t->mm, addr, error);
+    if (place == KR_PLACE_AFTER)
+        to_user_mode(t);
+    else
+        system_call(t);
+    return 1;
+}
+
 /* Serves an exception: the frame lies on the exception stack of this vCPU. */
 static void from_exception(struct kr_task *t, u32 vec) {
     struct kvm_regs *r = kr_regs(t);
@@ -188,6 +208,8 @@ static void from_exception(struct kr_task *t, u32 vec) {
     r->rip = f.rip;
     r->rsp = f.rsp;
     r->rflags = (f.rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED;
+    if (t->local.possible && fault_in_local_code(t, vec, error))
+        return;
     to_user_mode(t);
     if (f.rip >= KR_WINDOW_END) {
         /* The payload jumped into the monitor's pages of the guest, or faulted there. The payload gets what a
@@ -241,6 +263,8 @@ static void host_fault(struct kr_task *t) {
             kr_die("host fault at guest-physical 0x%lx outside every chunk", (unsigned long)mf.gpa);
         addr = ((u64)t->mm->vm.chunk_list[n] << KR_CHUNK_SHIFT) + (mf.gpa & (KR_CHUNK_SIZE - 1));
     } else {
+        if (t->local.possible) /* the probe knows no RIP of that code */
+            kr_local_changed(t);
         addr = kr_probe_fault(t);
     }
     if (!addr) { /* the host refuses no page now; the probe may have reached a stub */
@@ -277,6 +301,8 @@ static void decode(struct kr_task *t, int is_out) {
         system_call(t);
     } else if (rip >= EXC_BASE && rip < EXC_END) {
         from_exception(t, (u32)((rip - EXC_BASE) >> 4));
+    } else if (is_out) { /* bytes of the monitor's code that ring 3 has executed as another instruction */
+        forged(t);
     } else { /* beyond the window, but not at a stub: a jump to an unmapped address */
         to_user_mode(t);
         kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
@@ -345,19 +371,19 @@ static int can_enter(const struct kr_task *t) {
 /* For --count: r is what KVM_RUN returned. */
 static enum kr_exit_cause cause_of(const struct kr_task *t, long r) {
     u64 rip = t->run->s.regs.regs.rip;
-    int in_stub = rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2;
+    enum kr_place place = kr_engine_place(t->vcpu->stub, rip);
     if (r == -EINTR || r == -KR_ERESTART)
         return KR_EXIT_INTERRUPT;
     if (r == -EFAULT)
         return KR_EXIT_HOST_FAULT;
     switch (t->run->exit_reason) {
     case KVM_EXIT_IO:
-        return in_stub                                ? KR_EXIT_OUT
+        return place == KR_PLACE_OUT                  ? KR_EXIT_OUT
                : rip < EXC_BASE || rip >= EXC_END     ? KR_EXIT_OTHER
                : (rip - EXC_BASE) >> 4 == (u64)VEC_PF ? KR_EXIT_PF
                                                       : KR_EXIT_EXCEPTION;
     case KVM_EXIT_IRQ_WINDOW_OPEN:
-        return rip == t->vcpu->stub ? KR_EXIT_WINDOW : KR_EXIT_WINDOW_LOST;
+        return place == KR_PLACE_OUT || place == KR_PLACE_ENTRY ? KR_EXIT_WINDOW : KR_EXIT_WINDOW_LOST;
     case KVM_EXIT_INTR:
         return KR_EXIT_INTERRUPT;
     case KVM_EXIT_MEMORY_FAULT:
@@ -380,6 +406,58 @@ static long enter(struct kr_task *t) {
 
 static u32 internal_errors;
 
+/* After KVM_RUN: whether the guest has left its code for completed calls in a way that needs no more than this. */
+static int in_local_code(struct kr_task *t) {
+    enum kr_place place = kr_local_left(t);
+    int io = t->run->exit_reason == KVM_EXIT_IO;
+    if (io || (place != KR_PLACE_BEFORE && place != KR_PLACE_AFTER))
+        return 0;
+    if (place == KR_PLACE_AFTER) /* its result is in the registers */
+        to_user_mode(t);
+    else
+        decode(t, 0); /* the exit's RIP is in the registers */
+    return 1;
+}
+
+/* KVM_RUN has returned 0. */
+static void left_guest(struct kr_task *t) {
+    switch (t->run->exit_reason) {
+    case KVM_EXIT_IO:
+        decode(t, 1);
+        break;
+    case KVM_EXIT_IRQ_WINDOW_OPEN:
+        if (kr_regs(t)->rip == t->vcpu->stub)
+            kr_window_won(&t->window);
+        else
+            kr_window_lost(&t->window);
+        __attribute__((fallthrough));
+    case KVM_EXIT_INTR:
+        if (kr_regs(t)->rip >= KR_WINDOW_END)
+            decode(t, 0);
+        break;
+    case KVM_EXIT_INTERNAL_ERROR: /* KVM cannot emulate the instruction: the payload gets #UD */
+        internal_errors++;
+        if (kr_regs(t)->rip >= KR_WINDOW_END)
+            kr_die("KVM internal error %u in the monitor's stub", t->run->internal.suberror);
+        kr_log("KVM internal error %u at rip 0x%lx", t->run->internal.suberror,
+               (unsigned long)kr_regs(t)->rip);
+        kr_signal_force(t, SIGILL, ILL_ILLOPN, kr_regs(t)->rip, VEC_UD, 0);
+        break;
+    case KVM_EXIT_MEMORY_FAULT:
+        if (kr_regs(t)->rip >= KR_WINDOW_END)
+            decode(t, 0);
+        else
+            host_fault(t);
+        break;
+    case KVM_EXIT_SHUTDOWN:
+        kr_die("triple fault in the guest (last rip 0x%lx)", (unsigned long)kr_regs(t)->rip);
+    default:
+        kr_die("KVM exit %u (rip 0x%lx, hardware reason 0x%lx)", t->run->exit_reason,
+               (unsigned long)kr_regs(t)->rip,
+               (unsigned long)t->run->fail_entry.hardware_entry_failure_reason);
+    }
+}
+
 void kr_run(struct kr_task *t) {
     struct worker_wait wait = {0, 0};
     t->runs = 1;
@@ -400,12 +478,16 @@ void kr_run(struct kr_task *t) {
             kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_GP, 0);
             continue;
         }
+        if (t->local.possible)
+            kr_local_arm(t);
         long r = enter(t);
         if (r == -EAGAIN) {
             without_worker(t, &wait);
             continue;
         }
         wait.tries = 0;
+        if (t->local.possible && r != -KR_ERESTART && in_local_code(t))
+            continue;
         if (r == -EINTR || r == -KR_ERESTART) {
             if (kr_regs(t)->rip >= KR_WINDOW_END && r != -KR_ERESTART)
                 decode(t, 0);
@@ -421,37 +503,6 @@ void kr_run(struct kr_task *t) {
         if (r < 0)
             kr_die("KVM_RUN: errno %ld", -r);
         kr_vdso_tick(t->mm);
-        switch (t->run->exit_reason) {
-        case KVM_EXIT_IO:
-            decode(t, 1);
-            break;
-        case KVM_EXIT_IRQ_WINDOW_OPEN:
-            if (kr_regs(t)->rip == t->vcpu->stub)
-                kr_window_won(&t->window);
-            else
-                kr_window_lost(&t->window);
-            __attribute__((fallthrough));
-        case KVM_EXIT_INTR:
-            if (kr_regs(t)->rip >= KR_WINDOW_END)
-                decode(t, 0);
-            break;
-        case KVM_EXIT_INTERNAL_ERROR: /* KVM cannot emulate the instruction: the payload gets #UD */
-            internal_errors++;
-            if (kr_regs(t)->rip >= KR_WINDOW_END)
-                kr_die("KVM internal error %u in the monitor's stub", t->run->internal.suberror);
-            kr_log("KVM internal error %u at rip 0x%lx", t->run->internal.suberror,
-                   (unsigned long)kr_regs(t)->rip);
-            kr_signal_force(t, SIGILL, ILL_ILLOPN, kr_regs(t)->rip, VEC_UD, 0);
-            break;
-        case KVM_EXIT_MEMORY_FAULT:
-            host_fault(t);
-            break;
-        case KVM_EXIT_SHUTDOWN:
-            kr_die("triple fault in the guest (last rip 0x%lx)", (unsigned long)kr_regs(t)->rip);
-        default:
-            kr_die("KVM exit %u (rip 0x%lx, hardware reason 0x%lx)", t->run->exit_reason,
-                   (unsigned long)kr_regs(t)->rip,
-                   (unsigned long)t->run->fail_entry.hardware_entry_failure_reason);
-        }
+        left_guest(t);
     }
 }

@@ -16,6 +16,7 @@
 #include "../sys/aio.h"
 #include "../sys/path.h"
 #include "../process/robust.h"
+#include "../local/local.h"
 
 #define NONE (void)t
 #define HEIR(lock, repair) (l == (lock) ? (repair) : (void)0)

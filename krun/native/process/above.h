@@ -42,4 +42,10 @@ void kr_seccomp_save(struct kr_task *t, void (*emit)(void *ctx, u16 tag, const v
  * it. */
 int kr_jailed(void);
 
+/* ---- local/facts.c ---- */
+
+/* What the guest's code knows of t is not true any more (its filters): the code completes nothing until t itself has
+ * decided anew. t may be another thread of the process. Lock: mm->lock. */
+void kr_local_changed(struct kr_task *t);
+
 #endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Before and after the guest: what its code may complete, what it has completed. See local.h.
+ *
+ * State: t->local, and the fact page and call page of t's vCPU, which belong to the thread. Two parts belong to other
+ * threads, too: `generation` (atomic) and the word `on` of the fact page, which another thread only clears.
+ */
+#include "local.h"
+#include "../abi/boot.h"
+#include "../process/trace.h"
+#include <linux/seccomp.h>
+
+/* A count of one KVM_RUN above this is not believed. */
+#define MOST_AT_ONCE (1ULL << 32)
+
+static void off(struct kr_task *t) {
+    __atomic_store_n(&kr_fact_page(&t->mm->vm, t->vcpu->idx)->on, 0, __ATOMIC_SEQ_CST);
+}
+
+/* The trace and the counts of calls are complete: they turn completion off. So does strict mode, because it kills. */
+static int may_complete(const struct kr_task *t) {
+    return kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && !kr_trace_on &&
+           __atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE) != SECCOMP_MODE_STRICT;
+}
+
+void kr_local_decide(struct kr_task *t) {
+    struct kr_fact_page *f = kr_fact_page(&t->mm->vm, t->vcpu->idx);
+    u32 seen;
+    do {
+        seen = __atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST);
+        off(t);
+        t->local.ways = may_complete(t) ? kr_local_facts(t, f) : 0;
+        if (t->local.ways && (!(t->proc->flags & KR_BOOTF_RANDOM) || kr_random(2)))
+            __atomic_store_n(&f->on, 1, __ATOMIC_SEQ_CST);
+        /* Another thread changes the filters first, then the generation, and clears `on` last (kr_local_changed). */
+    } while (__atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST) != seen);
+    /* The next entry decides anew in tests, and until the kind of the back end is known. */
+    if (!(t->proc->flags & KR_BOOTF_RANDOM) && kr_vm_entry(&t->mm->vm) != KR_ENTRY_UNKNOWN)
+        t->local.armed = seen;
+}
+
+/* Adds to *sum what a counter of the call page has grown by. */
+static u64 settle(volatile const u64 *counter, u64 *seen, u64 *sum) {
+    u64 now = *counter, grown = now - *seen;
+    *seen = now;
+    if (grown && grown <= MOST_AT_ONCE)
+        __atomic_fetch_add(sum, grown, __ATOMIC_RELAXED);
+    return grown;
+}
+
+static void count(struct kr_task *t, volatile const struct kr_call_page *c) {
+    struct kr_local_counts *sum = &t->proc->calls;
+    u64 completed = 0;
+    for (u32 way = KR_WAY_FACT; way <= KR_WAY_ACTION; way++) {
+        completed += settle((volatile const u64 *)&c->done[way], &t->local.done[way], &sum->done[way]);
+        settle((volatile const u64 *)&c->declined[way], &t->local.declined[way], &sum->declined[way]);
+    }
+    kr_window_completed(&t->window, (u32)KR_MIN(completed, (u64)KR_WINDOW_MEMORY));
+}
+
+/* Ends or undoes the call at whose code r stands. */
+static enum kr_place repair(struct kr_task *t, volatile const struct kr_call_page *c) {
+    struct kvm_regs *r = kr_regs(t);
+    enum kr_place place = kr_engine_place(t->vcpu->stub, r->rip);
+    if (place == KR_PLACE_ELSE || place == KR_PLACE_OUT)
+        return place;
+    u64 save[16];
+    for (u32 i = 0; i < KR_COUNT(save); i++)
+        save[i] = c->save[i];
+    if (place == KR_PLACE_AFTER)
+        kr_engine_end(save, c->result, r);
+    else
+        kr_engine_undo(save, t->vcpu->stub, r);
+    t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
+    return place;
+}
+
+enum kr_place kr_local_left(struct kr_task *t) {
+    volatile const struct kr_call_page *c = kr_call_page(&t->mm->vm, t->vcpu->idx);
+    count(t, c);
+    if (t->run->exit_reason ==
+        KVM_EXIT_IO) /* the exit itself, or an instruction that ring 3 has found in the code */
+        return kr_engine_place(t->vcpu->stub, kr_regs(t)->rip);
+    return repair(t, c);
+}
+
+enum kr_place kr_local_fault(struct kr_task *t) { return repair(t, kr_call_page(&t->mm->vm, t->vcpu->idx)); }
+
+void kr_local_served(struct kr_task *t, u64 nr) {
+    const struct kr_sys_row *row = kr_sys_row((u32)nr);
+    u32 way = row ? row->way : KR_WAY_NONE;
+    kr_window_count(&t->window, (int)(t->local.ways >> way & 1));
+    if (way == KR_WAY_CHANGES)
+        __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_RELEASE);
+}
+
+void kr_local_after_fork(struct kr_task *t) {
+    memset(&t->proc->calls, 0, sizeof t->proc->calls);
+    __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls that code of the guest's completes without an exit (guest/engine.S). The monitor prepares the answers before
+ * it enters the guest, and learns after it what was done.
+ *
+ * The rule of exactness: an answer that was true at the process's last exit may be given until its next exit.
+ *
+ * kr_local_arm and kr_local_left belong to the run loop: each KVM_RUN stands between them.
+ */
+#ifndef KR_LOCAL_H
+#define KR_LOCAL_H
+
+#include "../machine/callpage.h"
+#include "../machine/mm.h"
+#include "../process/above.h"
+#include "../table/rows.h"
+
+/* All but kr_local_changed and kr_local_after_fork are called on the thread itself, while it has a vCPU, and only if
+ * t->local.possible is set. */
+
+/* Decides what may be completed, if something has changed since it was decided last (t->local.generation). Before
+ * KVM_RUN. */
+void kr_local_decide(struct kr_task *t);
+static inline void kr_local_arm(struct kr_task *t) {
+    if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.armed)
+        kr_local_decide(t);
+}
+
+/* After KVM_RUN has entered the guest: takes what the guest's code has done into account. If it was at work, the
+ * registers become those of the exit (places ENTRY, BEFORE; RIP is the exit's) or those after the call (AFTER). So
+ * nobody else sees a RIP of that code. No repair if KVM has an I/O instruction pending: only the exit's is right. */
+enum kr_place kr_local_left(struct kr_task *t);
+/* The same after an exception whose frame is in r already. ELSE: not in the code. */
+enum kr_place kr_local_fault(struct kr_task *t);
+
+/* The call nr has been served by an exit. The thread may have no vCPU. */
+void kr_local_served(struct kr_task *t, u64 nr);
+
+/* Called in a fork child, and for the first task of a CLONE_VM child: nothing of the parent's counts. */
+void kr_local_after_fork(struct kr_task *t);
+
+/* Fills in what the ways need: the numbers, and which calls may be completed. Returns the ways (t->local.ways). */
+u32 kr_local_facts(struct kr_task *t, struct kr_fact_page *f);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * guest/engine.S: the code for completed calls is plain ring-3 code, so it runs here, one instruction at a time (TF). At
+ * each instruction the call either has not begun, and kr_engine_undo gives the registers of the call, or it is complete,
+ * and kr_engine_end gives those behind SYSCALL. Left alone, the code ends with the right registers or at the exit.
+ * Sources: engine.S callpage.c
+ */
+#include "harness.h"
+#include "machine/callpage.h"
+#include "machine/x86.h"
+#include "table/rows.h"
+#include <asm/prctl.h>
+#include <asm/sigcontext.h>
+#include <asm/signal.h>
+#include <asm/ucontext.h>
+#include <linux/mman.h>
+
+#define PAGES 8
+#define ROUNDS 3000
+#define TF 0x100ULL
+#define ARITHMETIC 0x8d5ULL /* CF PF AF ZF SF OF */
+
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {
+    return (void)vm, (void)gva, (void)gpa, (void)flags, 0;
+}
+
+static u8 *stub;
+static struct kr_fact_page *fact;
+static struct kr_call_page *call;
+
+/* The registers of a call, and what came of it. */
+static volatile u32 steps;
+static struct kvm_regs start, now, expected;
+static u64 expected_result;
+static volatile enum { RUN, STEP } mode;
+static volatile enum { NOTHING, RETURNED, EXITED, LOST } end;
+
+static int completes; /* the call is to be completed */
+
+/* Loads the registers of `start` with RIP at the code, and comes back from wherever it ends: the handlers restore
+ * the context that they saved at the first trap. */
+static struct ucontext home;
+
+static void to_kvm(const struct sigcontext_64 *s, struct kvm_regs *r) {
+    *r = (struct kvm_regs){.rax = s->ax,
+                           .rbx = s->bx,
+                           .rcx = s->cx,
+                           .rdx = s->dx,
+                           .rsi = s->si,
+                           .rdi = s->di,
+                           .rsp = s->sp,
+                           .rbp = s->bp,
+                           .r8 = s->r8,
+                           .r9 = s->r9,
+                           .r10 = s->r10,
+                           .r11 = s->r11,
+                           .r12 = s->r12,
+                           .r13 = s->r13,
+                           .r14 = s->r14,
+                           .r15 = s->r15,
+                           .rip = s->ip,
+                           .rflags = s->flags};
+}
+
+static void from_kvm(struct sigcontext_64 *s, const struct kvm_regs *r) {
+    s->ax = r->rax, s->bx = r->rbx, s->cx = r->rcx, s->dx = r->rdx, s->si = r->rsi, s->di = r->rdi,
+    s->sp = r->rsp;
+    s->bp = r->rbp, s->r8 = r->r8, s->r9 = r->r9, s->r10 = r->r10, s->r11 = r->r11, s->r12 = r->r12,
+    s->r13 = r->r13;
+    s->r14 = r->r14, s->r15 = r->r15, s->ip = r->rip, s->flags = r->rflags;
+}
+
+static void same(const char *what, const struct kvm_regs *a, const struct kvm_regs *b, int flags) {
+    const u64 *x = (const u64 *)a, *y = (const u64 *)b;
+    static const char names[][8] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rsp", "rbp", "r8",
+                                    "r9",  "r10", "r11", "r12", "r13", "r14", "r15", "rip"};
+    for (u32 i = 0; i < KR_COUNT(names); i++)
+        if (x[i] != y[i]) {
+            printf("%s: step %u: %s is 0x%llx, expected 0x%llx (call %llu)\n", what, steps, names[i],
+                   (unsigned long long)x[i], (unsigned long long)y[i], (unsigned long long)start.rax);
+            kr_test_failures++;
+        }
+    if (flags)
+        CHECK_EQ(a->rflags & ARITHMETIC, b->rflags & ARITHMETIC);
+}
+
+/* At one instruction of the code: what would the monitor make of it? */
+static void look(const struct kvm_regs *r) {
+    struct kvm_regs fixed = *r;
+    u64 save[16];
+    memcpy(save, call->save, sizeof save);
+    switch (kr_engine_place((u64)stub, r->rip)) {
+    case KR_PLACE_AFTER:
+        kr_engine_end(save, call->result, &fixed);
+        same("after", &fixed, &expected, 1);
+        break;
+    case KR_PLACE_ENTRY:
+    case KR_PLACE_BEFORE: {
+        struct kvm_regs want = start;
+        want.rip = (u64)stub;
+        kr_engine_undo(save, (u64)stub, &fixed);
+        same("before", &fixed, &want, 0);
+        break;
+    }
+    case KR_PLACE_OUT: {
+        struct kvm_regs want = start;
+        want.rip = (u64)stub;
+        same("exit", &fixed, &want, 0);
+        break;
+    }
+    default:
+        printf("step %u: no place for offset 0x%llx\n", steps, (unsigned long long)(r->rip - (u64)stub));
+        kr_test_failures++;
+    }
+}
+
+static void go_home(struct ucontext *u) {
+    struct sigcontext_64 *s = (struct sigcontext_64 *)&u->uc_mcontext;
+    u64 fp = s->fpstate; /* the kernel's, of this signal */
+    *s = *(struct sigcontext_64 *)&home.uc_mcontext;
+    s->fpstate = fp;
+    s->ip += 2; /* behind the UD2 of go() */
+}
+
+static void on_signal(int sig, siginfo_t *info, void *ctx) {
+    struct ucontext *u = ctx;
+    struct sigcontext_64 *s = (struct sigcontext_64 *)&u->uc_mcontext;
+    (void)info;
+    if (sig == SIGILL && end == NOTHING && !steps) { /* go(): begins */
+        home = *u;
+        steps = 1;
+        from_kvm(s, &start);
+        s->flags = (start.r11 & ~(u64)KR_SFMASK) | KR_FLAGS_FIXED | (mode == STEP ? TF : 0);
+        s->ip = (u64)stub + KR_EO_ENTRY;
+        return;
+    }
+    to_kvm(s, &now);
+    if (s->ip == start.rcx) {
+        end = RETURNED;
+    } else if (sig == SIGSEGV && s->ip == (u64)stub) {
+        end = EXITED;
+    } else if (sig == SIGTRAP && s->ip - (u64)stub < KR_PAGE && steps < 200) {
+        look(&now);
+        steps++;
+        return;
+    } else {
+        end = LOST;
+    }
+    go_home(u);
+}
+
+/* A call of the kernel's, with a restorer of its own, because the C library's headers are not here. */
+__asm__(".text\nrestorer: mov $15, %eax\n syscall\n");
+extern char restorer[];
+
+static void handle(int sig) {
+    struct kr_sigaction a = {
+        .handler = (u64)on_signal, .flags = SA_SIGINFO | 0x04000000, .restorer = (u64)restorer};
+    a.flags |= SA_ONSTACK | SA_NODEFER;
+    CHECK_EQ(kr_sys4(__NR_rt_sigaction, sig, &a, 0, 8), 0);
+}
+
+__attribute__((noipa)) static void go(void) {
+    __asm__ volatile("ud2"
+                     :
+                     :
+                     : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+                       "r14", "r15", "cc", "memory");
+}
+
+/* The payload's stack of the call: nothing below its top may be written. */
+static u64 *stack;
+#define STACK_WORDS 512
+
+/* Makes the call of `start`, without and with a trap at each instruction. */
+static void one(void) {
+    for (mode = RUN; mode <= STEP; mode++) {
+        end = NOTHING;
+        steps = 0;
+        u64 before = call->done[KR_WAY_FACT];
+        go();
+        expected = start;
+        expected.rax = expected_result;
+        expected.rip = start.rcx;
+        expected.rflags = start.r11;
+        if (completes) {
+            CHECK_EQ(end, RETURNED);
+            same("returned", &now, &expected, 1);
+            CHECK_EQ(call->done[KR_WAY_FACT], before + 1);
+        } else {
+            struct kvm_regs want = start;
+            want.rip = (u64)stub;
+            CHECK_EQ(end, EXITED);
+            same("exited", &now, &want, 0);
+            CHECK_EQ(call->done[KR_WAY_FACT], before);
+        }
+        for (u32 i = 0; i < STACK_WORDS; i++)
+            if (stack[i] != 0x5a5a5a5a5a5a5a5aULL) {
+                CHECK_EQ(stack[i], 0x5a5a5a5a5a5a5a5aULL);
+                stack[i] = 0x5a5a5a5a5a5a5a5aULL;
+            }
+    }
+}
+
+static void random_registers(void) {
+    u64 *x = (u64 *)&start;
+    for (u32 i = 0; i < 16; i++)
+        x[i] = kr_test_random() << 11 ^ kr_test_random();
+    start.rsp = (u64)(stack + STACK_WORDS) - 64;
+    start.rcx = (u64)stub + 7 * KR_PAGE; /* not executable: the return faults there */
+    start.r11 = (kr_test_random() & ARITHMETIC) | KR_FLAGS_FIXED;
+    start.rip = 0;
+    start.rflags = 0;
+}
+
+static void facts(void) {
+    static const u16 nrs[] = {__NR_getpid, __NR_gettid, __NR_getuid, __NR_geteuid, __NR_getgid, __NR_getegid};
+    memset(fact, 0, sizeof *fact);
+    fact->on = 1;
+    for (u32 i = 0; i < KR_COUNT(nrs); i++) {
+        fact->way[nrs[i]] = (u8)(KR_WAY_FACT | i << KR_WAY_SHIFT);
+        fact->fact[i] = 0x123456780000ULL + i;
+    }
+    for (u32 round = 0; round < ROUNDS; round++) {
+        u32 i = (u32)kr_test_below(KR_COUNT(nrs));
+        random_registers();
+        start.rax = nrs[i] | (kr_test_below(2) ? kr_test_random() << 32 : 0); /* the kernel reads eax only */
+        expected_result = fact->fact[i];
+        completes = 1;
+        switch (kr_test_below(6)) {
+        case 0: /* another call */
+            start.rax = kr_test_below(2) ? kr_test_random() | 0x80000000 : 1000 + kr_test_below(100000);
+            completes = 0;
+            break;
+        case 1:
+            start.rax = __NR_getppid;
+            completes = 0;
+            break;
+        case 2: /* flags that only the monitor restores */
+            start.r11 |= (u64[]){0x100, 0x400, 0x4000, 0x40000}[kr_test_below(4)];
+            completes = 0;
+            break;
+        case 3:
+            fact->on = 0;
+            completes = 0;
+            break;
+        }
+        one();
+        fact->on = 1;
+    }
+}
+
+/* The ways that change something are not there yet: their end is. */
+static void ends(void) {
+    for (u32 round = 0; round < 100; round++) {
+        random_registers();
+        u64 save[16] = {0};
+        struct kvm_regs r = {0};
+        for (u32 i = 0; i < 9; i++)
+            save[i] = kr_test_random();
+        save[KR_SAVE_R11] = kr_test_random(); /* the payload can write anything there */
+        kr_engine_end(save, 77, &r);
+        CHECK_EQ(r.rax, 77);
+        CHECK_EQ(r.rip, save[KR_SAVE_RCX]);
+        CHECK_EQ(r.rflags & ~(KR_FLAGS_USER | KR_FLAGS_FIXED), 0);
+        CHECK_EQ(r.rflags & KR_FLAGS_FIXED, KR_FLAGS_FIXED);
+    }
+}
+
+static void places(void) {
+    u64 s = 0x6c0000100000ULL;
+    CHECK_EQ(kr_engine_place(s, s), KR_PLACE_OUT);
+    CHECK_EQ(kr_engine_place(s, s + 2), KR_PLACE_OUT);
+    CHECK_EQ(kr_engine_place(s, s + 3), KR_PLACE_ELSE);
+    CHECK_EQ(kr_engine_place(s, s - 1), KR_PLACE_ELSE);
+    CHECK_EQ(kr_engine_place(s, s + KR_EO_ENTRY), KR_PLACE_ENTRY);
+    CHECK_EQ(kr_engine_place(s, s + KR_EO_ENTRY + 1), KR_PLACE_BEFORE);
+    CHECK_EQ(kr_engine_place(s, s + KR_PAGE), KR_PLACE_ELSE);
+    CHECK_EQ(kr_engine_place(s, 0), KR_PLACE_ELSE);
+    CHECK_EQ(kr_engine_place(s, ~0ULL), KR_PLACE_ELSE);
+}
+
+void test_main(void) {
+    stub = kr_test_window(PAGES * KR_PAGE);
+    stack = kr_test_window(STACK_WORDS * 8);
+    memset(stack, 0x5a, STACK_WORDS * 8);
+    fact = (struct kr_fact_page *)(stub + KR_EO_FACT);
+    call = (struct kr_call_page *)(stub + KR_EO_CALL);
+    kr_callpage_code(stub);
+    CHECK_EQ(stub[0], 0xe6);
+    CHECK_EQ(stub[1], KR_PORT);
+    CHECK_EQ(kr_sys3(__NR_mprotect, stub, KR_PAGE, PROT_READ | PROT_EXEC), 0);
+    struct kr_altstack alt = {.sp = (u64)kr_test_window(1 << 16), .size = 1 << 16}, old;
+    CHECK_EQ(kr_sys2(__NR_sigaltstack, &alt, &old), 0);
+    handle(SIGILL);
+    handle(SIGTRAP);
+    handle(SIGSEGV);
+    places();
+    facts();
+    ends();
+    kr_sys2(__NR_sigaltstack, &old, 0);
+}
