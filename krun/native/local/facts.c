@@ -41,6 +41,8 @@ u32 kr_local_facts(struct kr_task *t, struct kr_fact_page *f) {
 
 void kr_local_changed(struct kr_task *t) {
     __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_SEQ_CST);
-    if (t->local.possible && t->vcpu)
-        __atomic_store_n(&kr_fact_page(&t->mm->vm, t->vcpu->idx)->on, 0, __ATOMIC_SEQ_CST);
+    /* t may give its vCPU away at this moment. Then it decides anew when it has one again. */
+    struct kr_vcpu *v = __atomic_load_n(&t->vcpu, __ATOMIC_RELAXED);
+    if (t->local.possible && v)
+        __atomic_store_n(&kr_fact_page(&t->mm->vm, v->idx)->on, 0, __ATOMIC_SEQ_CST);
 }
