@@ -31,6 +31,7 @@ static struct kr_call_page *call;
 static volatile u32 steps;
 static struct kvm_regs start, now, expected;
 static u64 expected_result;
+static u64 begin; /* where the code is entered */
 static volatile enum { RUN, STEP } mode;
 static volatile enum { NOTHING, RETURNED, EXITED, LOST } end;
 
@@ -130,7 +131,7 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
         steps = 1;
         from_kvm(s, &start);
         s->flags = (start.r11 & ~(u64)KR_SFMASK) | KR_FLAGS_FIXED | (mode == STEP ? TF : 0);
-        s->ip = (u64)stub + KR_EO_ENTRY;
+        s->ip = begin;
         return;
     }
     to_kvm(s, &now);
@@ -176,6 +177,7 @@ static void one(void) {
     for (mode = RUN; mode <= STEP; mode++) {
         end = NOTHING;
         steps = 0;
+        begin = (u64)stub + KR_EO_ENTRY;
         u64 before = call->done[KR_WAY_FACT];
         go();
         expected = start;
@@ -210,6 +212,34 @@ static void random_registers(void) {
     start.r11 = (kr_test_random() & ARITHMETIC) | KR_FLAGS_FIXED;
     start.rip = 0;
     start.rflags = 0;
+}
+
+/* The return of a way that has changed something: all registers but rbx, rbp, rsp, r12 to r15 come from the call page. */
+static void after(void) {
+    extern const u8 kr_engine[], kr_engine_after[];
+    for (u32 round = 0; round < ROUNDS / 10; round++) {
+        random_registers();
+        expected = start;
+        call->save[KR_SAVE_R11] = start.r11;
+        call->save[KR_SAVE_RCX] = start.rcx;
+        call->save[KR_SAVE_RDX] = expected.rdx = kr_test_random();
+        call->save[KR_SAVE_RSI] = expected.rsi = kr_test_random();
+        call->save[KR_SAVE_RDI] = expected.rdi = kr_test_random();
+        call->save[KR_SAVE_R8] = expected.r8 = kr_test_random();
+        call->save[KR_SAVE_R9] = expected.r9 = kr_test_random();
+        call->save[KR_SAVE_R10] = expected.r10 = kr_test_random();
+        call->result = expected.rax = kr_test_random();
+        expected.rip = start.rcx;
+        expected.rflags = start.r11;
+        begin = (u64)stub + (u64)(kr_engine_after - kr_engine);
+        for (mode = RUN; mode <= STEP; mode++) {
+            end = NOTHING;
+            steps = 0;
+            go();
+            CHECK_EQ(end, RETURNED);
+            same("returned", &now, &expected, 1);
+        }
+    }
 }
 
 static void facts(void) {
@@ -296,6 +326,7 @@ void test_main(void) {
     handle(SIGSEGV);
     places();
     facts();
+    after();
     ends();
     kr_sys2(__NR_sigaltstack, &old, 0);
 }

@@ -30,7 +30,7 @@ static inline void kr_local_arm(struct kr_task *t) {
  * registers become those of the exit (places ENTRY, BEFORE; RIP is the exit's) or those after the call (AFTER). So
  * nobody else sees a RIP of that code. No repair if KVM has an I/O instruction pending: only the exit's is right. */
 enum kr_place kr_local_left(struct kr_task *t);
-/* The same after an exception whose frame is in r already. ELSE: not in the code. */
+/* Only the repair: after an exception, once its frame is in the registers, and after the probe. */
 enum kr_place kr_local_fault(struct kr_task *t);
 
 /* The call nr has been served by an exit. The thread may have no vCPU. */

@@ -187,6 +187,8 @@ static void host_fault(struct kr_task *t) {
         addr = kr_probe_fault(t);
     }
     if (!addr) { /* the host refuses no page now; the probe may have reached a stub */
+        if (t->local.possible)
+            kr_local_fault(t);
         if (kr_regs(t)->rip >= KR_WINDOW_END)
             decode(t, 0);
         return;
