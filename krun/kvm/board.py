@@ -1,16 +1,22 @@
-"""The board of a container (native/process/board.h): its empty file, and what monitors wrote there before they ended."""
+"""The board of a container (native/process/board.h): its empty file, what monitors wrote there before they ended, and its counters."""
 
 import os
 
 #: "KRBOARD" and the version of the layout and of the monitors' messages (native/process/board.h).
-MAGIC = 0x324452414F42524B
+MAGIC = 0x334452414F42524B
 HEADER = 32
 #: Offset of the last words, size of one record, number of records; offset of the number of those that were written.
 WORDS_AT = HEADER + 16384 * 32
 WORDS_SIZE = 256
 WORDS = 16
 SAID_AT = 16
-SIZE = WORDS_AT + WORDS * WORDS_SIZE
+#: Offset and number of the counters, 64 bits each; the index of each one.
+COUNTS_AT = WORDS_AT + WORDS * WORDS_SIZE
+COUNTS = 32
+EXITS, COMPLETED, DECLINED = 0, 8, 16
+#: enum kr_way (native/table/rows.h): its number is added to COMPLETED and DECLINED.
+WAYS = {"fact": 1, "action": 2}
+SIZE = COUNTS_AT + COUNTS * 8
 
 
 def fill(fd: int) -> None:
@@ -22,6 +28,21 @@ def fill(fd: int) -> None:
 def is_ours(fd: int) -> bool:
     """Tells whether the file is a board of this version: monitors of two versions must not meet on one. Raises OSError."""
     return os.pread(fd, 8, 0) == MAGIC.to_bytes(8, "little")
+
+
+def counters(path: str) -> "list[int]":
+    """Returns the container's counters by index; [] if there is no board of this version. They are what monitors wrote, no more."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return []
+    try:
+        data = os.pread(fd, COUNTS * 8, COUNTS_AT) if is_ours(fd) else b""
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
 
 def last_words(path: str) -> "list[tuple[int, str]]":

@@ -7,6 +7,7 @@ import time
 
 from krun.errors import KrunError, UsageError
 from krun.jsonio import dumps
+from krun.kvm import board
 from krun.oci import resctrl
 from krun.oci import state as st
 from krun.oci.cgroup.group import Cgroup
@@ -38,9 +39,9 @@ def main(opts: "Options") -> int:
         raise KrunError(f"container with id {opts.id} is not running")
     cgroup = Cgroup.load(state.cgroup_paths, opts.logger, state.manager)
     if opts.stats:
-        _put({"type": "stats", "id": state.id, "data": data(state, cgroup)})
+        _put({"type": "stats", "id": state.id, "data": data(statedir, state, cgroup)})
         return 0
-    _watch(state, cgroup, interval)
+    _watch(statedir, state, cgroup, interval)
     return 0
 
 
@@ -63,9 +64,28 @@ def duration(text: str) -> float:
     return total
 
 
-def data(state: st.ContainerState, cgroup: Cgroup) -> "dict[str, Any]":
+def data(statedir: st.StateDir, state: st.ContainerState, cgroup: Cgroup) -> "dict[str, Any]":
     """Return the statistics of a container."""
-    return {**cgroup.stats(), "intel_rdt": resctrl.stats(state), "network_interfaces": _interfaces(state)}
+    return {
+        **cgroup.stats(),
+        "intel_rdt": resctrl.stats(state),
+        "network_interfaces": _interfaces(state),
+        "krun": {"calls": calls(board.counters(f"{statedir.path}/{st.BOARD}"))},
+    }
+
+
+def calls(counters: "list[int]") -> "dict[str, Any] | None":
+    """Return how the container's system calls were served, None without counters.
+
+    Arguments: counters, of the board, by index. A container that was made by another version of krun has none.
+    """
+    if len(counters) < board.COUNTS:
+        return None
+    return {
+        "exits": counters[board.EXITS],
+        "completed": {name: counters[board.COMPLETED + way] for name, way in board.WAYS.items()},
+        "declined": {name: counters[board.DECLINED + way] for name, way in board.WAYS.items()},
+    }
 
 
 def _interfaces(state: st.ContainerState) -> "list[dict[str, Any]] | None":
@@ -105,7 +125,7 @@ def _put(event: "dict[str, Any]") -> None:
     sys.stdout.flush()
 
 
-def _watch(state: st.ContainerState, cgroup: Cgroup, interval: float) -> None:
+def _watch(statedir: st.StateDir, state: st.ContainerState, cgroup: Cgroup, interval: float) -> None:
     pidfd = open_init(state)
     if pidfd < 0:
         return
@@ -122,7 +142,7 @@ def _watch(state: st.ContainerState, cgroup: Cgroup, interval: float) -> None:
         while True:
             now = time.monotonic()
             if now >= due:
-                _put({"type": "stats", "id": state.id, "data": data(state, cgroup)})
+                _put({"type": "stats", "id": state.id, "data": data(statedir, state, cgroup)})
                 due = max(due + interval, now)
             wait = max(0.0, due - time.monotonic())
             if now < look_again:

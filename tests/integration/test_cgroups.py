@@ -152,6 +152,23 @@ def test_events_stats(running):
     assert data["data"]["pids"]["current"] >= 1 and data["data"]["memory"]["usage"]["usage"] > 0
 
 
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_events_count_exits(running):
+    """Each process adds its own when it ends, also one that executes another program first."""
+    import json
+
+    def exits():
+        done = running.call("events", options=("--stats",)).ok()
+        return json.loads(done.out)["data"]["krun"]["calls"]["exits"]
+
+    seen = [exits()]
+    for text in ("true", "exec ls /", "ls / & wait"):
+        running.exec("sh", "-c", text).ok()
+        seen.append(exits())
+        assert seen[-1] > seen[-2], text
+    assert seen[-1] < 100000
+
+
 @pytest.fixture(scope="session")
 def nest(tmp_path_factory):
     program = tmp_path_factory.mktemp("nest") / "nest"

@@ -27,6 +27,14 @@ long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen) {
     return 0;
 }
 
+long kr_add64_raw(u64 *p, u64 n) {
+    u64 was;
+    if (kr_copy_raw(&was, p, 8) < 0)
+        return -EFAULT;
+    *p = was + n;
+    return 0;
+}
+
 static struct kr_proc proc;
 static struct kr_task task;
 
@@ -154,6 +162,31 @@ static void keeps_the_last_words(void) {
     CHECK(said() == KR_BOARD_WORDS + 1 && strcmp(words.text, "again") == 0);
 }
 
+static u64 counted(u32 counter) {
+    u64 n = 0;
+    kr_sys4(__NR_pread64, kr_boot.fd_board, &n, sizeof n, KR_BOARD_COUNTS_AT + counter * 8);
+    return n;
+}
+static u64 exits(void) { return counted(KR_BOARDC_EXITS); }
+
+static void counts_what_is_new(void) {
+    CHECK(exits() == 0);
+    task.exits = 5;
+    kr_board_count(&task);
+    CHECK(exits() == 5 && task.exits == 0);
+    kr_board_count(&task);
+    CHECK(exits() == 5);
+    task.exits = KR_BOARD_EVERY;
+    kr_board_after_fork(&task); /* the parent counts them */
+    kr_board_count(&task);
+    CHECK(exits() == 5);
+    proc.calls.done[1] = 3, proc.calls.declined[KR_LOCAL_WAYS - 1] = 4;
+    kr_board_count(&task);
+    kr_board_count(&task);
+    CHECK(counted(KR_BOARDC_DONE + 1) == 3 && counted(KR_BOARDC_DECLINED + KR_LOCAL_WAYS - 1) == 4);
+    CHECK(proc.calls.done[1] == 0 && counted(KR_BOARDC_DONE) == 0);
+}
+
 /* The vectors of the reference implementation (key 00..0f, input 00, 01, ...): lengths 0, 8 and 16. */
 static void hashes_as_siphash(void) {
     const u64 words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
@@ -194,6 +227,8 @@ static void survives_a_cut(void) {
     for (u32 pid = 1; pid < 40000; pid += 37)
         CHECK(kr_board_find(pid, 0, &e) == -ENOENT || e.pid == pid);
     kr_board_say("why");
+    task.exits = 1;
+    kr_board_count(&task);
     kr_board_enter(&task);
     kr_board_update(&task);
     kr_board_leave(&task);
@@ -209,6 +244,7 @@ void test_main(void) {
     compares_the_user_namespace();
     hashes_as_siphash();
     keeps_the_last_words();
+    counts_what_is_new();
     survives_garbage();
     survives_a_cut();
 }

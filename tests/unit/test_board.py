@@ -1,4 +1,4 @@
-"""Boards of other versions of krun (krun/kvm/board.py): `krun exec` joins none of them."""
+"""Boards (krun/kvm/board.py): `krun exec` joins none of another version of krun; `krun events` shows the counters of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from krun.errors import KrunError
 from krun.kvm import board
-from krun.oci import enter, state
+from krun.oci import enter, events, state
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_a_board_of_ours(directory: state.StateDir) -> None:
         assert board.is_ours(joined.fileno())
 
 
-@pytest.mark.parametrize("magic", [b"KRBOARD1", b"KRBOARD9", b"", b"KRBOA"], ids=repr)
+@pytest.mark.parametrize("magic", [b"KRBOARD1", b"KRBOARD2", b"KRBOARD9", b"", b"KRBOA"], ids=repr)
 def test_a_board_of_another_version(directory: state.StateDir, magic: bytes) -> None:
     Path(f"{directory.path}/board").write_bytes(magic)
     with pytest.raises(KrunError) as failure:
@@ -33,3 +33,27 @@ def test_a_board_of_another_version(directory: state.StateDir, magic: bytes) -> 
     assert str(failure.value) == (
         "cannot exec in container box: it was made by another version of krun; restart the container"
     )
+
+
+def test_the_counters(tmp_path: Path) -> None:
+    path = tmp_path / "board"
+    assert board.counters(str(path)) == [] and events.calls([]) is None
+    with path.open("w+b", buffering=0) as file:
+        board.fill(file.fileno())
+        assert board.counters(str(path)) == [0] * board.COUNTS
+        file.seek(board.COUNTS_AT + board.EXITS * 8)
+        file.write((1 << 40).to_bytes(8, "little"))
+        file.seek(board.COUNTS_AT + (board.COMPLETED + board.WAYS["action"]) * 8)
+        file.write((7).to_bytes(8, "little"))
+        file.seek(board.COUNTS_AT + (board.DECLINED + board.WAYS["fact"]) * 8)
+        file.write((8).to_bytes(8, "little"))
+        assert events.calls(board.counters(str(path))) == {
+            "exits": 1 << 40,
+            "completed": {"fact": 0, "action": 7},
+            "declined": {"fact": 8, "action": 0},
+        }
+        file.truncate(board.COUNTS_AT + 15)  # monitors may do so
+        assert events.calls(board.counters(str(path))) is None
+        file.seek(0)
+        file.write(b"KRBOARD2")
+        assert board.counters(str(path)) == []

@@ -156,6 +156,18 @@ def test_the_board_is_that_of_the_header() -> None:
 
     assert (board.MAGIC, board.WORDS) == (number("MAGIC"), number("WORDS"))
     assert board.WORDS_AT == board.HEADER + number("ENTRIES") * 32
+    assert number("COUNTS") == board.COUNTS
+    for name, index in (("EXITS", board.EXITS), ("DONE", board.COMPLETED), ("DECLINED", board.DECLINED)):
+        assert re.search(rf"KR_BOARDC_{name} =\s+{index},", header)
+    ways = (Path(__file__).parents[2] / "krun/native/table/rows.h").read_text()
+    ways = re.sub(r"/\*.*?\*/", "", ways.partition("enum kr_way {")[2].partition("}")[0], flags=re.S)
+    names = [name.partition("=")[0].strip() for name in ways.split(",")]
+    assert {name: names.index(f"KR_WAY_{name.upper()}") for name in board.WAYS} == board.WAYS
+    assert set(names) - {f"KR_WAY_{name.upper()}" for name in board.WAYS} == {
+        "KR_WAY_NONE",
+        "KR_WAY_CHANGES",
+        "",
+    }
     assert re.search(r"u64 magic, cookie;\n    u32 said", header) and board.SAID_AT == 16
     assert re.search(r"char text\[252\]", header) and board.WORDS_SIZE == 4 + 252
 

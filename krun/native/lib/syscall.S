@@ -92,6 +92,20 @@ kr_cas_end:
     .size kr_cas32_raw, . - kr_cas32_raw
 
 /*
+ * long kr_add64_raw(u64 *p, u64 n)
+ * Adds n to the number at p, atomically. 0 or -EFAULT.
+ */
+    .globl kr_add64_raw, kr_add_begin, kr_add_end
+    .type kr_add64_raw, @function
+kr_add64_raw:
+kr_add_begin:
+    lock addq %rsi, (%rdi)
+kr_add_end:
+    xor %eax, %eax
+    ret
+    .size kr_add64_raw, . - kr_add64_raw
+
+/*
  * long kr_touch_raw(u32 *p, long write)
  * Reads the word at p, and with `write` stores the same value again. Returns 0, or the number of the signal that this
  * raises: the handler goes on at kr_touch_end with the number in rax.

@@ -189,6 +189,7 @@ struct kr_task {
     u64 ask_domain, ask_who; /* the asker's domain and process (process/domain.h) */
     u32 ask_count;
     u32 runs;      /* kr_run has begun */
+    u32 exits;     /* returns from KVM that are not on the board yet (board.h) */
     u32 ask_early; /* a question that came before kr_run had begun */
     u32 was_asked; /* a question came during the call that is being served */
     u32 resumed;   /* a call that had begun must be executed again, at resume_rip */

@@ -9,6 +9,7 @@
 #include "exception.h"
 #include "../view/ask.h"
 #include "../machine/mm.h"
+#include "../process/board.h"
 #include "../process/process.h"
 #include "../process/quiesce.h"
 #include "../machine/share.h"
@@ -401,6 +402,8 @@ void kr_run(struct kr_task *t) {
         }
         if (t->local.possible)
             kr_local_arm(t);
+        if (++t->exits >= KR_BOARD_EVERY)
+            kr_board_count(t);
         long r = enter(t);
         if (r == -EAGAIN) {
             without_worker(t, &wait);

@@ -4,6 +4,7 @@
  * death of a lock's holder. No state.
  */
 #include "../lib/above.h"
+#include "../process/board.h"
 #include "../process/core.h"
 #include "../process/exec.h"
 #include "../process/state.h"

@@ -174,6 +174,32 @@ void kr_board_say(const char *text) {
     put(base + KR_BOARD_WORDS_AT + (u64)(was % KR_BOARD_WORDS) * sizeof words, &words, sizeof words);
 }
 
+static void add(u32 counter, u64 n) {
+    if (base && n)
+        kr_add64_raw((u64 *)(base + KR_BOARD_COUNTS_AT) + counter, n);
+}
+
+/* Takes a count of the process: another thread may add to it, or take it. */
+static u64 take(u64 *count) {
+    return __atomic_load_n(count, __ATOMIC_RELAXED) ? __atomic_exchange_n(count, 0, __ATOMIC_RELAXED) : 0;
+}
+
+void kr_board_count(struct kr_task *t) {
+    struct kr_local_counts *calls = &t->proc->calls;
+    add(KR_BOARDC_EXITS, t->exits);
+    t->exits = 0;
+    for (u32 way = 0; way < KR_LOCAL_WAYS; way++) {
+        add(KR_BOARDC_DONE + way, take(&calls->done[way]));
+        add(KR_BOARDC_DECLINED + way, take(&calls->declined[way]));
+    }
+}
+
+_Static_assert(KR_BOARDC_DONE + KR_LOCAL_WAYS <= KR_BOARDC_DECLINED &&
+                   KR_BOARDC_DECLINED + KR_LOCAL_WAYS <= KR_BOARD_COUNTS,
+               "a counter for each way");
+
+void kr_board_after_fork(struct kr_task *t) { t->exits = 0; }
+
 /* The address of the entry of pid, of which *out is a copy; 0: none. */
 static u64 find(u32 pid, u64 start, struct kr_board_entry *out) {
     for (u32 i = 0; base && i < PROBES; i++)

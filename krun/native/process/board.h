@@ -7,7 +7,8 @@
  * `exec` (abi/boot.h). The file lies in no container's root, and the payload cannot reach it. Each process
  * has one entry, found by its pid. The entry says whether a monitor may ask the process (view/ask.h), and it
  * has the fields of /proc/PID/status that the kernel does not know. Behind the entries are the last words of
- * monitors that have ended.
+ * monitors that have ended. Behind them are the counters of the container, for `krun events`: each thread adds its own counts
+ * (kr_board_count). Nothing in a monitor depends on them.
  *
  * Every monitor of the container can write the whole file. Therefore an entry is copied once, and its content
  * is a hint only. The file may be truncated, or its pages refused by a full file system. Therefore it is
@@ -18,16 +19,18 @@
 
 #include "../machine/vmm.h"
 
-/* "KRBOARD2". A change of the layout, or of what monitors say to each other (view/ask.h), raises the last digit: monitors of two
+/* "KRBOARD3". A change of the layout, or of what monitors say to each other (view/ask.h), raises the last digit: monitors of two
  * versions must not ask each other, because a question that is not understood ends the process that is asked. */
-#define KR_BOARD_MAGIC 0x324452414f42524bULL
+#define KR_BOARD_MAGIC 0x334452414f42524bULL
 #define KR_BOARD_ENTRIES 16384u
 #define KR_BOARD_WORDS 16u
 #define KR_BOARD_WORDS_AT (32u + KR_BOARD_ENTRIES * 32u)
-#define KR_BOARD_SIZE (KR_BOARD_WORDS_AT + KR_BOARD_WORDS * 256u)
+#define KR_BOARD_COUNTS_AT (KR_BOARD_WORDS_AT + KR_BOARD_WORDS * 256u)
+#define KR_BOARD_COUNTS 32u
+#define KR_BOARD_SIZE (KR_BOARD_COUNTS_AT + KR_BOARD_COUNTS * 8u)
 
 /* magic, cookie, number of records that were written, number of the container's user namespace (process/ns.h; the container's first
- * monitor writes it); entries; records. Sizes and places: krun/kvm/board.py. */
+ * monitor writes it); entries; records; counters. Sizes and places: krun/kvm/board.py. */
 struct kr_board_header {
     u64 magic, cookie;
     u32 said, userns, unused[2];
@@ -46,6 +49,16 @@ struct kr_board_words {
     u32 pid;        /* as in an entry */
     char text[252]; /* ends at a NUL, or is full */
 };
+
+/* The container's counters, u64 each; the rest is unused. A signal that nobody catches, SIGKILL above all, loses what its process
+ * has not added yet. */
+enum kr_board_counter {
+    KR_BOARDC_EXITS = 0, /* returns from KVM */
+    KR_BOARDC_DONE = 8,  /* + enum kr_way: calls that were completed inside the guest (local/local.h) */
+    KR_BOARDC_DECLINED =
+        16, /* + enum kr_way: those for which there was a way, and that exited all the same */
+};
+#define KR_BOARD_EVERY 1024u /* exits after which a thread adds its counts */
 
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
 #define KR_BOARDF_SECCOMP_SHIFT 1 /* 2 bits: mode */
@@ -67,6 +80,11 @@ void kr_board_leave(struct kr_task *t);
 /* Writes why the calling process's monitor ends, for krun, which reports it when it takes the container down. Neither a limit of the
  * payload's nor a reader can prevent it, as they can with the log and with stderr. Does nothing without a board. */
 void kr_board_say(const char *text);
+/* Adds what the calling task, and the settled calls of its process, have counted since the last time to the container's counters. Called every KR_BOARD_EVERY exits, and
+ * before the task ends or executes a program. Does nothing without a board. */
+void kr_board_count(struct kr_task *t);
+/* What a forked child has not counted itself. */
+void kr_board_after_fork(struct kr_task *t);
 /* Copies the entry of another process that lives. start: the start time of the process in clock ticks
  * (/proc/PID/stat). 0 or -ENOENT. */
 int kr_board_find(u32 pid, u64 start, struct kr_board_entry *out);

@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "above.h"
 #include "args.h"
+#include "board.h"
 #include "bury.h"
 #include "main.h"
 #include "process.h"
@@ -254,6 +255,7 @@ static long exec_program(struct kr_task *t, struct kr_program *p, struct kr_args
         struct kr_leaving left = {args, p, path, text, size};
         kr_life_leave(t, 1);
         __atomic_store_n(&t->exec, &left, __ATOMIC_RELEASE);
+        kr_board_count(t);
         r = kr_exec_self(p, args->argv, args->envp);
         __atomic_store_n(&t->exec, NULL, __ATOMIC_RELEASE);
         kr_life_leave(t, 0);

@@ -108,7 +108,8 @@ void kr_task_exit(struct kr_task *t, int code) {
     struct kr_proc *p = t->proc;
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
         kr_exit_group(t, code); /* the last thread: its code is the status of the process, as on Linux */
-    kr_robust_exit(t);          /* the kernel's own walk could write to words of the monitor */
+    kr_board_count(t);
+    kr_robust_exit(t); /* the kernel's own walk could write to words of the monitor */
     kr_life_end(t);
     u64 all = ~0ULL;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0,
@@ -130,8 +131,10 @@ void kr_task_exit(struct kr_task *t, int code) {
 void kr_exit_group(struct kr_task *t, int code) {
     if (kr_trace_on && t && !t->is_vfork)
         kr_trace_summary();
-    if (t)
+    if (t) {
+        kr_board_count(t);
         kr_board_leave(t);
+    }
     for (;;)
         kr_sys1(__NR_exit_group, code);
 }
@@ -159,6 +162,7 @@ void kr_die_signal(struct kr_task *t, int sig) {
     struct kr_sigaction dfl = {0};
     if (kr_trace_on && !t->is_vfork)
         kr_trace_summary();
+    kr_board_count(t);
     kr_core_dump(t, sig, t->dying_of);
     kr_sys4(__NR_rt_sigaction, sig, &dfl, 0, 8);
     kr_sigset none = 0;
