@@ -21,20 +21,22 @@ KEYS: "tuple[tuple[str, type, tuple[str, ...], str], ...]" = (
     ("log.format", str, ("text", "json"), "log_format"),
     ("log.level", str, ("error", "warning", "debug"), "log_level"),
     ("hooks.allowed", bool, (), "hooks_allowed"),
+    ("calls.local", str, ("off", "on", "auto"), "calls_local"),
 )
 
 
 class Settings:
     """The values of the file. log_file, log_format, log_level: defaults of --log, --log-format, --log-level, None = krun's own;
-    hooks_allowed: whether a container may have hooks."""
+    hooks_allowed: whether a container may have hooks; calls_local: whether system calls are completed inside the guest."""
 
-    __slots__ = ("log_file", "log_format", "log_level", "hooks_allowed")
+    __slots__ = ("log_file", "log_format", "log_level", "hooks_allowed", "calls_local")
 
     def __init__(self) -> None:
         self.log_file: str | None = None
         self.log_format: str | None = None
         self.log_level: str | None = None
         self.hooks_allowed = True
+        self.calls_local = "off"
 
 
 def load(path: str = "") -> Settings:
@@ -104,6 +106,8 @@ def parse(data: bytes, path: str) -> Settings:
         if key not in known:
             raise KrunError(f"read configuration {path}: unknown key {key}; use {', '.join(known)}")
         kind, words, attribute = known[key]
+        if "on" in words and type(value) is bool:  # YAML 1.1 reads the bare words on and off as booleans
+            value = "on" if value else "off"
         if type(value) is not kind:
             name = "true or false" if kind is bool else "a string"
             raise KrunError(f"read configuration {path}: {key} must be {name}")

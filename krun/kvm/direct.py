@@ -1,7 +1,7 @@
 """Runs one program under the monitor without a container, for tests of the monitor and for debugging.
 
-`python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor. The exit status,
-the signals and the terminal are therefore the program's. The program sees the host's file system with the caller's rights.
+`python -m krun.kvm.direct [--trace] [--count] [--local[=random]] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor.
+The exit status, the signals and the terminal are therefore the program's. The program sees the host's file system with the caller's rights.
 """
 
 import os
@@ -22,7 +22,7 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
 
     Args:
         program: path of the program; `argv`: its arguments, argv[0] included.
-        flags: boot.FLAG_TRACE, boot.FLAG_COUNT.
+        flags: boot.FLAG_TRACE, boot.FLAG_COUNT, boot.FLAG_LOCAL, boot.FLAG_RANDOM.
         log: file that the trace goes to; None: standard error.
     Raises:
         KrunError: /dev/kvm cannot be opened. OSError: the monitor or the log file cannot be opened.
@@ -40,7 +40,7 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
     board_fd = os.memfd_create("krun-board")
     board.fill(board_fd)
     block.fd(boot.FD_BOARD, board_fd)
-    if flags or log:
+    if flags & (boot.FLAG_TRACE | boot.FLAG_COUNT) or log:
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
         block.fd(boot.FD_LOG, log_fd)
     block.number(boot.FLAGS, boot.FLAG_FIRST | flags)
@@ -61,13 +61,15 @@ def main(argv: list[str]) -> int:
             flags |= boot.FLAG_TRACE
         elif option == "--count":
             flags |= boot.FLAG_COUNT
+        elif option in ("--local", "--local=random"):
+            flags |= boot.FLAG_LOCAL | (boot.FLAG_RANDOM if option.endswith("random") else 0)
         elif option == "--log" and argv:
             log = argv.pop(0)
         else:
             break
     if not argv or argv[0].startswith("--"):
         print(
-            "usage: python -m krun.kvm.direct [--trace] [--count] [--log FILE] PROGRAM [ARG...]",
+            "usage: python -m krun.kvm.direct [--trace] [--count] [--local[=random]] [--log FILE] PROGRAM [ARG...]",
             file=sys.stderr,
         )
         return 2

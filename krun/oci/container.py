@@ -21,6 +21,7 @@ from krun.mountio import (
 from krun.oci import cred, init, labels, namespaces, rootfs, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
+from krun.oci.fields import CALLS_LOCAL
 from krun.oci.plan import Plan
 from krun.oci.spawn import Launched, id_map_namespace, reap, spawn
 from krun.oci.state import (
@@ -49,12 +50,13 @@ class CreateOptions:
     NOTIFY_SOCKET (oci/notify.py); manager, of cgroups: "cgroupfs", "systemd" or
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
     inherits; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace, paths or None;
-    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring.
+    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring;
+    calls_local, of the administrator's configuration.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
-        "new_keyring",
+        "new_keyring", "calls_local",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -71,6 +73,7 @@ class CreateOptions:
         self.trace: str | None = None
         self.t0 = 0
         self.new_keyring = True
+        self.calls_local = "off"
 
 
 class Container:
@@ -184,9 +187,10 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.console = options.console
     ctx.kvm = boot.open_kvm()
     ctx.exe = image.open_monitor()
+    ctx.flags = boot.local_flag(options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL))
     if options.trace:
         ctx.log = open_log(options.trace)
-        ctx.trace = boot.FLAG_TRACE | boot.FLAG_COUNT
+        ctx.flags |= boot.FLAG_TRACE | boot.FLAG_COUNT
 
 
 def _create(child: init.Child, options: CreateOptions) -> Container:

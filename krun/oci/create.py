@@ -64,7 +64,7 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     options = container.CreateOptions(opts.root, opts.id, opts.logger)
     options.notify = bool(caller.notify_socket())
     options.manager, options.rootless = manager_of(opts), is_rootless(opts)
-    options.new_keyring = not opts.no_new_keyring
+    options.new_keyring, options.calls_local = not opts.no_new_keyring, opts.settings.calls_local
     options.keep, options.console, options.t0 = keep, console, opts.t0
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
     return container.create(config, made, options)

@@ -145,10 +145,17 @@ def semver(value: str, pointer: str) -> None:
         raise ConfigError(pointer, f'"{value}" is not a version of the form 1.2.3')
 
 
+# The annotation that turns completion of system calls inside the guest off for a container (docs/calls.md).
+CALLS_LOCAL = "io.krun.calls.local"
+
+
 def annotations(value: "dict[str, str]", pointer: str) -> None:
-    """Check: keys must not be empty (config.md, "Annotations")."""
+    """Check: keys must not be empty (config.md, "Annotations"); our own annotation can only take away."""
     if "" in value:
         raise ConfigError(pointer, "an annotation's key is empty")
+    if value.get(CALLS_LOCAL, "off") != "off":
+        text = f"{CALLS_LOCAL} is {value[CALLS_LOCAL]!r}; use off, or leave it out (calls.local in /etc/krun/krun.yaml turns it on)"
+        raise ConfigError(pointer, text)
 
 
 RLIMITS = {
@@ -229,7 +236,8 @@ FIELDS: "dict[str, Field]" = {
     "/annotations": served(
         "stringmap",
         "state",
-        "kept in the state; org.systemd.property.* set properties of the unit (systemd driver); no annotation chooses a path or a program",
+        "kept in the state; org.systemd.property.* set properties of the unit (systemd driver); io.krun.calls.local=off turns completed "
+        "calls off; no annotation chooses a path or a program",
         check=annotations,
     ),
     "/root": served("object", "rootfs"),

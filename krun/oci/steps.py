@@ -44,12 +44,12 @@ class Context:
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
     attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
-    t0: CLOCK_MONOTONIC ns at the beginning of krun.
+    t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
-        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "trace",
+        "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ class Context:
         self.file_limit: tuple[int, int] | None = None
         self.t0 = 0
         self.seccomp = b""
-        self.trace = 0
+        self.flags = 0
         self.groups_denied = False
         self.saved_uid = -1
 

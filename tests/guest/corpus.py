@@ -2,6 +2,7 @@
 
     corpus.py native [PATTERN..]            natively only; a program checks itself by its EXPECTs
     corpus.py direct [PATTERN..]            natively, then under `python -m krun.kvm.direct` (or $KRUN_DIRECT)
+    corpus.py local  [PATTERN..]            the same twice: with calls completed inside the guest, and with a choice at random
     corpus.py batch  [PATTERN..]            natively, then all in one container (`krun run` of a bundle, or $KRUN_RUNTIME)
     corpus.py stage DIR [PATTERN..]         DIR/{bin,expected,list,run.sh} for a machine without Python (the emulated AMD VM)
 
@@ -37,6 +38,10 @@ CAPABILITIES = (
     "SETUID SYS_CHROOT"
 )
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"}
+
+
+#: Calls completed inside the guest (docs/calls.md): the options of krun.kvm.direct.
+LOCAL = {"on": "--local", "random": "--local=random"}
 
 
 class Result:
@@ -82,10 +87,12 @@ def native(program, variant):
     return run([str(program.binary(variant)), *program.args], program, program.timeout)
 
 
-def direct(program, variant):
+def direct(program, variant, *options):
     """Under the monitor, without a container. krun itself needs no environment, so the payload's is passed as it is."""
     extra = {"PYTHONPATH": str(ROOT)} if "KRUN_DIRECT" not in os.environ else {}
-    return run([*DIRECT, str(program.binary(variant)), *program.args], program, program.timeout * 2, extra)
+    return run(
+        [*DIRECT, *options, str(program.binary(variant)), *program.args], program, program.timeout * 2, extra
+    )
 
 
 def native_problem(program, result):
@@ -299,6 +306,8 @@ def main(argv):
                 why = f"native: {why}\n{result.out[-3000:].decode(errors='replace')}{result.err[-1000:].decode(errors='replace')}"
             if not why and mode == "direct":
                 why = result.difference(direct(program, variant)) or None
+            for option in LOCAL.values() if not why and mode == "local" else ():
+                why = why or result.difference(direct(program, variant, option)) or None
             if not why and twice:
                 why = result.difference(native(program, variant)) or None
         took = time.monotonic() - start

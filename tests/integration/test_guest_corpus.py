@@ -18,6 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = build.programs()
 PAIRS = [(program, variant) for program in PROGRAMS for variant in program.variants]
 IDS = [program.binary(variant).name for program, variant in PAIRS]
+#: With calls completed inside the guest (docs/calls.md): what sees or changes their answers, and each eighth of the others.
+#: KRUN_LOCAL=all: every program.
+LOCAL_NAMES = ("cred_", "elf_syscall_registers", "local_", "sig_action", "proc_vfork", "thr_clone")
+LOCAL = [
+    pair
+    for number, pair in enumerate(PAIRS)
+    if os.environ.get("KRUN_LOCAL") == "all"
+    or (pair[1] == pair[0].variants[0] and (pair[0].name.startswith(LOCAL_NAMES) or number % 8 == 0))
+]
 MONITOR = ROOT / "krun/native/krun-monitor"
 #: The limit is a program's; the first test also waits for the compilation of all programs.
 pytestmark = pytest.mark.timeout(180, func_only=True)
@@ -44,6 +53,13 @@ def test_native(pair):
 @pytest.mark.parametrize("pair", PAIRS, ids=IDS)
 def test_direct(pair, vm):
     assert corpus.native(*pair).difference(corpus.direct(*pair)) == ""
+
+
+@pytest.mark.parametrize("mode", corpus.LOCAL)
+@pytest.mark.parametrize("pair", LOCAL, ids=[program.binary(variant).name for program, variant in LOCAL])
+def test_local(pair, mode, vm):
+    """With calls completed inside the guest, always or at random, a program sees what it sees natively."""
+    assert corpus.native(*pair).difference(corpus.direct(*pair, corpus.LOCAL[mode])) == ""
 
 
 def test_batch_in_one_container(vm):

@@ -1,5 +1,6 @@
 """The pages are true where that can be checked: links lead somewhere, generated pages are current, the README's commands exist."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -101,6 +102,22 @@ def test_the_map_has_every_file_and_no_other():
         f"{folder.relative_to(ROOT)}: {word}" for folder, word in named if not list(folder.glob(f"{word}*"))
     ]
     assert not gone, f"docs/architecture.md names what is not there: {gone}"
+
+
+def test_calls_by_way():
+    """docs/calls.md has each way of the column `local` with all its calls, in the order of the table."""
+    folder = ROOT / "krun/native/table"
+    done = subprocess.run(
+        [sys.executable, "-c", "import gen_syscalls_doc as g; print([(r.local, r.name) for r in g.parse(g.TABLE.read_text())])"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    wanted = {}
+    for way, name in ast.literal_eval(done.stdout):
+        if way not in ("NONE", "CHANGES"):
+            wanted.setdefault(way.lower(), []).append(name)
+    page = (ROOT / "docs/calls.md").read_text()
+    found = dict(re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", page, flags=re.M))
+    assert {way: re.findall(r"\w+", names) for way, names in found.items()} == wanted
 
 
 def test_every_promise_has_its_test():

@@ -83,6 +83,8 @@ def test_a_link_or_a_fifo_is_refused(file):
         ("log: {level: loud}", "log.level is 'loud'; use error, warning, debug"),
         ("log: {level: 1}", "log.level must be a string"),
         ("hooks: {allowed: 'no'}", "hooks.allowed must be true or false"),
+        ("calls: {local: sometimes}", "calls.local is 'sometimes'; use off, on, auto"),
+        ("calls: {local: 1}", "calls.local must be a string"),
         ("hooks: no", "hooks must be a mapping"),
         ("- a", "must be a mapping"),
         ("a: [", "not YAML"),
@@ -98,7 +100,17 @@ def test_a_wrong_file_is_named_with_its_key(text, words):
 
 
 def test_an_empty_file_is_no_setting():
-    assert settings.parse(b"# nothing\n", "x").hooks_allowed is True
+    found = settings.parse(b"# nothing\n", "x")
+    assert found.hooks_allowed is True and found.calls_local == "off"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("on", "on"), ("off", "off"), ("auto", "auto"), ("'on'", "on"), ("true", "on"), ("no", "off")],
+)
+def test_calls_local(text, value):
+    """YAML 1.1 has booleans of many names."""
+    assert settings.parse(f"calls: {{local: {text}}}".encode(), "x").calls_local == value
 
 
 @root

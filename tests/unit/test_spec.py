@@ -98,6 +98,11 @@ def test_null_is_absent() -> None:
         ("ociVersion", "1.x", '/ociVersion: "1.x" is not a version'),
         ("hostname", "h", "/hostname: unable to set hostname without a private UTS namespace"),
         ("annotations", {"": "x"}, "/annotations: an annotation's key is empty"),
+        (
+            "annotations",
+            {"io.krun.calls.local": "on"},
+            "/annotations: io.krun.calls.local is 'on'; use off, or leave it out (calls.local in /etc/krun/krun.yaml turns it on)",
+        ),
         ("annotations", {"a/b": 5}, "/annotations/a~1b: want a string"),
         ("mounts", [{"type": "tmpfs"}], "/mounts/0/destination: is missing"),
         (
