@@ -1,6 +1,6 @@
 // Costs of single things, as the program in the container sees them. Prints "name nanoseconds-per-operation"
 // lines. Each measurement runs for about the milliseconds given as argument 1 (default 60); argument 2 picks
-// one by name.
+// one by name; argument 3 is a number of operations, which are then done without a measurement (tests/perf/start.py).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -164,22 +164,34 @@ static void fork_wait(long n) {
     }
 }
 
-static void spawn_true(long n) {
-    char *args[] = {"true", NULL}, *none[] = {NULL};
+static void spawn(long n, char *path) {
+    char *args[] = {path, "end", NULL}, *none[] = {NULL};
     while (n--) {
         pid_t pid;
-        if (posix_spawn(&pid, "/bin/true", NULL, NULL, args, none) == 0)
-            waitpid(pid, NULL, 0);
+        if (posix_spawn(&pid, path, NULL, NULL, args, none))
+            abort();
+        waitpid(pid, NULL, 0);
     }
 }
 
-// The same program, linked dynamically, has the suffix ".dynamic"; with the argument "end" it ends at once.
-static void exec_dynamic(long n) {
+// This program's path with a suffix: the same program, linked dynamically, has ".dynamic". With the argument "end" it ends at once.
+static char *itself(const char *suffix) {
     static char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof ".dynamic");
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 16);
     if (length < 0)
         abort();
-    strcpy(path + length, ".dynamic");
+    strcpy(path + length, suffix);
+    return path;
+}
+
+static void spawn_true(long n) { spawn(n, "/bin/true"); }
+
+static void spawn_static(long n) { spawn(n, itself("")); }
+
+static void spawn_dynamic(long n) { spawn(n, itself(".dynamic")); }
+
+static void exec_dynamic(long n) {
+    char *path = itself(".dynamic");
     char *args[] = {path, "end", NULL}, *none[] = {NULL};
     while (n--) {
         int status;
@@ -318,6 +330,8 @@ static const struct {
     {"thread_create_join", thread_join, 1},
     {"fork_wait", fork_wait, 1},
     {"posix_spawn_true", spawn_true, 1},
+    {"posix_spawn_static", spawn_static, 1},
+    {"posix_spawn_dynamic", spawn_dynamic, 1},
     {"vfork_exec_dynamic", exec_dynamic, 1},
     {"mmap_munmap_64k", map_unmap, 1},
     {"page_touch_4m", page_touch, 1},
@@ -336,6 +350,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (argc > 2 && strcmp(argv[2], table[i].name))
             continue;
+        if (argc > 3) {
+            table[i].run(atol(argv[3]));
+            continue;
+        }
         long n = 1;
         double spent;
         table[i].run(1);
