@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * guest/engine.S: the code for completed calls is plain ring-3 code, so it runs here, one instruction at a time (TF). At
  * each instruction the call either has not begun, and kr_engine_undo gives the registers of the call, or it is complete,
- * and kr_engine_end gives those behind SYSCALL. Left alone, the code ends with the right registers or at the exit.
+ * and kr_engine_end gives those behind SYSCALL. Left alone, the code ends with the right registers or at the exit, and what
+ * a call writes is there if and only if the call is complete.
  * Sources: engine.S callpage.c
  */
 #include "harness.h"
@@ -33,9 +34,13 @@ static struct kvm_regs start, now, expected;
 static u64 expected_result;
 static u64 begin; /* where the code is entered */
 static volatile enum { RUN, STEP } mode;
-static volatile enum { NOTHING, RETURNED, EXITED, LOST } end;
+static volatile enum { NOTHING, RETURNED, EXITED, FAULTED, LOST } end;
 
-static int completes; /* the call is to be completed */
+static int completes;         /* the call is to be completed */
+static int faults;            /* a pointer of the call is bad */
+static u32 way;               /* enum kr_way of the call */
+static void (*prepare)(void); /* before each run of the call: what the call changes */
+static void (*changed)(int);  /* whether the call has changed it, or nothing */
 
 /* Loads the registers of `start` with RIP at the code, and comes back from wherever it ends: the handlers restore
  * the context that they saved at the first trap. */
@@ -93,6 +98,7 @@ static void look(const struct kvm_regs *r) {
     case KR_PLACE_AFTER:
         kr_engine_end(save, call->result, &fixed);
         same("after", &fixed, &expected, 1);
+        changed(1);
         break;
     case KR_PLACE_ENTRY:
     case KR_PLACE_BEFORE: {
@@ -100,6 +106,7 @@ static void look(const struct kvm_regs *r) {
         want.rip = (u64)stub;
         kr_engine_undo(save, (u64)stub, &fixed);
         same("before", &fixed, &want, 0);
+        changed(0);
         break;
     }
     case KR_PLACE_OUT: {
@@ -143,6 +150,9 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
         look(&now);
         steps++;
         return;
+    } else if (sig == SIGSEGV && s->ip - (u64)stub < KR_PAGE) {
+        look(&now);
+        end = FAULTED;
     } else {
         end = LOST;
     }
@@ -178,22 +188,27 @@ static void one(void) {
         end = NOTHING;
         steps = 0;
         begin = (u64)stub + KR_EO_ENTRY;
-        u64 before = call->done[KR_WAY_FACT];
-        go();
+        prepare();
+        u64 before = call->done[way];
         expected = start;
         expected.rax = expected_result;
         expected.rip = start.rcx;
         expected.rflags = start.r11;
-        if (completes) {
+        go();
+        if (faults) {
+            CHECK_EQ(end, FAULTED); /* on_signal() has looked */
+        } else if (completes) {
             CHECK_EQ(end, RETURNED);
             same("returned", &now, &expected, 1);
-            CHECK_EQ(call->done[KR_WAY_FACT], before + 1);
+            CHECK_EQ(call->done[way], before + 1);
+            changed(1);
         } else {
             struct kvm_regs want = start;
             want.rip = (u64)stub;
             CHECK_EQ(end, EXITED);
             same("exited", &now, &want, 0);
-            CHECK_EQ(call->done[KR_WAY_FACT], before);
+            CHECK_EQ(call->done[way], before);
+            changed(0);
         }
         for (u32 i = 0; i < STACK_WORDS; i++)
             if (stack[i] != 0x5a5a5a5a5a5a5a5aULL) {
@@ -213,6 +228,9 @@ static void random_registers(void) {
     start.rip = 0;
     start.rflags = 0;
 }
+
+static void no_preparation(void) {}
+static void no_change(int complete) { (void)complete; }
 
 /* The return of a way that has changed something: all registers but rbx, rbp, rsp, r12 to r15 come from the call page. */
 static void after(void) {
@@ -243,6 +261,9 @@ static void after(void) {
 }
 
 static void facts(void) {
+    way = KR_WAY_FACT;
+    prepare = no_preparation;
+    changed = no_change;
     static const u16 nrs[] = {__NR_getpid, __NR_gettid, __NR_getuid, __NR_geteuid, __NR_getgid, __NR_getegid};
     memset(fact, 0, sizeof *fact);
     fact->on = 1;
@@ -279,7 +300,133 @@ static void facts(void) {
     }
 }
 
-/* The ways that change something are not there yet: their end is. */
+/* ---- rt_sigaction ---- */
+
+static u8 *payload;               /* two pages, and none behind them */
+static u64 records;               /* call->set before the call */
+static int sets;                  /* the form of the call: a set, or a read */
+static struct kr_action_k wanted; /* what a set records, or what a read gives */
+
+static void prepare_action(void) {
+    call->set = records;
+    u32 sig = (u32)start.rdi;
+    if (sets && sig >= 1 && sig <= 64 && !(records >> (sig - 1) & 1))
+        memset(&call->to[sig], 0x33, sizeof wanted);
+}
+
+static void action_changed(int complete) {
+    u64 bit = 1ULL << (((u32)start.rdi - 1) & 63);
+    if (!sets) { /* a read may be made twice: what it writes is right, or not there */
+        CHECK_EQ(call->set, records);
+        if (complete)
+            CHECK(!memcmp((void *)start.rdx, &wanted, sizeof wanted));
+    } else if (complete) {
+        CHECK_EQ(call->set, records | bit);
+        CHECK(!memcmp(&call->to[(u32)start.rdi], &wanted, sizeof wanted));
+    } else {
+        CHECK_EQ(call->set, records);
+    }
+}
+
+static struct kr_action_k random_action(void) {
+    static const u64 flags[] = {0, 1, 2, 0x10000000, 0x04000000, 0x40000000, 0x400, ~0ULL};
+    return (struct kr_action_k){.handler = kr_test_below(4) ? 0 : kr_test_below(3),
+                                .flags = flags[kr_test_below(2) ? 4 : kr_test_below(KR_COUNT(flags))],
+                                .restorer = kr_test_random(),
+                                .mask = kr_test_random() << 11 ^ kr_test_random()};
+}
+
+static void random_actions(void) {
+    for (u32 sig = 1; sig <= 64; sig++) {
+        fact->action[sig] = random_action();
+        fact->action[sig].flags &= KR_LOCAL_ACTION_FLAGS;
+        call->to[sig] = (struct kr_action_k){.flags = sig, .restorer = kr_test_random()};
+    }
+    records = kr_test_below(2) ? 0 : kr_test_random() << 11 & kr_test_random();
+}
+
+/* One random call, and what is to come of it, by the rules of guest/engine_action.inc in other words. */
+static void one_action(void) {
+    static const u8 ignored[] = {9, 17, 18, 19, 23, 28}; /* and those that cannot be set */
+    static const u64 bad_number[] = {0, 65, 200, 0xffffffff, 1ULL << 40};
+    struct kr_action_k act = random_action(), now;
+    random_registers();
+    u32 sig = 1 + (u32)kr_test_below(64), form = (u32)kr_test_below(8);
+    start.rax = __NR_rt_sigaction;
+    start.rdi = sig | (kr_test_below(2) ? kr_test_random() << 32 : 0); /* an int */
+    start.r10 = 8;
+    sets = form < 4;
+    u8 *at = payload + kr_test_below(2 * KR_PAGE - sizeof act + 1);
+    memcpy(at, &act, sizeof act);
+    start.rsi = sets ? (u64)at : 0;
+    start.rdx = sets ? 0 : (u64)at;
+    int recorded = (int)(records >> (sig - 1) & 1), noted = 1;
+    now = recorded ? call->to[sig] : fact->action[sig];
+    for (u32 i = 0; i < KR_COUNT(ignored); i++)
+        noted &= sig != ignored[i];
+    completes = !sets || (!recorded && noted && !act.handler && !now.handler &&
+                          (act.flags & 0x10000003) == (now.flags & 0x10000003));
+    wanted = now;
+    if (sets)
+        wanted = (struct kr_action_k){.flags = act.flags & KR_LOCAL_ACTION_FLAGS,
+                                      .restorer = act.restorer,
+                                      .mask = act.mask & ~(1ULL << 8 | 1ULL << 18)};
+    faults = 0;
+    __u64 *pointer = sets ? &start.rsi : &start.rdx;
+    switch (kr_test_below(10)) {
+    case 0: /* both pointers, or none */
+        start.rsi = start.rdx = kr_test_below(2) ? (u64)at : 0;
+        completes = 0;
+        break;
+    case 1: /* above the window: never a fault, because the code does not touch it */
+        *pointer = (u64[]){KR_WINDOW_END - 31, KR_WINDOW_END, (u64)stub | 1ULL << 62, ~0ULL - 8,
+                           1ULL << 63}[kr_test_below(5)];
+        completes = 0;
+        break;
+    case 2: /* the end of the payload's memory lies in the structure */
+        if (sets && (!noted || recorded))
+            break;
+        *pointer = (u64)payload + 2 * KR_PAGE - kr_test_below(4) * 8;
+        faults = !sets || *pointer == (u64)payload + 2 * KR_PAGE; /* else a handler may be refused first */
+        completes = 0;
+        if (!faults) {
+            memset(payload + 2 * KR_PAGE - 24, 0, 24);
+            faults = !now.handler;
+        }
+        break;
+    case 3:
+        start.r10 = (u64[]){0, 7, 9, 16, 1ULL << 32 | 8, ~0ULL}[kr_test_below(6)];
+        completes = 0;
+        break;
+    case 4:
+        start.rdi = bad_number[kr_test_below(KR_COUNT(bad_number))];
+        completes = 0;
+        break;
+    }
+    one();
+}
+
+static void actions(void) {
+    payload = kr_test_window(2 * KR_PAGE);
+    way = KR_WAY_ACTION;
+    prepare = prepare_action;
+    changed = action_changed;
+    memset(fact, 0, sizeof *fact);
+    fact->on = 1;
+    fact->way[__NR_rt_sigaction] = KR_WAY_ACTION;
+    expected_result = 0;
+    u32 done = 0;
+    for (u32 round = 0; round < ROUNDS; round++) {
+        if (round % 20 == 0)
+            random_actions();
+        one_action();
+        done += completes;
+    }
+    CHECK(done > ROUNDS / 4);
+    faults = 0;
+}
+
+/* The payload can write anything to the call page: the end of a call gives no flags that ring 3 must not have. */
 static void ends(void) {
     for (u32 round = 0; round < 100; round++) {
         random_registers();
@@ -327,6 +474,7 @@ void test_main(void) {
     places();
     facts();
     after();
+    actions();
     ends();
     kr_sys2(__NR_sigaltstack, &old, 0);
 }

@@ -27,8 +27,7 @@
 #define KR_FP_ON 0
 #define KR_FP_WAY 8
 #define KR_FP_FACT 520
-#define KR_FP_SEQ 648
-#define KR_FP_ACTION 912
+#define KR_FP_ACTION 648
 
 #define KR_CP_SAVE 0
 #define KR_CP_STACK 128
@@ -53,6 +52,15 @@
  * them back. */
 #define KR_LOCAL_FLAGS 0x44500
 
+/* rt_sigaction(2), engine_action.inc. The last address for an action of the payload's. */
+#define KR_LOCAL_LAST_ACTION 0x69ffffffffe0
+/* Bit sig - 1: not SIGKILL, SIGSTOP; not SIGCHLD, SIGCONT, SIGURG, SIGWINCH, which a default action ignores. */
+#define KR_LOCAL_ACTION_SIGNALS 0xfffffffff7b8feff
+/* The flags that Linux keeps (UAPI_SA_FLAGS in the kernel's linux/signal.h), and those that the host's kernel gets:
+ * SA_NOCLDSTOP, SA_NOCLDWAIT, SA_RESTART. */
+#define KR_LOCAL_ACTION_FLAGS 0xdc000807
+#define KR_LOCAL_ACTION_HOST 0x10000003
+
 #ifndef __ASSEMBLER__
 #include <stddef.h>
 #include <stdint.h>
@@ -67,8 +75,7 @@ struct kr_fact_page {
     uint32_t epoch;
     uint8_t way[KR_LOCAL_CALLS];
     uint64_t fact[KR_LOCAL_FACTS];
-    uint32_t seq[66]; /* per signal; odd while the monitor writes its action */
-    struct kr_action_k action[65];
+    struct kr_action_k action[65]; /* by signal; of a process of one thread */
 };
 
 struct kr_call_page {
@@ -83,7 +90,6 @@ struct kr_call_page {
 _Static_assert(offsetof(struct kr_fact_page, on) == KR_FP_ON, "engine.S");
 _Static_assert(offsetof(struct kr_fact_page, way) == KR_FP_WAY, "engine.S");
 _Static_assert(offsetof(struct kr_fact_page, fact) == KR_FP_FACT, "engine.S");
-_Static_assert(offsetof(struct kr_fact_page, seq) == KR_FP_SEQ, "engine.S");
 _Static_assert(offsetof(struct kr_fact_page, action) == KR_FP_ACTION, "engine.S");
 _Static_assert(offsetof(struct kr_call_page, save) == KR_CP_SAVE, "engine.S");
 _Static_assert(offsetof(struct kr_call_page, stack) == KR_CP_STACK, "engine.S");

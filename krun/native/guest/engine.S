@@ -69,6 +69,8 @@ kr_engine_rax_saved:
     shr $KR_WAY_SHIFT, %r11d
     cmp $1, %eax                    /* KR_WAY_FACT */
     je fact
+    cmp $2, %eax                    /* KR_WAY_ACTION */
+    je action
 decline:
     mov SAVE(RAX), %rax
     mov SAVE(R11), %r11
@@ -84,7 +86,16 @@ fact:
     return_to_payload
 
 /* Ways that need more registers save them first. */
+action:
+    mov %rcx, SAVE(RCX)
+    mov %rdx, SAVE(RDX)
+    mov %rsi, SAVE(RSI)
+    mov %rdi, SAVE(RDI)
+    mov %r8, SAVE(R8)
+    mov %r9, SAVE(R9)
+    mov %r10, SAVE(R10)
 kr_engine_regs_saved:
+#include "engine_action.inc"
 
 /* Ways that change something end here: their last store before is the change. */
 kr_engine_after:

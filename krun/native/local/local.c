@@ -29,7 +29,7 @@ void kr_local_decide(struct kr_task *t) {
     do {
         seen = __atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST);
         off(t);
-        t->local.ways = may_complete(t) ? kr_local_facts(t, f) : 0;
+        t->local.ways = may_complete(t) ? kr_local_facts(t, f) | kr_local_actions(t, f) : 0;
         if (t->local.ways && (!(t->proc->flags & KR_BOOTF_RANDOM) || kr_random(2)))
             __atomic_store_n(&f->on, 1, __ATOMIC_SEQ_CST);
         /* Another thread changes the filters first, then the generation, and clears `on` last (kr_local_changed). */
@@ -76,8 +76,10 @@ static enum kr_place repair(struct kr_task *t, volatile const struct kr_call_pag
 }
 
 enum kr_place kr_local_left(struct kr_task *t) {
-    volatile const struct kr_call_page *c = kr_call_page(&t->mm->vm, t->vcpu->idx);
+    volatile struct kr_call_page *c = kr_call_page(&t->mm->vm, t->vcpu->idx);
     count(t, c);
+    if (t->local.ways & 1u << KR_WAY_ACTION)
+        kr_local_take_actions(t, c);
     if (t->run->exit_reason ==
         KVM_EXIT_IO) /* the exit itself, or an instruction that ring 3 has found in the code */
         return kr_engine_place(t->vcpu->stub, kr_regs(t)->rip);

@@ -42,4 +42,11 @@ void kr_local_after_fork(struct kr_task *t);
 /* Fills in what the ways need: the numbers, and which calls may be completed. Returns the ways (t->local.ways). */
 u32 kr_local_facts(struct kr_task *t, struct kr_fact_page *f);
 
+/* ---- local/actions.c ---- */
+
+/* The same for rt_sigaction(2), behind kr_local_facts. */
+u32 kr_local_actions(struct kr_task *t, struct kr_fact_page *f);
+/* Takes the actions that the payload has set inside the guest. */
+void kr_local_take_actions(struct kr_task *t, volatile struct kr_call_page *c);
+
 #endif

@@ -48,4 +48,9 @@ int kr_jailed(void);
  * decided anew. t may be another thread of the process. Lock: mm->lock. */
 void kr_local_changed(struct kr_task *t);
 
+/* ---- local/actions.c ---- */
+
+/* The thread t has changed the action of its process for sig. Lock: sig_lock. */
+void kr_local_action(struct kr_task *t, int sig);
+
 #endif

@@ -4,6 +4,7 @@
  * sigframe.c builds the frame.
  */
 #include "signal.h"
+#include "above.h"
 #include "resume.h"
 #include "board.h"
 #include "core.h"
@@ -16,11 +17,6 @@
 #include <linux/resource.h>
 
 #define UNCATCHABLE (KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP))
-/* The flags that Linux keeps (UAPI_SA_FLAGS in the kernel's linux/signal.h). It clears all others, so that a program
- * learns which flags are supported (sigaction(2), SA_UNSUPPORTED). */
-#define SA_KEPT                                                                                              \
-    ((u64)(u32)(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER | SA_ONSTACK |    \
-                SA_RESTART | SA_NODEFER | SA_RESETHAND))
 #define FAULTS_OURS(sig) ((sig) == SIGSEGV || (sig) == SIGBUS)
 
 kr_sigset kr_host_mask(kr_sigset mask) {
@@ -53,7 +49,7 @@ void kr_host_mask_back(struct kr_task *t, kr_sigset mask) {
  * core. */
 static long host_action(const struct kr_proc *p, int sig, const struct kr_sigaction *a) {
     struct kr_sigaction h = {0};
-    h.flags = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
+    h.flags = a->flags & KR_SA_HOST;
     int dumps = p->cores && a->handler == (u64)SIG_DFL && (KR_SIGBIT(sig) & KR_CORE_SIGNALS);
     if (FAULTS_OURS(sig) || dumps || (a->handler != (u64)SIG_DFL && a->handler != (u64)SIG_IGN)) {
         h.handler = (u64)kr_host_handler;
@@ -123,10 +119,11 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
     if (act) {
         struct kr_sigaction a = *act;
         a.mask &= ~UNCATCHABLE;
-        a.flags &= SA_KEPT;
+        a.flags &= KR_SA_KEPT;
         r = host_action(p, sig, &a);
         if (!r) {
             p->action[sig] = a;
+            kr_local_action(t, sig);
             if (a.handler == (u64)SIG_IGN) /* one that waits goes (sigaction(2)) */
                 t->held &= ~KR_SIGBIT(sig);
             if (KR_SIGBIT(sig) & KR_CORE_SIGNALS) /* of other signals the kernel shows the same */
@@ -135,6 +132,23 @@ long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act
     }
     kr_unlock(&p->sig_lock);
     return r;
+}
+
+int kr_sigaction_note(struct kr_task *t, int sig, const struct kr_sigaction *act) {
+    struct kr_proc *p = t->proc;
+    if (sig < 1 || sig > KR_NSIG || !(KR_SIGACTION_NOTED & KR_SIGBIT(sig)) || act->handler != (u64)SIG_DFL)
+        return 0;
+    kr_lock(&p->sig_lock);
+    struct kr_sigaction *a = &p->action[sig];
+    int done = a->handler == (u64)SIG_DFL && !((a->flags ^ act->flags) & KR_SA_HOST);
+    if (done) {
+        a->flags = act->flags & KR_SA_KEPT;
+        a->restorer = act->restorer;
+        a->mask = act->mask & ~UNCATCHABLE;
+        kr_local_action(t, sig);
+    }
+    kr_unlock(&p->sig_lock);
+    return done;
 }
 
 void kr_sigmask_set(struct kr_task *t, kr_sigset mask) {
@@ -184,12 +198,14 @@ static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_siga
 }
 
 /* The action to run for sig, taking SA_RESETHAND into account. */
-static struct kr_sigaction take_action(struct kr_proc *p, int sig) {
+static struct kr_sigaction take_action(struct kr_task *t, int sig) {
+    struct kr_proc *p = t->proc;
     kr_lock(&p->sig_lock);
     struct kr_sigaction a = p->action[sig];
     if ((a.flags & SA_RESETHAND) && a.handler != (u64)SIG_IGN && a.handler != (u64)SIG_DFL) {
         p->action[sig].handler = (u64)SIG_DFL;
         host_action(p, sig, &p->action[sig]);
+        kr_local_action(t, sig);
     }
     kr_unlock(&p->sig_lock);
     return a;
@@ -222,7 +238,7 @@ void kr_signal_deliver(struct kr_task *t) {
             return;
         siginfo_t si = t->info;
         int sig = si.si_signo;
-        struct kr_sigaction act = take_action(t->proc, sig);
+        struct kr_sigaction act = take_action(t, sig);
         t->sig_caught = 0;
         if (act.handler != (u64)SIG_IGN)
             kr_ask_signal(t, act.flags);
@@ -260,7 +276,7 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     }
     t->trapno = (u64)trapno;
     t->error = error;
-    struct kr_sigaction act = take_action(t->proc, sig);
+    struct kr_sigaction act = take_action(t, sig);
     if ((t->sigmask & KR_SIGBIT(sig)) || act.handler == (u64)SIG_IGN || act.handler == (u64)SIG_DFL) {
         t->dying_of = &si;
         kr_die_signal(t, sig);

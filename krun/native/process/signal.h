@@ -38,8 +38,23 @@ void kr_signal_deliver(struct kr_task *t);
  * the kernel). */
 void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno, u64 error);
 
+/* The flags that Linux keeps (UAPI_SA_FLAGS in the kernel's linux/signal.h). It clears all others, so that a program
+ * learns which flags are supported (sigaction(2), SA_UNSUPPORTED). */
+#define KR_SA_KEPT                                                                                           \
+    ((u64)(u32)(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER | SA_ONSTACK |    \
+                SA_RESTART | SA_NODEFER | SA_RESETHAND))
+/* Those that the host's disposition has, too. */
+#define KR_SA_HOST (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT)
+/* The signals that kr_sigaction_note takes. A default action that ignores the signal discards one that waits. */
+#define KR_SIGACTION_NOTED                                                                                   \
+    (~(KR_SIGBIT(SIGKILL) | KR_SIGBIT(SIGSTOP) | KR_SIGBIT(SIGCHLD) | KR_SIGBIT(SIGCONT) |                   \
+       KR_SIGBIT(SIGURG) | KR_SIGBIT(SIGWINCH)))
+
 /* Bodies of the calls; sys/sig.c has the handlers. */
 long kr_sigaction_set(struct kr_task *t, int sig, const struct kr_sigaction *act, struct kr_sigaction *old);
+/* Puts one default action in place of another that the host's disposition cannot tell from it. Whether it was done: not
+ * for another signal than KR_SIGACTION_NOTED, another handler than SIG_DFL before or after, other flags of KR_SA_HOST. */
+int kr_sigaction_note(struct kr_task *t, int sig, const struct kr_sigaction *act);
 void kr_sigmask_set(struct kr_task *t, kr_sigset mask);
 long kr_sigreturn(struct kr_task *t);
 
