@@ -1,11 +1,12 @@
 """Python wrappers of the host calls in `krun.native._krun`; every failure is a SysError(op, path, errno).
 
 A thin wrapper has the system call's name. Calls that `os` has are used from `os`; the caller makes a SysError of an
-OSError. This file imports nothing but os, because it is on every hot path.
+OSError. This file imports only what the interpreter has in itself, because it is on every hot path.
 """
 
 import os
 import select
+import time
 from _signal import SIGCHLD, SIGKILL
 from errno import EAGAIN, EINTR, EINVAL, ENAMETOOLONG
 
@@ -39,6 +40,9 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+
+# openat2 is tried again so often at least, and so long (s).
+_OPEN_TRIES, _OPEN_SECONDS = 32, 2.0
 
 CLOSE_RANGE_CLOEXEC = 4
 STACK_SOFT = (
@@ -92,19 +96,30 @@ def enc(path: "str | bytes") -> bytes:
 
 def openat2(dirfd: int, path: str, flags: int, resolve: int, mode: int = 0, name: str = "") -> int:
     """openat2(2), close-on-exec. Returns a descriptor; raises SysError naming `name` or the path."""
-    while True:
-        result = lib.kr_openat2(dirfd, enc(path), flags | os.O_CLOEXEC, mode, resolve)
-        # RESOLVE_IN_ROOT answers EAGAIN when a rename races with "..": openat2(2) says to try again.
-        if result != -EAGAIN and result != -EINTR:
-            return check(result, "open", name or path)
+    return check(try_openat2(dirfd, path, flags, resolve, mode), "open", name or path)
 
 
-def try_openat2(dirfd: int, path: str, flags: int, resolve: int) -> int:
-    """openat2(2) whose failure is the negative errno returned."""
+def try_openat2(dirfd: int, path: str, flags: int, resolve: int, mode: int = 0) -> int:
+    """openat2(2) whose failure is the negative errno returned.
+
+    The kernel answers EAGAIN when it meets ".." and something was renamed or mounted on the host since the walk began (openat2(2),
+    RESOLVE_BENEATH), and when another process has a lease on the file. Another try helps mostly. But links of an image make a walk
+    take 0.1 s, and a payload renames and takes leases without end, so the patience has an end.
+    """
+    arguments = dirfd, enc(path), flags | os.O_CLOEXEC, mode, resolve
+    end = 0.0
+    tries = 0
     while True:
-        result = lib.kr_openat2(dirfd, enc(path), flags | os.O_CLOEXEC, 0, resolve)
+        result = int(lib.kr_openat2(*arguments))
         if result != -EAGAIN and result != -EINTR:
-            return int(result)
+            return result
+        tries += 1
+        now = time.monotonic()
+        end = end or now + _OPEN_SECONDS
+        if tries >= _OPEN_TRIES:
+            if now > end:
+                return result
+            time.sleep(0.001)
 
 
 def mknodat(dirfd: int, name: str, mode: int, major: int, minor: int) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
+import struct
 import subprocess
 import threading
 
@@ -155,8 +156,7 @@ def test_race_at_a_mount_destination(runtime, make_bundle, canary, tmp_path):
     for folder in (volume, source, volume / "a"):
         folder.mkdir()
     (volume / "b").symlink_to("../" * 20 + str(canary.path)[1:])
-    subprocess.run(["gcc", "-O1", "-x", "c", "-", "-o", tmp_path / "swap"], input=SWAP, text=True, check=True)
-    swapper = subprocess.Popen([tmp_path / "swap", volume / "a", volume / "b"])
+    (swapper,) = start_swappers(tmp_path, 1, volume / "a", volume / "b")
     try:
         for _ in range(15):
             bundle = make_bundle()
@@ -168,6 +168,15 @@ def test_race_at_a_mount_destination(runtime, make_bundle, canary, tmp_path):
         swapper.wait()
 
 
+def start_swappers(tmp_path, count, *names):
+    """Processes that exchange two names without end."""
+    program = tmp_path / "swap"
+    subprocess.run(["gcc", "-O1", "-x", "c", "-", "-o", program], input=SWAP, text=True, check=True)
+    return [
+        subprocess.Popen([program, *(names or (tmp_path / "one", tmp_path / "two"))]) for _ in range(count)
+    ]
+
+
 SWAP = """
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -177,6 +186,39 @@ int main(int argc, char **argv) {
         renameat2(AT_FDCWD, argv[1], AT_FDCWD, argv[2], RENAME_EXCHANGE);
 }
 """
+
+
+def test_a_walk_that_is_never_undisturbed(runtime, bundle, tmp_path):
+    """openat2(2) answers EAGAIN at each ".." behind a rename on the host: links that take long to follow held `create` for ever."""
+    root, last = bundle.rootfs, 39
+    slow = root / "slow"
+    slow.mkdir()
+    (root / f"link{last}").mkdir()
+    for number in range(last):
+        (root / f"link{number}").symlink_to("/" + "slow/../" * 500 + f"link{number + 1}")
+    (tmp_path / "one").touch()
+    (tmp_path / "two").touch()
+    swappers = start_swappers(tmp_path, 2)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", slow], check=True)
+    try:
+        # The kernel reads a long list of rights for each name that is looked up in such a directory.
+        os.chown(slow, 12345, 12345)
+        os.setxattr(slow, "system.posix_acl_access", long_list(8000))
+        bundle.mount("/link0", "tmpfs", type="tmpfs")
+        said = runtime.run(bundle.args("true"))
+    finally:
+        subprocess.run(["umount", slow], check=True)
+        for one in swappers:
+            one.kill()
+            one.wait()
+    assert said.status == 0 or "resource temporarily unavailable" in said.err
+
+
+def long_list(entries):
+    """An access control list (acl(5)) with the rights of so many users, as the kernel takes it."""
+    kinds = [(1, 0xFFFFFFFF), *((2, 5000 + number) for number in range(entries))]
+    kinds += [(kind, 0xFFFFFFFF) for kind in (4, 0x10, 0x20)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", kind, 7, owner) for kind, owner in kinds)
 
 
 @pytest.mark.parametrize("user", [False, True])
