@@ -4,7 +4,7 @@
  * (do_open_execat() in fs/exec.c), the ELF interpreter. Every file is judged through the descriptor from which it is
  * loaded later, because another thread of the payload can rename files and reuse descriptor numbers meanwhile.
  *
- * State: whether the kernel knows AT_EXECVE_CHECK (the same for every finder). No locks.
+ * State: known, whether the kernel knows AT_EXECVE_CHECK (the same for every finder). No locks.
  */
 #include "exec.h"
 #include "above.h"
@@ -49,14 +49,28 @@ static long execve_check(int fd) {
     return kr_sys5(__NR_execveat, fd, empty, argv, envp, AT_EMPTY_PATH | AT_EXECVE_CHECK);
 }
 
+static u32 known; /* 1 yes, 2 no; every thread finds the same answer */
+
 int kr_execve_checks(void) {
-    static u32 known; /* 1 yes, 2 no; every thread finds the same answer */
     u32 k = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!k) {
         k = execve_check(kr_boot.fd_exe) == -EINVAL ? 2 : 1;
         __atomic_store_n(&known, k, __ATOMIC_RELAXED);
     }
     return k == 1;
+}
+
+/* Whether the caller may execute the regular file of fd; 0 or -errno. The check of the file itself also says whether
+ * the kernel knows the flag. Only -EINVAL is ambiguous, because the file system can refuse the open with it. Then
+ * the monitor's own file decides. */
+static long judge(int fd) {
+    static const char empty[1] = "";
+    long r = __atomic_load_n(&known, __ATOMIC_RELAXED) == 2 ? -EINVAL : execve_check(fd);
+    if (r == 0)
+        __atomic_store_n(&known, 1, __ATOMIC_RELAXED);
+    if (r != -EINVAL || kr_execve_checks())
+        return r;
+    return kr_sys4(__NR_faccessat2, fd, empty, X_OK, AT_EMPTY_PATH | AT_EACCESS);
 }
 
 static int may_execute(int fd, const char **why) {
@@ -75,8 +89,7 @@ static int may_execute(int fd, const char **why) {
         *why = "on a file system mounted noexec";
         return -EACCES;
     }
-    r = kr_execve_checks() ? execve_check(fd)
-                           : kr_sys4(__NR_faccessat2, fd, empty, X_OK, AT_EMPTY_PATH | AT_EACCESS);
+    r = judge(fd);
     if (r < 0) {
         *why = "not executable";
         return (int)r;
