@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 #include "machine/mm.h"
+#include "machine/slots.h"
 #include "machine/vma.h"
 #include "machine/usercopy.h"
 #include <linux/mman.h>
@@ -60,11 +61,14 @@ int kr_pt_back(struct kr_vm *vm) {
     vm->pt_backed += KR_PT_STEP;
     return 0;
 }
-int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
-    u32 *c = &vm->chunk[addr >> KR_CHUNK_SHIFT];
+int kr_vm_cover(struct kr_vm *vm, u64 start, u64 end) {
     step();
-    if (!*c)
-        *c = ++vm->next_chunk;
+    for (u64 c = start >> KR_CHUNK_SHIFT; c <= (end - 1) >> KR_CHUNK_SHIFT; c++)
+        if (!kr_chunk_find(vm, c)) {
+            vm->chunk_list[vm->next_chunk] = (struct kr_chunk){(u32)c, (1u << KR_CHUNK_PARTS) - 1};
+            vm->next_chunk++;
+            CHECK(vm->next_chunk <= KR_SMALL_CHUNKS);
+        }
     return 0;
 }
 void kr_vm_flush(struct kr_vm *vm) {
@@ -287,7 +291,8 @@ static void deaths(u32 which, int heir_dies) {
 
 void test_main(void) {
     mm = calloc(1, sizeof *mm);
-    mm->vm.chunk = calloc(KR_CHUNKS, sizeof(u32));
+    mm->vm.pt_slots = 1;
+    mm->vm.chunk_list = calloc(KR_SMALL_CHUNKS, sizeof(struct kr_chunk));
     mm->mmap_top = 0x20f000000000ULL;
     mm->relatives = 1;
     mm->vm.pt = (u8 *)kr_sys6(__NR_mmap, 0, 8 * KR_PT_SLOT, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -302,6 +307,6 @@ void test_main(void) {
             deaths(i, 1);
     }
     kr_sys3(__NR_shmctl, segment, IPC_RMID, 0);
-    free(mm->vm.chunk);
+    free(mm->vm.chunk_list);
     free(mm);
 }

@@ -1,42 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  * machine/mm.c and machine/pt.c: random mmap, munmap, mprotect, mremap, madvise, brk and faults against a model that
  * knows every page; the host's mappings are real. After each step the array is sorted and says what the model
- * says, the page tables never allow more, and contents are where they belong. Sources: mm.c vma.c change.c remap.c advise.c pt.c warm.c
- * hostmem.c kr_alloc.c
+ * says, the page tables never allow more, and contents are where they belong. Sources: mm.c vma.c change.c remap.c advise.c pt.c slots.c
+ * warm.c hostmem.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/mm.h"
+#include "machine/slots.h"
 #include "machine/usercopy.h"
 #include <asm/siginfo.h>
 #include <linux/mman.h>
 
 #define PAGES 6144ULL /* 24 MiB: beyond what is mapped eagerly */
 #define BASE 0x210000000000ULL
+#define POOL (8 * KR_PT_SLOT)
 
-static u32 flushes, slots_refused;
-int kr_pt_slot(struct kr_vm *vm) {
-    if (vm->pt_slots >= 8 || slots_refused)
-        return -ENOMEM;
-    vm->pt_slots++;
-    return 0;
-}
+static u32 pool_refused;
 int kr_fd_hidden(u64 fd) {
     (void)fd;
     return 0;
 }
 int kr_pt_back(struct kr_vm *vm) { /* the whole pool is there */
+    if (pool_refused || vm->pt_backed >= POOL)
+        return -ENOMEM;
     vm->pt_backed += KR_PT_STEP;
     return 0;
-}
-int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
-    u32 *c = &vm->chunk[addr >> KR_CHUNK_SHIFT];
-    if (!*c)
-        *c = ++vm->next_chunk;
-    return 0;
-}
-void kr_vm_flush(struct kr_vm *vm) {
-    (void)vm;
-    flushes++;
 }
 long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen) {
     u32 v;
@@ -81,8 +69,11 @@ static void check_all(const char *what) {
             u64 gpa = pte & 0x000ffffffffff000ULL;
             if (pte & KR_PTE_PS)
                 gpa += at(p) & ((2ULL << 20) - 1);
-            u32 chunk = mm->vm.chunk[at(p) >> KR_CHUNK_SHIFT];
-            CHECK_EQ(gpa, KR_CHUNK_GPA + (u64)(chunk - 1) * KR_CHUNK_SIZE + (at(p) & (KR_CHUNK_SIZE - 1)));
+            u64 off = at(p) & (KR_CHUNK_SIZE - 1);
+            const struct kr_chunk *k = kr_chunk_find(&mm->vm, at(p) >> KR_CHUNK_SHIFT);
+            CHECK(k && (k->parts >> (off / KR_PART_SIZE) & 1));
+            if (k)
+                CHECK_EQ(gpa, KR_CHUNK_GPA + (u64)(k - mm->vm.chunk_list) * KR_CHUNK_SIZE + off);
         }
         if (kr_test_failures > before) {
             printf("page %llu after %s\n", (unsigned long long)p, what);
@@ -299,7 +290,7 @@ static void choice(void) {
 
 /* No memory for tables: the call fails and nothing is left half-way. */
 static void exhausted(void) {
-    slots_refused = 1;
+    pool_refused = 1;
     long r = 0;
     u32 n = 0;
     u64 far = 0x230000000000ULL;
@@ -309,15 +300,17 @@ static void exhausted(void) {
     u64 last = far + (n - 1) * (1ULL << 30);
     struct kr_vma *v = kr_vma_find(mm, last);
     CHECK(!v || v->start > last);
-    slots_refused = 0;
+    pool_refused = 0;
 }
 
 void test_main(void) {
     mm = calloc(1, sizeof *mm);
+    mm->vm.fd = -1;
+    mm->vm.pt_slots = 1;
     mm->vm.chunk = calloc(KR_CHUNKS, sizeof(u32));
+    mm->vm.chunk_list = calloc(KR_SLOTS_MAX, sizeof(struct kr_chunk));
     mm->mmap_top = 0x20f000000000ULL;
-    long pool =
-        kr_sys6(__NR_mmap, 0, 8 * KR_PT_SLOT, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (u64)-1, 0);
+    long pool = kr_sys6(__NR_mmap, 0, POOL, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (u64)-1, 0);
     mm->vm.pt = (u8 *)pool;
     CHECK_EQ(kr_pt_init(&mm->vm), 0);
     errors();
@@ -326,7 +319,8 @@ void test_main(void) {
         step();
     check_contents("all");
     exhausted();
-    printf("mm: %u tables, %u flushes, %u mappings\n", mm->vm.pt_used, flushes, mm->nvma);
+    printf("mm: %u tables, %u mappings\n", mm->vm.pt_used, mm->nvma);
     free(mm->vm.chunk);
+    free(mm->vm.chunk_list);
     free(mm);
 }

@@ -144,14 +144,25 @@ def test_no_fixed_place_elsewhere() -> None:
 
 
 def test_chunks_are_looked_up_behind_their_check() -> None:
-    """vm->chunk[] has an entry a chunk of the window and no more: two functions index it, each behind its check."""
+    """vm->chunk[] has an entry a chunk of the window and no more: two functions index it, called behind a check of the address."""
     uses = {
-        path.name: len(re.findall(r"\bchunk\[", path.read_text()))
+        (path.name, word): len(re.findall(rf"\b{re.escape(word)}", path.read_text()))
         for d in FOLDERS
-        for path in (NATIVE / d).glob("*.c")
-        if "chunk[" in path.read_text()
+        for path in (*(NATIVE / d).glob("*.c"), *(NATIVE / d).glob("*.h"))
+        for word in ("chunk[", "kr_chunk_find(")
+        if word in path.read_text()
     }
-    assert uses == {"vm.c": 2, "pt.c": 1}
-    for name, function in (("vm.c", "int kr_vm_chunk("), ("pt.c", "static u64 window_gpa(")):
+    assert uses == {
+        ("slots.h", "chunk["): 1,
+        ("slots.h", "kr_chunk_find("): 1,
+        ("slots.c", "chunk["): 1,
+        ("slots.c", "kr_chunk_find("): 1,
+        ("pt.c", "kr_chunk_find("): 1,
+    }
+    checked = (
+        ("slots.c", "int kr_vm_cover(", "end > KR_WINDOW_END", "cover(vm"),
+        ("pt.c", "static u64 window_gpa(", ">= KR_WINDOW_END", "kr_chunk_find("),
+    )
+    for name, function, check, use in checked:
         body = (NATIVE / "machine" / name).read_text().partition(function)[2].partition("\n}")[0]
-        assert body.index(">= KR_WINDOW_END") < body.index("chunk["), f"{name}: the check comes first"
+        assert body.index(check) < body.index(use), f"{name}: the check comes first"

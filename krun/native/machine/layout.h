@@ -29,6 +29,7 @@
  *   guest physical
  *   0                 KR_SYS_GPA: the system area (descriptor tables, stubs, per-vCPU pages)
  *   KR_PT_GPA         page-table pool, right behind the system area; its first part is in the same slot
+ *   KR_SYS_MORE       the system area's second part: vCPUs from number 32 on
  *   4 GiB             window chunks of 64 MiB in order of first use (low, because a guest-physical address may have only 39 bits)
  */
 #ifndef KR_LAYOUT_H
@@ -40,7 +41,11 @@
 
 #define KR_SYS_BASE 0x6c0000000000ULL
 #define KR_SYS_GPA 0x0ULL
-#define KR_SYS_SIZE 0x2200000ULL /* 34 MiB of address space, room for 1056 vCPUs; touched as needed */
+/* The system area has two parts, so that its first part and that of the pool are one small slot (slots.h). The second
+ * part lies behind the pool. Both are address space that is touched as needed. */
+#define KR_SYS_SIZE 0x200000ULL /* what all vCPUs share, and the first 32 vCPUs */
+#define KR_SYS_MORE (KR_SYS_SIZE + KR_PT_REACH(KR_PT_SLOTS_MAX))
+#define KR_SYS_MORE_SIZE 0x2000000ULL /* 1024 vCPUs more */
 
 /* The path of the monitor's only execveat. The address is constant, so that the jail's filter can demand it.
  * The page is sealed (mseal(2), Linux 6.10). Before Linux 6.10 the page stays as it is because no call of the
@@ -69,7 +74,11 @@
 
 /* Pages of a vCPU, offsets from the vCPU's area. The call page follows the stub, so that the stub can reach it
  * RIP-relative. */
-#define KR_VCPU_AREA(idx) (0x100000ULL + (u64)(idx)*KR_VCPU_SIZE)
+#define KR_VCPU_FIRST 0x100000ULL
+#define KR_VCPUS_LOW ((KR_SYS_SIZE - KR_VCPU_FIRST) / KR_VCPU_SIZE) /* in the system area's first part */
+#define KR_VCPU_AREA(idx)                                                                                    \
+    ((idx) < KR_VCPUS_LOW ? KR_VCPU_FIRST + (u64)(idx)*KR_VCPU_SIZE                                          \
+                          : KR_SYS_MORE + ((u64)(idx)-KR_VCPUS_LOW) * KR_VCPU_SIZE)
 #define KR_VCPU_SIZE 0x8000ULL
 #define KR_VCPU_STUB 0x0000ULL
 #define KR_VCPU_CALL 0x1000ULL
@@ -77,19 +86,26 @@
 #define KR_VCPU_IST 0x3000ULL  /* one page; the stack starts at its end */
 #define KR_VCPU_DF 0x4000ULL   /* the stack of #DF */
 #define KR_VCPU_FACT 0x5000ULL /* guest/callpage.h; mapped only if calls are completed */
-#define KR_MAX_VCPUS ((KR_SYS_SIZE - 0x100000ULL) / KR_VCPU_SIZE)
+#define KR_MAX_VCPUS (KR_VCPUS_LOW + KR_SYS_MORE_SIZE / KR_VCPU_SIZE)
 
 #define KR_PT_GPA (KR_SYS_GPA + KR_SYS_SIZE)
+#define KR_PT_FIRST 0x200000ULL /* the pool's first part: 512 table pages, of 1 GiB in small pages */
 #define KR_PT_SLOT 0x1000000ULL /* 16 MiB: 4096 table pages */
-#define KR_PT_SLOTS_MAX 208     /* the pool ends below KR_CHUNK_GPA */
+#define KR_PT_SLOTS_MAX 208     /* the first part included; the second part of the system area must follow */
+#define KR_PT_REACH(slots) (KR_PT_FIRST + ((slots)-1) * KR_PT_SLOT) /* bytes of the pool with so many slots */
 
-_Static_assert(KR_HOST_SYS + KR_HOST_SYS_SPREAD + KR_SYS_SIZE + KR_PT_SLOTS_MAX * KR_PT_SLOT < KR_HOST_LOW,
+_Static_assert(KR_HOST_SYS + KR_HOST_SYS_SPREAD + KR_SYS_MORE + KR_SYS_MORE_SIZE < KR_HOST_LOW,
                "system area and table pool end below what the kernel places");
+_Static_assert((KR_SYS_SIZE - KR_SYS_FIRST) % KR_SYS_STEP == 0 && KR_SYS_MORE_SIZE % KR_SYS_STEP == 0,
+               "each part of the system area is mapped in whole steps");
 
 #define KR_CHUNK_SHIFT 26
 #define KR_CHUNK_SIZE (1ULL << KR_CHUNK_SHIFT)
 #define KR_CHUNKS (KR_WINDOW_END >> KR_CHUNK_SHIFT)
 #define KR_CHUNK_GPA 0x100000000ULL
+#define KR_CHUNK_PARTS 16  /* 4 MiB: what a slot covers at least */
+#define KR_SMALL_CHUNKS 8u /* so many chunks get slots by parts; the others at once */
+_Static_assert(KR_SYS_GPA + KR_SYS_MORE + KR_SYS_MORE_SIZE < KR_CHUNK_GPA, "kr_vm_flush uses the last page");
 #define KR_SLOTS_MAX 0x8000u /* KVM on x86 has fewer (KVM_MEM_SLOTS_NUM) */
 
 /* Selectors. They are those of Linux, because a payload can read them. STAR is derived from them. */

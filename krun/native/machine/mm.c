@@ -334,7 +334,7 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
         v->start <= block && v->end >= block + KR_BLOCK &&
         ((block > v->start && kr_pt_touched(&mm->vm, block - 1)) ||
          (block + KR_BLOCK < v->end && kr_pt_touched(&mm->vm, block + KR_BLOCK))) &&
-        kr_vm_chunk(&mm->vm, block) == 0 && !kr_pt_touched(&mm->vm, block) &&
+        kr_vm_cover(&mm->vm, block, block + KR_BLOCK) == 0 && !kr_pt_touched(&mm->vm, block) &&
         kr_pt_leaf(&mm->vm, block, v->prot)) {
         if (kr_host_advise(block, KR_BLOCK, MADV_HUGEPAGE) == 0)
             kr_host_advise(block, KR_BLOCK,

@@ -65,7 +65,8 @@ u64 kr_probe_fault(struct kr_task *t) {
             break;
         }
         u64 page = KR_PAGE_DOWN(addr);
-        if (kr_vm_chunk(vm, page) < 0 || kr_pt_update(vm, page, page + KR_PAGE, v->prot, 1) < 0)
+        if (kr_vm_cover(vm, page, page + KR_PAGE) < 0 ||
+            kr_pt_update(vm, page, page + KR_PAGE, v->prot, 1) < 0)
             break;
         entered[n++] = page;
     }

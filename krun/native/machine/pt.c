@@ -16,7 +16,7 @@
  *      translation is dropped (kr_vm_flush), because shadow paging would go on using its table of the leaf.
  *      A cleared leaf leaves WAS_LEAF in its entry.
  */
-#include "vm.h"
+#include "slots.h"
 #include <linux/mman.h>
 
 #define ENTRIES 512
@@ -36,7 +36,7 @@ static u64 *table_at(struct kr_vm *vm, u64 entry) {
 /* Returns the guest-physical address of a zeroed table page; 0: the pool is exhausted. Registers one more slot
  * when the registered part of the pool is used up. */
 u64 kr_pt_table(struct kr_vm *vm) {
-    if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_slots * KR_PT_SLOT && kr_pt_slot(vm) < 0)
+    if ((vm->pt_used + 1ULL) * KR_PAGE > KR_PT_REACH((u64)vm->pt_slots) && kr_pt_slot(vm) < 0)
         return 0;
     if ((vm->pt_used + 1ULL) * KR_PAGE > vm->pt_backed && kr_pt_back(vm) < 0)
         return 0;
@@ -94,8 +94,11 @@ static u64 prot_bits(u32 prot) {
 static u64 window_gpa(struct kr_vm *vm, u64 gva) {
     if (gva >= KR_WINDOW_END)
         return 0;
-    u32 chunk = vm->chunk[gva >> KR_CHUNK_SHIFT];
-    return chunk ? KR_CHUNK_GPA + (u64)(chunk - 1) * KR_CHUNK_SIZE + (gva & (KR_CHUNK_SIZE - 1)) : 0;
+    const struct kr_chunk *k = kr_chunk_find(vm, gva >> KR_CHUNK_SHIFT);
+    u64 off = gva & (KR_CHUNK_SIZE - 1);
+    if (!k || !(k->parts >> (off / KR_PART_SIZE) & 1))
+        return 0;
+    return KR_CHUNK_GPA + (u64)(k - vm->chunk_list) * KR_CHUNK_SIZE + off;
 }
 
 int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot) {
@@ -126,7 +129,7 @@ int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make) {
             continue;
         }
         u64 gpa = bits ? window_gpa(vm, start) : 0;
-        if (bits && !gpa) { /* the chunk has no slot, so no page of it was mapped yet */
+        if (bits && !gpa) { /* its part has no slot, so no page of it was mapped yet */
             start = block_end;
             continue;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The VM: creation, memory slots, vCPUs (Documentation/virt/kvm/api.rst).
+ * The VM: creation, vCPUs (Documentation/virt/kvm/api.rst). Its memory slots: slots.c.
  *
  * Slots are made before vCPUs, and there is no irqchip: both make the start faster. State: struct kr_vm, under
  * mm->lock; cpuid, constant after the first VM of the process.
@@ -12,6 +12,8 @@
 #include "../lib/kr_guard.h"
 #include "../lib/kr_linux.h"
 #include "hostmem.h"
+#include "request.h"
+#include "slots.h"
 #include <linux/futex.h>
 #include <linux/resource.h>
 
@@ -21,16 +23,6 @@ static struct {
     struct kvm_cpuid2 head;
     struct kvm_cpuid_entry2 entry[MAX_CPUID];
 } cpuid;
-
-/* A signal can end a request of KVM's before it has done anything (EINTR: a lock, the start of the worker). The
- * signal itself waits for the run loop. So the request is repeated. */
-static long ioctl_(int fd, u64 req, const void *arg) {
-    long r;
-    do
-        r = kr_sys3(__NR_ioctl, fd, req, arg);
-    while (r == -EINTR);
-    return r;
-}
 
 /* An ioctl that makes a descriptor. If the payload has used up all numbers below its soft RLIMIT_NOFILE, the
  * limit is raised for the time of the call; kr_fd_hide then finds a number above it. */
@@ -67,56 +59,6 @@ int kr_pt_back(struct kr_vm *vm) {
     if (!r)
         vm->pt_backed += KR_PT_STEP;
     return r;
-}
-
-static long set_slot(struct kr_vm *vm, u32 slot, u64 gpa, u64 size, const void *host) {
-    struct kvm_userspace_memory_region r = {
-        .slot = slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (u64)host};
-    return ioctl_(vm->fd, KVM_SET_USER_MEMORY_REGION, &r);
-}
-
-/* Slot numbers: 0 for the system area and the first part of the page-table pool, 1 for kr_vm_flush, the rest in
- * order of use. */
-#define SLOT_SYS 0
-#define SLOT_FLUSH 1
-#define SLOT_FIRST 2
-
-static long new_slot(struct kr_vm *vm, u64 gpa, u64 size, const void *host) {
-    if (vm->fd < 0)
-        return 0; /* registered by kr_vm_create */
-    long r = set_slot(vm, vm->nslots, gpa, size, host);
-    if (r >= 0)
-        vm->nslots++;
-    return r;
-}
-
-int kr_pt_slot(struct kr_vm *vm) {
-    if (vm->pt_slots == KR_PT_SLOTS_MAX)
-        return -ENOMEM;
-    u64 off = vm->pt_slots * KR_PT_SLOT;
-    long r = new_slot(vm, KR_PT_GPA + off, KR_PT_SLOT, vm->pt + off);
-    if (r < 0)
-        return (int)r;
-    vm->pt_slots++;
-    return 0;
-}
-
-int kr_vm_chunk(struct kr_vm *vm, u64 addr) {
-    if (addr >= KR_WINDOW_END)
-        return -EFAULT;
-    u64 c = addr >> KR_CHUNK_SHIFT;
-    if (vm->chunk[c])
-        return 0;
-    u32 n = vm->next_chunk;
-    if (n == KR_SLOTS_MAX)
-        return -ENOMEM;
-    long r = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE, (void *)(c << KR_CHUNK_SHIFT));
-    if (r < 0)
-        return (int)r;
-    vm->chunk_list[n] = (u32)c;
-    __atomic_store_n(&vm->next_chunk, n + 1, __ATOMIC_RELEASE);
-    vm->chunk[c] = n + 1;
-    return 0;
 }
 
 static const struct kvm_cpuid_entry2 *leaf(u32 function, u32 index) {
@@ -182,7 +124,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
         vm->pt_slots = 1;
         vm->sys_backed = KR_SYS_FIRST;
         vm->chunk = reserve(KR_CHUNKS * sizeof(u32));
-        vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof(u32));
+        vm->chunk_list = reserve(KR_SLOTS_MAX * sizeof vm->chunk_list[0]);
         if (kr_host_back(vm->sys, KR_SYS_FIRST, 0) < 0 || !vm->chunk || !vm->chunk_list)
             return -ENOMEM;
         kr_x86_shared_pages(vm->sys);
@@ -212,24 +154,7 @@ int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why) {
         vm->max_vcpus = max > 0 ? (u32)KR_MIN((u64)max, KR_MAX_VCPUS) : 1;
     }
     *why = "KVM_SET_USER_MEMORY_REGION";
-    vm->nslots = SLOT_FIRST;
-    long e = set_slot(vm, SLOT_SYS, KR_SYS_GPA, KR_SYS_SIZE + KR_PT_SLOT, vm->sys);
-    for (u64 s = 1; e >= 0 && s < vm->pt_slots; s++)
-        e = new_slot(vm, KR_PT_GPA + s * KR_PT_SLOT, KR_PT_SLOT, vm->pt + s * KR_PT_SLOT);
-    for (u64 n = 0; e >= 0 && n < vm->next_chunk; n++)
-        e = new_slot(vm, KR_CHUNK_GPA + n * KR_CHUNK_SIZE, KR_CHUNK_SIZE,
-                     (void *)((u64)vm->chunk_list[n] << KR_CHUNK_SHIFT));
-    return e < 0 ? (int)e : 0;
-}
-
-void kr_vm_flush(struct kr_vm *vm) {
-    if (vm->fd < 0)
-        return;
-    /* When a slot is deleted, KVM drops every translation and flushes all vCPUs. That holds for shadow paging and
-     * for nested paging. */
-    u64 gpa = KR_CHUNK_GPA - KR_PAGE;
-    set_slot(vm, SLOT_FLUSH, gpa, KR_PAGE, vm->sys);
-    set_slot(vm, SLOT_FLUSH, gpa, 0, vm->sys);
+    return kr_slots_create(vm);
 }
 
 static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
@@ -244,7 +169,11 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
 
 static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 area = KR_VCPU_AREA(v->idx), gva = KR_SYS_BASE + area;
+    if (area >= KR_SYS_MORE && kr_slots_more(vm) < 0)
+        return -ENOMEM;
     while (area + KR_VCPU_SIZE > vm->sys_backed) {
+        if (vm->sys_backed == KR_SYS_SIZE) /* the pool lies in between */
+            vm->sys_backed = KR_SYS_MORE;
         if (kr_host_back(vm->sys + vm->sys_backed, KR_SYS_STEP, vm->inherited != 0) < 0)
             return -ENOMEM;
         vm->sys_backed += KR_SYS_STEP;
@@ -460,11 +389,7 @@ void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks) {
         vm->root_gpa = KR_PT_GPA;
         vm->probe_gpa = 0;
     }
-    /* A slot that KVM has, and that neither the pool nor the chunks count. */
-    u32 counted = SLOT_FIRST + vm->pt_slots - 1 + vm->next_chunk;
-    for (u32 s = counted; vm->fd >= 0 && s <= vm->nslots; s++)
-        set_slot(vm, s, 0, 0, NULL);
-    vm->nslots = counted;
+    kr_slots_heir(vm);
     for (struct kr_vcpu *v = vm->vcpus; v; v = v->next)
         if (!has_owner(v, tasks) && !is_free(vm, v))
             kr_vcpu_put(vm, v);

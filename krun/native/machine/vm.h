@@ -29,6 +29,12 @@ struct kr_vcpu {
     struct kr_task *owner;
 };
 
+/* A chunk of the window that has slots. */
+struct kr_chunk {
+    u32 at;    /* its address >> KR_CHUNK_SHIFT */
+    u32 parts; /* one bit for each part that a slot covers; above KR_CHUNK_PARTS: how many slots it has */
+};
+
 struct kr_vm {
     int kvm_fd, fd; /* hidden descriptors */
     u32 entry;      /* enum kr_entry_kind; by kr_vm_entry, kr_vm_entry_set */
@@ -50,8 +56,8 @@ struct kr_vm {
     u64 root_gpa;
     u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
     struct kr_vcpu *vcpus, *free_vcpus;
-    u32 *chunk;      /* window chunk -> 1 + chunk number; 0: no slot yet */
-    u32 *chunk_list; /* chunk number -> window chunk */
+    u32 *chunk; /* window chunk -> 1 + chunk number, from KR_SMALL_CHUNKS on; 0: no slot yet */
+    struct kr_chunk *chunk_list; /* by chunk number */
     u64 xcr0;
     u32 xsave_size; /* bytes of the XSAVE area for xcr0 */
     u64 tsc_khz;
@@ -65,7 +71,7 @@ static inline void kr_vm_entry_set(struct kr_vm *vm, u32 kind) {
     __atomic_store_n(&vm->entry, kind, __ATOMIC_RELAXED);
 }
 
-/* Creates the VM with system area, page-table pool, and a slot for every chunk in vm->chunk. fresh: a new mm,
+/* Creates the VM with system area, page-table pool, and the slots of vm->chunk_list. fresh: a new mm,
  * which has no chunk. Else `vm` is fork's copy of the parent's: it keeps its memory, and only KVM's objects are
  * made anew. kvm_fd < 0: makes the tables only. 0 or -errno, with the name of the failed request in *why. */
 int kr_vm_create(struct kr_vm *vm, int kvm_fd, int fresh, const char **why);
@@ -93,15 +99,15 @@ void kr_vm_open_port(struct kr_vm *vm);
 /* Drops every translation that KVM holds for this VM: adds a dummy slot and deletes it (pt.c, rule 4). */
 void kr_vm_flush(struct kr_vm *vm);
 
-/* Makes a slot for the chunk of addr, if there is none. 0 or -errno. */
-int kr_vm_chunk(struct kr_vm *vm, u64 addr);
+/* Makes slots for those parts of [start, end) that have none (slots.c). 0 or -errno. */
+int kr_vm_cover(struct kr_vm *vm, u64 start, u64 end);
 
 /* ---- Page tables of the window (pt.c) ---- */
 
 /* Makes the root table. 0 or -ENOMEM. */
 int kr_pt_init(struct kr_vm *vm);
 /* Enters [start, end), a range of whole pages, with prot; 0 clears it. make: missing tables are made; else only
- * entries of existing tables change. A chunk must have its slot before its entries become present. 0; -ENOMEM;
+ * entries of existing tables change. A part must have its slot before its entries become present. 0; -ENOMEM;
  * -EFAULT: not in the window. */
 int kr_pt_update(struct kr_vm *vm, u64 start, u64 end, u32 prot, int make);
 /* Registers one more slot of the pool (vm.c). 0 or -errno. */
@@ -110,7 +116,7 @@ int kr_pt_slot(struct kr_vm *vm);
 u64 kr_pt_table(struct kr_vm *vm);
 /* Maps KR_PT_STEP more bytes of the pool on the host (vm.c). 0 or -errno. */
 int kr_pt_back(struct kr_vm *vm);
-/* Maps a whole block of 2 MiB by one entry, if no table was ever linked there. The chunk must have its slot. 1:
+/* Maps a whole block of 2 MiB by one entry, if no table was ever linked there. Its part must have a slot. 1:
  * done; 0: not. */
 int kr_pt_leaf(struct kr_vm *vm, u64 block, u32 prot);
 /* Whether the block of gva has been entered into the tables. */

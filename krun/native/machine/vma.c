@@ -99,11 +99,9 @@ void kr_vma_insert(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 flags) {
 int kr_mm_fill(struct kr_mm *mm, u64 start, u64 end, u32 prot) {
     if (!kr_mm_host_prot(prot))
         return kr_pt_update(&mm->vm, start, end, 0, 0);
-    for (u64 c = start & ~(KR_CHUNK_SIZE - 1); c < end; c += KR_CHUNK_SIZE) {
-        int r = kr_vm_chunk(&mm->vm, c);
-        if (r < 0)
-            return r;
-    }
+    int r = kr_vm_cover(&mm->vm, start, end);
+    if (r < 0)
+        return r;
     return kr_pt_update(&mm->vm, start, end, prot, 1);
 }
 

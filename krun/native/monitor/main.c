@@ -373,7 +373,9 @@ static void take_over(struct kr_task *t) {
 /* Steps 6 to 8 of a first program. */
 static void wait_as_first(struct kr_task *t) {
     static char text[256];
-    kr_vm_chunk(&first_mm.vm, first_mm.stack_end); /* made before the vCPU, because it is needed anyway */
+    /* Made before the vCPU, because it is needed anyway: the stack's top, the vDSO, ELF interpreter and libraries. */
+    u64 top = KR_MIN((first_mm.stack_end | (KR_CHUNK_SIZE - 1)) + 1, KR_WINDOW_END);
+    kr_vm_cover(&first_mm.vm, top - KR_CHUNK_SIZE / 4, top);
     make_vm(t);
     if (kr_boot.fd_start < 0)
         return;

@@ -181,7 +181,7 @@ static void host_fault(struct kr_task *t) {
         u64 n = (mf.gpa - KR_CHUNK_GPA) >> KR_CHUNK_SHIFT;
         if (mf.gpa < KR_CHUNK_GPA || n >= t->mm->vm.next_chunk)
             kr_die("host fault at guest-physical 0x%lx outside every chunk", (unsigned long)mf.gpa);
-        addr = ((u64)t->mm->vm.chunk_list[n] << KR_CHUNK_SHIFT) + (mf.gpa & (KR_CHUNK_SIZE - 1));
+        addr = ((u64)t->mm->vm.chunk_list[n].at << KR_CHUNK_SHIFT) + (mf.gpa & (KR_CHUNK_SIZE - 1));
     } else {
         if (t->local.possible) /* the probe knows no RIP of that code */
             kr_local_changed(t);
