@@ -147,11 +147,17 @@ def signal_init(state: st.ContainerState, number: int) -> bool:
     if fd < 0:
         return False
     try:
+        return signal_opened(fd, state, number)
+    finally:
+        os.close(fd)
+
+
+def signal_opened(fd: int, state: st.ContainerState, number: int) -> bool:
+    """Send a signal to the init process, whose pidfd `open_init` has given. Returns whether it was there."""
+    try:
         _signal.pidfd_send_signal(fd, number)
     except ProcessLookupError:
         return False
     except OSError as error:
         raise SysError.of(f"send signal {number} to", error, f"pid {state.pid}") from None
-    finally:
-        os.close(fd)
     return True

@@ -74,9 +74,12 @@ def close_all(fds: "list[int]") -> None:
             os.close(fd)
 
 
-def same(one: int, other: int) -> bool:
-    """Tells whether two descriptors are of one file on one mount. Raises OSError, SysError."""
-    return os.path.samestat(os.fstat(one), os.fstat(other)) and mount_id(one) == mount_id(other)
+def same(one: int, other: int, known: "os.stat_result | None" = None) -> bool:
+    """Tells whether two descriptors are of one file on one mount. Raises OSError, SysError.
+
+    Arguments: one; other; known, the stat of `other`, if the caller compares it with many.
+    """
+    return os.path.samestat(os.fstat(one), known or os.fstat(other)) and mount_id(one) == mount_id(other)
 
 
 def directory(ctx: Context, path: str) -> int:
@@ -152,7 +155,8 @@ def attach(ctx: Context, fd: int, place: int, name: str) -> None:
 
     Arguments: ctx; fd, place; name, of the destination, for errors.
     """
-    covered = [kept for _, kept in ctx.attached if same(kept, place)]
+    here = os.fstat(place)
+    covered = [kept for _, kept in ctx.attached if same(kept, place, here)]
     move_mount(fd, place, name)
     for kept in covered:
         os.dup2(fd, kept, inheritable=False)

@@ -10,7 +10,7 @@ import select
 from krun.errors import KrunError, NotFoundError
 from krun.kvm import board
 from krun.oci import state as st
-from krun.oci.kill import SIGKILL, open_init, own_cgroup, signal_init, thaw
+from krun.oci.kill import SIGKILL, open_init, own_cgroup, signal_init, signal_opened, thaw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _end_init(state: st.ContainerState, config: "dict[str, Any]", log: "Log") ->
     if fd < 0:
         return
     try:
-        signal_init(state, SIGKILL)
+        signal_opened(fd, state, SIGKILL)
         thaw(state, log)
         poll = select.poll()
         poll.register(fd, select.POLLIN)
