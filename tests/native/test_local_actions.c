@@ -17,7 +17,8 @@ int kr_seccomp_allows(struct kr_task *t, u32 nr) { return (void)t, nr == __NR_rt
 void kr_host_handler(int sig, siginfo_t *si, void *context) { (void)sig, (void)si, (void)context; }
 void kr_host_restorer(void) {}
 void kr_ask_signal(struct kr_task *t, u64 flags) { (void)t, (void)flags; }
-long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act, kr_sigset mask) {
+long kr_sigframe_push(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act,
+                      kr_sigset mask) {
     return (void)t, (void)si, (void)act, (void)mask, -1;
 }
 long kr_sigframe_pop(struct kr_task *t, kr_sigset *mask) { return (void)t, (void)mask, -1; }
