@@ -68,5 +68,10 @@ int main(void) {
         inside(outer, here);
     reap("the new namespace", pid);
     EXPECT(parent_is_seen(here));
+    MUST(unshare(CLONE_NEWPID)); // the same without a flag of the clone
+    pid = fork_as(0, 0);
+    if (pid == 0)
+        inside(outer, here);
+    reap("the namespace of the children", pid);
     return wrong;
 }

@@ -107,7 +107,8 @@ static void child_start(struct kr_task *t) {
     if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
     if (t->is_vfork) {
-        kr_ns_born(t->proc);
+        if (!t->scratch[2])
+            kr_ns_born(t->proc);
         kr_board_enter(t);
     }
     kr_host_mask(t->sigmask);
@@ -180,6 +181,7 @@ static void inherit(struct kr_task *c, const struct kr_task *t, u64 flags) {
         c->altstack = (struct kr_altstack){.flags = 2};
     c->scratch[0] = flags;
     c->scratch[1] = kr_lock_self();
+    c->scratch[2] = (u64)kr_ns_kept(t, flags);
 }
 
 /* Makes the host's thread or process for c. With CLONE_VFORK it returns when c is gone. The child's id or -errno. */
@@ -279,7 +281,7 @@ fail:
 
 /* Runs in the child of a fork. This thread is the only one. The parent's VM is useless here; all other state
  * was copied. */
-static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct kr_cpu *cpu) {
+static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct kr_cpu *cpu, int ns_kept) {
     struct kr_mm *mm = t->mm;
     struct kr_vm *vm = &mm->vm;
     const char *why;
@@ -302,7 +304,8 @@ static void fork_child(struct kr_task *t, const struct kr_clone_args *ca, struct
         clear_handlers(t);
     if (t->proc->cores && kr_sys0(__NR_getpid) == 1)
         kr_signal_cores(t);
-    kr_ns_born(t->proc);
+    if (!ns_kept)
+        kr_ns_born(t->proc);
     kr_board_enter(t);
     t->regs_replaced = 1;
 }
@@ -321,10 +324,11 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         kr_host_mask(~0ULL);
         return -KR_ERESTART;
     }
+    int ns_kept = kr_ns_kept(t, ca->flags); /* before kr_state_fork_child forgets */
     kr_state_before_fork(t);
     long r = kr_host_clone(host, NULL, NULL);
     if (r == 0) {
-        fork_child(t, ca, &cpu);
+        fork_child(t, ca, &cpu, ns_kept);
     } else {
         kr_state_fork_parent(t);
         if (r > 0) {

@@ -8,12 +8,14 @@
  * namespaces that exist at the same time have two numbers.
  *
  * krun starts the first program of a container or exec with a procfs of its own pid namespace. From there on a process compares
- * its namespace with its maker's, which exists as long as its maker is being copied.
+ * its namespace with its maker's, which exists as long as its maker is being copied. The look at the two links is 2 % of a fork,
+ * so a process whose maker's children cannot be elsewhere does without it (kr_ns_kept).
  *
  * State: proc->pidns, proc->userns, written by the process itself. No locks.
  */
 #include "ns.h"
 #include "process.h"
+#include <linux/sched.h>
 
 /* The number in thread-self/ns/NAME, "NAME:[4026531836]"; 0: none. */
 static u32 number_of(const char *path) {
@@ -33,6 +35,11 @@ void kr_ns_start(struct kr_proc *p, u32 home) {
     p->userns = kr_ns_user();
     if (home && home != p->userns)
         note(p, KR_PROCF_USERNS);
+}
+
+int kr_ns_kept(const struct kr_task *maker, u64 flags) {
+    return !(flags & (CLONE_NEWPID | CLONE_NEWUSER)) && !maker->newpid && maker->proc->pidns &&
+           maker->proc->userns;
 }
 
 void kr_ns_born(struct kr_proc *p) {

@@ -15,7 +15,12 @@
 /* Notes the namespaces of a process at the start of a program. home: the number of the container's user namespace; 0: not known,
  * or the process has inherited its flags from the program before. */
 void kr_ns_start(struct kr_proc *p, u32 home);
-/* Notes those of a new process, in it, as a copy of its maker's kr_proc. Called before kr_board_enter. */
+/* Whether a child that `maker` makes with clone flags `flags` is certainly in its maker's pid and user namespace. Called on the
+ * maker's thread. Only a call of the thread itself changes the namespaces that its children get (unshare(2), setns(2)), and
+ * sys/misc.c notes it. */
+int kr_ns_kept(const struct kr_task *maker, u64 flags);
+/* Notes those of a new process, in it, as a copy of its maker's kr_proc. Called before kr_board_enter, if the maker's are not
+ * kept. */
 void kr_ns_born(struct kr_proc *p);
 /* Notes the user namespace after a call that may have left it. Whether it has. */
 int kr_ns_left(struct kr_proc *p);
