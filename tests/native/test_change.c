@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * machine/change.c: a process dies before or after each host call of each memory call. The heir finds an array that
  * is garbage, and leaves what was there before the call or what the call makes; array, host and page tables agree.
- * Sources: mm.c vma.c change.c remap.c advise.c pt.c warm.c kr_alloc.c
+ * Sources: mm.c vma.c change.c remap.c segment.c advise.c pt.c warm.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/mm.h"

@@ -18,6 +18,8 @@ long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen) {
     *seen = __sync_val_compare_and_swap(p, old, new_value);
     return 0;
 }
+long kr_add64_raw(u64 *p, u64 n);
+long kr_add64_raw(u64 *p, u64 n) { return __sync_fetch_and_add(p, n), 0; }
 u64 kr_now(void) { return 1; }
 const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len) {
     (void)tag;

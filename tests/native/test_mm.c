@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * machine/mm.c and machine/pt.c: random mmap, munmap, mprotect, mremap, madvise, brk and faults against a model that
  * knows every page; the host's mappings are real. After each step the array is sorted and says what the model
- * says, the page tables never allow more, and contents are where they belong. Sources: mm.c vma.c change.c remap.c advise.c pt.c slots.c
+ * says, the page tables never allow more, and contents are where they belong. Sources: mm.c vma.c change.c remap.c segment.c advise.c pt.c slots.c
  * warm.c hostmem.c kr_alloc.c
  */
 #include "harness.h"

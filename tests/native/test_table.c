@@ -77,6 +77,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
 char *kr_proc_slurp(struct kr_task *t, const char *rel, size_t *size, size_t *len) {
     return (void)t, (void)rel, (void)size, (void)len, NULL;
 }
+long kr_mm_detach(struct kr_mm *mm, u64 addr) { return (void)mm, (void)addr, -EINVAL; }
 long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len) {
     (void)mm, (void)id, (void)addr, (void)replace, (void)prot, (void)len;
     return -ENOMEM;

@@ -20,6 +20,7 @@
 #include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
+#include "segment.h"
 #include "usercopy.h"
 #include "warm.h"
 #include <linux/personality.h>
@@ -179,14 +180,14 @@ long kr_mm_adopt(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags) {
 }
 
 /* Moves the segment that has just been attached at `at` to addr, in place of what is there. Locked. */
-static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr, u32 prot) {
+static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr, u32 prot, u32 flags) {
     if (!kr_in_window(addr, len))
         return -EINVAL;
     if (kr_vma_sealed(mm, addr, len))
         return -EPERM;
     const struct kr_change change = {.kind = KR_CHANGE_MOVE,
                                      .prot = prot,
-                                     .flags = KR_VMA_SHARED,
+                                     .flags = flags,
                                      .host_flags = MREMAP_MAYMOVE | MREMAP_FIXED,
                                      .start = addr,
                                      .end = addr + len,
@@ -212,11 +213,13 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
     kr_lock(&mm->lock);
     u64 at = addr && !replace ? addr : kr_mm_find_free(mm, hint, KR_PAGE);
     const struct kr_change change = {.kind = KR_CHANGE_FRESH, .start = at, .end = at + hint};
+    u32 flags = KR_VMA_SHARED, number = at ? kr_segment_flags(mm, id, addr && replace ? addr : at) : 0;
+    flags |= number;
     if (!at)
         r = -ENOMEM;
     else if (!kr_vma_range_free(mm, at, hint))
         r = -EINVAL;
-    else if (kr_change_begin(mm, &change, 3) < 0)
+    else if (!number || kr_change_begin(mm, &change, 3) < 0)
         r = -ENOMEM;
     else
         r = kr_host_attach(id, at, prot & PROT_WRITE ? 0 : SHM_RDONLY, len);
@@ -224,20 +227,42 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
         if (!kr_vma_range_free(mm, at, *len))
             r = -EINVAL;
         else if (addr && replace)
-            r = replace_by(mm, at, *len, addr, prot);
+            r = replace_by(mm, at, *len, addr, prot, flags);
         if (r < 0)
             kr_host_unmap(at, *len);
     }
     if (r >= 0) {
         at = (u64)r;
-        kr_vma_insert(mm, at, at + *len, prot, KR_VMA_SHARED);
-        if (kr_mm_reflect(mm, at, at + *len, prot, KR_VMA_SHARED) < 0) {
+        kr_vma_insert(mm, at, at + *len, prot, flags);
+        if (kr_mm_reflect(mm, at, at + *len, prot, flags) < 0) {
             kr_mm_unmap_locked(mm, at, *len);
             r = -ENOMEM;
         }
     }
     kr_mm_release(mm);
     return r;
+}
+
+/* As ksys_shmdt() in ipc/shm.c: a sealed mapping stays, and the call succeeds all the same. */
+long kr_mm_detach(struct kr_mm *mm, u64 addr) {
+    u32 id = ~0u;
+    long r = -EINVAL;
+    u64 at = addr;
+    if (addr & (KR_PAGE - 1))
+        return r;
+    for (;;) {
+        long e = 0;
+        kr_lock(&mm->lock);
+        struct kr_vma *v = kr_segment_find(mm, at, addr, &id);
+        if (v) {
+            r = 0;
+            at = v->end;
+            e = v->flags & KR_VMA_SEALED ? 0 : kr_mm_unmap_locked(mm, v->start, v->end - v->start);
+        }
+        kr_mm_release(mm);
+        if (!v || e < 0)
+            return v ? e : r;
+    }
 }
 
 long kr_mm_munmap(struct kr_mm *mm, u64 addr, u64 len) {

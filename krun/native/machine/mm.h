@@ -20,6 +20,7 @@
 #define KR_VMA_DONTFORK 64u
 #define KR_VMA_IMAGE 128u  /* a private mapping that a loader made (MAP_DENYWRITE) */
 #define KR_VMA_SEALED 256u /* mseal(2) */
+/* bits 16 to 31: of which System V segment (segment.h) */
 
 struct kr_vma {
     u64 start, end;
@@ -94,6 +95,8 @@ long kr_mm_anon(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 vma_flags);
 /* shmat(2) of segment id at addr, a multiple of the page size; 0: at a free place. replace: SHM_REMAP, that is
  * in place of what is there. The address, with the segment's size in *len; or -errno. */
 long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64 *len);
+/* shmdt(2). 0 or -errno. */
+long kr_mm_detach(struct kr_mm *mm, u64 addr);
 
 /* Enters a host mapping that exists in the window already (the vDSO) into the array and the page tables. 0 or
  * -errno. */

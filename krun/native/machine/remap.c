@@ -6,6 +6,7 @@
 #include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
+#include "segment.h"
 
 long kr_mm_protect_locked(struct kr_mm *mm, u64 addr, u64 end, u32 prot) {
     int lost_exec_only = 0;
@@ -45,13 +46,21 @@ long kr_mm_mprotect(struct kr_mm *mm, u64 addr, u64 len, u32 prot) {
     len = KR_PAGE_UP(len);
     if (!len || !kr_in_window(addr, len))
         return -ENOMEM;
+    if (grows == (PROT_GROWSDOWN | PROT_GROWSUP))
+        return -EINVAL;
     kr_lock(&mm->lock);
-    if (grows & PROT_GROWSDOWN) { /* from the start of the (stack) mapping that holds addr */
+    if (grows) { /* from the start of the mapping that grows down; on x86 none grows up */
         struct kr_vma *v = kr_vma_find(mm, addr);
-        if (v && v->start <= addr) {
-            len += addr - v->start;
-            addr = v->start;
+        u64 reach = grows & PROT_GROWSUP ? addr + 1 : addr + len;
+        long r = !v || v->start >= reach ? -ENOMEM : 0;
+        if (r == 0 && (grows & PROT_GROWSUP || !(v->flags & (KR_VMA_GROWSDOWN | KR_VMA_STACK))))
+            r = -EINVAL;
+        if (r < 0) {
+            kr_unlock(&mm->lock);
+            return r;
         }
+        len = addr + len - v->start;
+        addr = v->start;
     }
     u64 end = addr + len, hole = kr_vma_mapped_until(mm, addr, end), seal = kr_vma_sealed_from(mm, addr, end);
     long result = hole < end ? -ENOMEM : 0; /* the part before the hole is changed all the same */
@@ -160,9 +169,12 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         if (!new_addr)
             return -ENOMEM;
     }
+    u32 moved = src.flags;
+    if (kr_segment_moves(mm, &moved, old, new_addr) < 0)
+        return -ENOMEM;
     const struct kr_change change = {.kind = KR_CHANGE_MOVE,
                                      .prot = src.prot,
-                                     .flags = src.flags,
+                                     .flags = moved,
                                      .host_flags = flags,
                                      .start = new_addr,
                                      .end = new_addr + new_len,
@@ -184,9 +196,8 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         kr_mm_reflect(mm, old, old + old_len, src.prot, src.flags);
     else if (old_len)
         kr_vma_cut(mm, old, old + old_len);
-    kr_vma_insert(mm, new_addr, new_addr + new_len, src.prot, src.flags);
-    return kr_mm_reflect(mm, new_addr, new_addr + new_len, src.prot, src.flags) < 0 ? -ENOMEM
-                                                                                    : (long)new_addr;
+    kr_vma_insert(mm, new_addr, new_addr + new_len, src.prot, moved);
+    return kr_mm_reflect(mm, new_addr, new_addr + new_len, src.prot, moved) < 0 ? -ENOMEM : (long)new_addr;
 }
 
 long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
