@@ -11,6 +11,11 @@ int main(int argc, char **argv) {
     TRY(mprotect(p, PAGE, 0x40));
     TRY(mprotect(p, -PAGE, PROT_READ));
     TRY(mprotect((void *)0x7000000000000000, PAGE, PROT_READ));
+    TRY(mprotect(p, PAGE, PROT_READ | PROT_GROWSDOWN)),
+        TRY(mprotect(p, PAGE, PROT_READ | PROT_GROWSUP)); // grows nowhere
+    TRY(mprotect(p, PAGE, PROT_READ | PROT_GROWSDOWN | PROT_GROWSUP));
+    TRY(mprotect(p + 2 * PAGE, PAGE, PROT_READ | PROT_GROWSDOWN)),
+        TRY(mprotect(p + 2 * PAGE, PAGE, PROT_GROWSUP));
     TRY(mprotect(p + PAGE, 1, PROT_NONE)); // rounded up to the page
     CATCH(*(volatile char *)(p + 2 * PAGE - 1));
     say_fault("rounded", p);

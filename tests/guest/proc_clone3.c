@@ -23,5 +23,11 @@ int main(int argc, char **argv) {
     TRY(syscall(SYS_clone3, &a, sizeof(a)));
     a.exit_signal = SIGCHLD, a.flags = CLONE_THREAD;
     TRY(syscall(SYS_clone3, &a, sizeof(a)));
+    a.flags = 0, a.set_tid = 0, a.set_tid_size = 1;
+    TRY(syscall(SYS_clone3, &a, sizeof(a)));
+    a.set_tid = 8;
+    TRY(syscall(SYS_clone3, &a, sizeof(a)));
+    a.set_tid_size = 0;
+    TRY(syscall(SYS_clone3, &a, sizeof(a)));
     return wrong;
 }

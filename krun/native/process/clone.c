@@ -390,7 +390,7 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
         return -EPERM;
     host.flags &= ~((u64)CLONE_CLEAR_SIGHAND | CLONE_PTRACE | CLONE_UNTRACED);
     if (ca->set_tid_size) {
-        if (ca->set_tid_size > SET_TID_MAX)
+        if (ca->set_tid_size > SET_TID_MAX || !ca->set_tid)
             return -EINVAL;
         if (kr_copy_in(set_tid, ca->set_tid, ca->set_tid_size * 4) < 0)
             return -EFAULT;
