@@ -306,6 +306,7 @@ ATTACKS = (
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),
+    Attack("proc_environ_early", (ROOT_USER,), 4),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_limits", (ROOT_USER,), 8, beside=(exec_true, create_beside)),

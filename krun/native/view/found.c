@@ -52,12 +52,11 @@ static long other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, 
     long r;
     if ((flags & O_ACCMODE) != O_RDONLY) /* the payload writes no entry of another process */
         return -EACCES;
-    r = w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT ? kr_procview_other(t, w, fd) : kr_ask_text(t, w);
+    r = kr_procview_other(t, w, fd);
     /* The calling process itself has an unknown number where the payload looks from a pid namespace of its own, or into
-     * a procfs of another one. What the kernel shows of it in these entries is the payload's (kr_publish_mm). fdinfo
-     * shows the monitor's descriptors; auxv tells where a monitor lies that has just been started. */
-    int harmless = w->entry == KR_PE_STATUS || w->entry == KR_PE_ENVIRON;
-    return r == -ESRCH && !harmless ? -EACCES : kr_found_hand_out(r, flags);
+     * a procfs of another one. What status and environ show of it is the payload's (kr_publish_mm). fdinfo shows the
+     * monitor's descriptors; auxv tells where a monitor lies that has just been started. */
+    return r == -ESRCH && w->entry != KR_PE_STATUS ? -EACCES : kr_found_hand_out(r, flags);
 }
 
 long kr_found_other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {

@@ -149,9 +149,10 @@ long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int f
 /* The view of an entry of the calling process for another process that asks (view/ask.h): maps, smaps,
  * smaps_rollup, numa_maps, auxv, environ, fdinfo/N. -EACCES for other entries. */
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
-/* status or stat of another process: the text of fd (as above) with the payload's values in
+/* The view of w, an entry of another process. status and stat: the text of fd (as above) with the payload's values in
  * place of the monitor's, and without addresses. Every process may read these two, so no question is needed: the
- * board has the values. -ESRCH: the process is not known to be a monitor of this container (status only). */
+ * board has the values. Other entries: the answer of that process (ask.h). -ESRCH: the process is not known to be a monitor of
+ * this container (not for stat, nor for environ, of which the kernel's text is shown then). */
 long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd);
 /* A sealed memfd with the n bytes at data, open for reading only, or -errno. name: for its label. */
 long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const char *name);

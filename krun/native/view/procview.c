@@ -12,6 +12,7 @@
 #include "proctext.h"
 #include "ask.h"
 #include "place.h"
+#include "../abi/boot.h"
 #include "../process/board.h"
 #include "../process/core.h"
 #include "../machine/fdtab.h"
@@ -19,6 +20,8 @@
 #include "../machine/mm.h"
 #include "../machine/usercopy.h"
 #include "../process/above.h"
+
+#define STARTS_MS 1000 /* how long a monitor may take to load its program */
 
 static int begins(const char *s, const char *key) { return strncmp(s, key, strlen(key)) == 0; }
 
@@ -190,7 +193,8 @@ long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int f
     return r;
 }
 
-long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) {
+/* status or stat of another process. -ESRCH: the process is not known to be a monitor of this container (status only). */
+static long of_all(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     struct kr_board_entry e;
     struct kr_text o = {0};
     size_t size;
@@ -209,6 +213,42 @@ long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) 
     kr_free(kernel, size);
     kr_free(o.buf, o.room);
     return r;
+}
+
+/* Whether one of the strings in text[n] is of a boot block (abi/boot.h). */
+static int has_block(const char *text, size_t n) {
+    static const char name[] = KR_BOOT_ENV;
+    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+        if (begins(text + at, name))
+            return 1;
+    return 0;
+}
+
+/* Between its execve and kr_publish_mm a monitor's environment is the one that the kernel has laid out for it, with the
+ * boot block. A payload whose own environment has such a name shows it to nobody here. */
+static long environ_of(struct kr_task *t, int fd) {
+    const s64 moment[2] = {0, 1000000};
+    char rel[48];
+    kr_snprintf(rel, sizeof rel, "thread-self/fd/%d", fd);
+    for (int tries = 0; tries < STARTS_MS && !t->sig_caught; tries++) {
+        size_t size, len;
+        char *kernel = kr_proc_slurp(t, rel, &size, &len);
+        if (!kernel)
+            return -EACCES;
+        long r = has_block(kernel, len) ? -EAGAIN : kr_procview_publish(t, kernel, len, "environ");
+        kr_free(kernel, size);
+        if (r != -EAGAIN)
+            return r;
+        kr_sys2(__NR_nanosleep, moment, 0);
+    }
+    return -EACCES;
+}
+
+long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) {
+    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
+        return of_all(t, w, fd);
+    long r = kr_ask_text(t, w);
+    return r == -ESRCH && w->entry == KR_PE_ENVIRON ? environ_of(t, fd) : r;
 }
 
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n) {
