@@ -1,7 +1,6 @@
 """Foreground processes of `run` and `exec`: forwards signals, copies the terminal, returns the exit code."""
 
 import os
-import time
 from _signal import SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGURG, SIGWINCH
 from select import POLLIN
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 _TERMIOS_SIZE = 256
 _ENDING = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 _PATIENCE_MS = 1000
-_REST_MS = 10  # between two looks at a readiness socket that says other things than READY=1, as in notify.py
 _LAST = (
     1 << 20
 )  # bytes of the terminal that are still read when the program has ended: others may write without end
@@ -99,11 +97,9 @@ class Foreground:
         code = -1
         ending = False
         late = 0
-        rest_until = 0.0
         while True:
-            resting = code < 0 and relay is not None and time.monotonic() < rest_until
             # A negative descriptor is one that poll(2) leaves alone.
-            notice = -1 if relay is None or resting else relay.fileno()
+            notice = -1 if relay is None else relay.fileno()
             wanted = (
                 (self.signals, POLLIN),
                 (pidfd if code < 0 else -1, POLLIN),
@@ -112,26 +108,17 @@ class Foreground:
                 (notice, POLLIN),
             )
             # A process that has ended writes nothing more: what is not there now will not come. What is read waits for its reader.
-            if code < 0:
-                patience = _REST_MS if resting else -1
-            else:
-                patience = 0 if not output.left else _PATIENCE_MS if ending else -1
+            patience = -1 if code < 0 or (output.left and not ending) else _PATIENCE_MS if output.left else 0
             signal, ended, out, put, said = poll_for(wanted, patience)
             if signal and self._forward(pidfd, master, pid):
                 ending = True
-            if said and relay is not None:
-                if relay.read():
+            if relay is not None and (said or ended):
+                if relay.read() if said else relay.last():
                     # As runc: the service's process is krun, which hands signals on. Told once: a payload that goes on
                     # writing must not keep us from our work.
                     relay.tell(os.getpid())
-                    relay.close()
-                    relay = None
-                elif code >= 0:
-                    relay.close()  # what the program had said has been read
-                    relay = None
-                else:
-                    # A payload that only chatters must not take a whole CPU of the host's.
-                    rest_until = time.monotonic() + _REST_MS / 1000
+                relay.close()
+                relay = None
             if out:
                 reading = not output.left
                 output.go_on()

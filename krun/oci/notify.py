@@ -2,7 +2,8 @@
 
 As with runc (notify_socket.go), /run/notify in the container is a directory of the container's state directory. It holds
 one datagram socket, which `start` or `run` makes and reads. The host's own socket is never in the container. The payload's
-messages are hostile: krun looks for the line READY=1 only, and sends a message of its own with the pid that krun knows.
+messages are hostile: krun looks for the line READY=1 only, and sends a message of its own with the pid that krun knows. A thread
+reads them (krun/inbox.py); the descriptors that come along are closed unseen, which is the answer that sd_notify_barrier(3) waits for.
 """
 
 import os
@@ -10,6 +11,7 @@ import socket
 import time
 
 from krun.errors import SysError
+from krun.inbox import Inbox
 from krun.oci.spec import Mount
 from krun.sysio import poll
 
@@ -22,7 +24,9 @@ DIRECTORY = "notify"
 NAME = "notify.sock"
 INSIDE = "/run/notify"
 _BARRIER_MS = 30_000  # how long runc waits for the service manager to say that it has read everything
-_ONCE = 64  # datagrams that are read before anything else has its turn
+_ONCE = 64  # datagrams that are read before a rest: a payload that only chatters must not take a whole CPU of the host's
+_REST = 0.01  # s
+_LAST_MS = 1000  # for what the payload had said before its end
 
 
 def add(spec: "Spec", state_path: str) -> None:
@@ -72,9 +76,9 @@ def open_relay(state_path: str, host: str, log: "Log") -> "Relay | None":
 
 
 class Relay:
-    """Both ends: `inner`, which the payload writes to, and `outer`, connected to the host's NOTIFY_SOCKET."""
+    """Both ends: the inbox, which the payload writes to, and `outer`, connected to the host's NOTIFY_SOCKET."""
 
-    __slots__ = ("inner", "outer", "log")
+    __slots__ = ("outer", "log", "_inbox", "_told")
 
     def __init__(self, state_path: str, host: str, log: "Log") -> None:
         """Raises OSError."""
@@ -82,9 +86,7 @@ class Relay:
         self.outer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         # "@" stands for the abstract name space (sd_notify(3)).
         self.outer.connect("\0" + host[1:] if host.startswith("@") else host)
-        self.inner = socket.socket(
-            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
+        inner = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         folder = os.open(
             f"{state_path}/{DIRECTORY}", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
@@ -98,27 +100,28 @@ class Relay:
             umask = os.umask(0)
             try:
                 # By the descriptor: sockaddr_un holds 107 bytes, an id alone may have 1024.
-                self.inner.bind(f"/proc/self/fd/{folder}/{NAME}")
+                inner.bind(f"/proc/self/fd/{folder}/{NAME}")
             finally:
                 os.umask(umask)
         finally:
             os.close(folder)
+        # What the thread has to say: one byte for READY=1, and the end when it reads no more. The thread owns the second end.
+        self._told, told = os.pipe()
+        self._inbox = Inbox(inner, _Hearer(told), lambda: os.close(told))
+        self._inbox.start()
 
     def fileno(self) -> int:
-        """Returns the descriptor that has input when the payload has said something."""
-        return self.inner.fileno()
+        """Returns the descriptor that has input when the payload is ready, or nothing more will be heard of it."""
+        return self._told
 
     def read(self) -> bool:
-        """Reads what has come. Returns whether READY=1 was among it. Descriptors that come along (BARRIER=1) are not
-        taken, which closes them: that is the answer sd_notify_barrier(3) waits for."""
-        for _ in range(_ONCE):
-            try:
-                data = self.inner.recv(4096)
-            except OSError:
-                return False
-            if b"READY=1" in data.split(b"\n"):
-                return True
-        return False
+        """Returns whether the payload is ready. Precondition: fileno() has input."""
+        return bool(os.read(self._told, 1))
+
+    def last(self) -> bool:
+        """Returns whether the payload, which has ended, had said that it is ready."""
+        self._inbox.finish()
+        return poll((self._told,), _LAST_MS)[0] and self.read()
 
     def tell(self, main_pid: int) -> None:
         """Tells the host READY=1, and MAINPID unless it is 0, and waits until that was read (BARRIER=1)."""
@@ -147,17 +150,33 @@ class Relay:
 
     def wait(self, pidfd: int, main_pid: int) -> None:
         """Waits until the payload is ready, and tells the host, or until it has ended."""
-        while True:
-            said, ended = poll((self.fileno(), pidfd))
-            if said and self.read():
-                self.tell(main_pid)
-                return
-            if ended:
-                return
-            # A payload that only chatters must not take a whole CPU of the host's.
-            time.sleep(0.01)
+        said, ended = poll((self.fileno(), pidfd))
+        if self.read() if said else ended and self.last():
+            self.tell(main_pid)
+        elif not ended:
+            poll((pidfd,))
 
     def close(self) -> None:
         """Closes both ends; the payload's next word is refused (ECONNREFUSED), as with runc."""
-        self.inner.close()
+        self._inbox.close()
+        os.close(self._told)
         self.outer.close()
+
+
+class _Hearer:
+    """What the thread does with each datagram. Argument: told, the end of a pipe that gets a byte at READY=1."""
+
+    __slots__ = ("told", "_count")
+
+    def __init__(self, told: int) -> None:
+        self.told = told
+        self._count = 0
+
+    def __call__(self, data: bytes) -> bool:
+        if b"READY=1" in data.split(b"\n"):
+            os.write(self.told, b"1")
+            return False
+        self._count += 1
+        if self._count % _ONCE == 0:
+            time.sleep(_REST)
+        return True

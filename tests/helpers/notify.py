@@ -54,6 +54,13 @@ int main(int argc, char **argv) {
 """
 
 
+def build_linger(path: Path) -> Path:
+    """Compile linger.c, static: descriptors whose close waits, for a socket that krun reads."""
+    source = Path(__file__).with_name("linger.c")
+    subprocess.run(["gcc", "-static", "-w", "-o", path, source], check=True)
+    return path
+
+
 def build_sender(path: Path) -> Path:
     """Compile it, static: it runs in any root."""
     subprocess.run(["gcc", "-static", "-x", "c", "-w", "-o", path, "-"], input=SENDER, text=True, check=True)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from helpers.notify import Manager, build_sender, unused_name
+from helpers.notify import Manager, build_linger, build_sender, unused_name
 from helpers.runtime import wait_for
 
 
@@ -167,3 +167,13 @@ def test_a_kill_while_start_waits(runtime, ready_bundle, manager):
     container.call("kill", "KILL").ok()
     container.wait()
     assert start.wait(20) == 0
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_socket_whose_close_waits_for_hours(runtime, bundle, manager, tmp_path, user):
+    """Descriptors that come with a message are closed by who reads it. `run` read them itself, and did not come back."""
+    bundle.process["user"] = {"uid": user, "gid": user}
+    bundle.mount("/linger", build_linger(tmp_path / "linger"), "bind", "ro")
+    assert runtime.run(bundle.args("/linger")).ok().out == "over\n"
+    assert runtime.call("list", "--quiet").out == ""

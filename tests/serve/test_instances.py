@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from helpers.images import Image, Registry, make_layout
 from helpers.instances import ended, get, ready, run, runner, spec, until
+from helpers.notify import build_linger
 
 from krun.serve.run.errors import StartError
 from krun.serve.run.spec import ContainerExit
@@ -395,6 +396,24 @@ def test_a_fork_bomb_and_a_flood_of_output_stay_their_own(
             assert await get(other, "/uid") == "1000"
             for instance in (bomb, flood):
                 await instance.stop(0)
+
+    run(test)
+
+
+def test_a_socket_in_dev_log_whose_close_waits_for_hours(directory: Path, runtime: str, images: Path) -> None:
+    """Descriptors that come with a message are closed by who reads it. The worker did: then no instance could be started or ended."""
+    build_linger(images / "dev.local/payload/rootfs/linger")
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            hostile = await r.start(spec("hostile", container={"command": ["/linger", "/dev/log", "1000"]}))
+            log = directory / "logs/hostile/user-container/0.log"
+            await until(lambda: b"chatter" in log.read_bytes(), "the first message")
+            for number in range(3):
+                other = await r.start(spec(f"other-{number}"))
+                await ready(other)
+                await other.stop(0)
+            await hostile.stop(0)
 
     run(test)
 

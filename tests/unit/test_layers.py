@@ -34,7 +34,7 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.errors"},
-        {"krun.jsonio", "krun.sysio", "krun.treeio"},
+        {"krun.inbox", "krun.jsonio", "krun.sysio", "krun.treeio"},
         {"krun.log", "krun.mountio", "krun.settings"},
     ],
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
@@ -162,7 +162,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.errors"},
         {
             "krun.serve.run." + name
-            for name in "etcfiles grpc_health lanes logfile network process resources rootdir trash wire".split()
+            for name in "etcfiles grpc_health lanes logfile network process resources rootdir syslog trash wire".split()
         },
         {"krun.serve.run." + name for name in "client logs probe runtime usage user volumes".split()},
         {"krun.serve.run." + name for name in "environment programs session spec".split()},

@@ -99,8 +99,8 @@ def sandbox(worker: Worker, message: dict[str, Any]) -> Answer:
         worker.on_main(lambda: worker.add(made))
     except BaseException:
         made.remove()
-        made.syslog.close()
         worker.on_main(lambda: worker.drop(made))
+        made.syslog.close()
         raise
     return {"address": made.address}, [os.dup(made.netns)]
 

@@ -25,6 +25,7 @@ from krun.serve.run.logfile import LogFile
 from krun.serve.run.process import Process
 from krun.serve.run.rootdir import RootDir
 from krun.serve.run.runtime import Runtime
+from krun.serve.run.syslog import Syslog
 from krun.serve.run.trash import Trash
 from krun.serve.units import quantity
 from krun.sysio import CLONE_NEWNET, unshare
@@ -95,9 +96,7 @@ class Sandbox:
         self.trash = trash
         self.attachment: Attachment | None = None
         self.address = "127.0.0.1"
-        self.syslog = socket.socket(
-            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
+        log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
             self.netns = new_network()
             if network is not None:
@@ -106,7 +105,7 @@ class Sandbox:
             # By a descriptor: an address holds 107 bytes, and the name of a data directory or a revision may be longer.
             own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                self.syslog.bind(f"/proc/self/fd/{own}/log.sock")
+                log.bind(f"/proc/self/fd/{own}/log.sock")
             finally:
                 os.close(own)
             os.chmod(os.path.join(directory, "log.sock"), 0o666)
@@ -121,8 +120,9 @@ class Sandbox:
                 self._volume(planned)
         except BaseException:
             self.remove()
-            self.syslog.close()
+            log.close()
             raise
+        self.syslog = Syslog(log)
 
     def _volume(self, planned: dict[str, Any]) -> None:
         """Make the directory of a volume; of an emptyDir in memory, a tmpfs of its limit."""

@@ -8,8 +8,8 @@ It ends in any case when its data directory has been removed.
 
 The main thread waits: for the server's messages, exits of containers (pidfds), output of containers, and answers of the
 threads. Commands (commands.py) run in threads; Sandbox.lock lets one at a time change an instance. Only the main thread
-touches the selector, the sockets, and the table of instances. No thread waits for the main thread after the loop has ended,
-because the loop ends after the last command.
+touches the selector, the sockets, and the table of instances. No command waits for the main thread after the loop has ended,
+because the loop ends after the last command. A socket that a payload sends to has a thread of its own (syslog.py).
 """
 
 import os
@@ -242,18 +242,13 @@ class Worker:
         directory = os.path.join(self.directory, "logs", sandbox.id)
         os.makedirs(directory, 0o700, exist_ok=True)
         sandbox.syslog_file = LogFile(os.path.join(directory, "syslog"))
-        sock = sandbox.syslog
-        self.selector.register(
-            sock,
-            selectors.EVENT_READ,
-            lambda: sandbox.syslog_log().write("syslog", sock.recv(_PIPE_READ) + b"\n"),
+        sandbox.syslog.listen(
+            self.selector, self.on_main, lambda data: sandbox.syslog_log().write("syslog", data)
         )
 
     def drop(self, sandbox: Sandbox) -> None:
         """Let go of an instance that has been removed."""
         if self.sandboxes.pop(sandbox.id, None) is not None:
-            if sandbox.syslog.fileno() in self.selector.get_map():
-                self.selector.unregister(sandbox.syslog)
             sandbox.syslog.close()
             if sandbox.syslog_file is not None:
                 sandbox.syslog_file.close()
