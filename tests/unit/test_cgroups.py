@@ -458,6 +458,40 @@ def test_v1_device_list(name):
         cgroup.destroy()
 
 
+def test_v1_device_rules_are_written_in_order_through_one_descriptor_each(tmp_path, monkeypatch):
+    for file in ("devices.allow", "devices.deny"):
+        (tmp_path / file).touch()
+    opened, written = {}, []
+    plain_open, plain_write = os.open, os.write
+
+    def opening(path, flags, *rest, **more):
+        fd = plain_open(path, flags, *rest, **more)
+        assert fd not in opened
+        opened[fd] = os.path.basename(path)
+        return fd
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(
+        os, "write", lambda fd, data: (written.append((opened[fd], data.decode())), plain_write(fd, data))[1]
+    )
+    deny_all = {"allow": False, "access": "rwm"}
+    listed = [deny_all, {"allow": True, "type": "c", "major": 10, "minor": 232}, deny_all]
+    v1.devices(
+        {"devices": str(tmp_path)}, devices.device_rules({"devices": listed}), rootless=False, log=Log()
+    )
+    assert written[:3] == [("devices.deny", "a"), ("devices.allow", "c 10:232 rwm"), ("devices.deny", "a")]
+    assert written[3] == ("devices.allow", "c *:* m") and len(written) == 3 + len(devices.DEFAULT_DEVICES)
+    assert sorted(opened.values()) == ["devices.allow", "devices.deny"]
+
+
+@pytest.mark.parametrize("missing", ["devices.allow", "devices.deny"])
+def test_v1_device_file_that_is_not_there_is_named(tmp_path, missing):
+    for file in {"devices.allow", "devices.deny"} - {missing}:
+        (tmp_path / file).touch()
+    with pytest.raises(SysError, match=missing):
+        v1.devices({"devices": str(tmp_path)}, devices.device_rules(None), rootless=False, log=Log())
+
+
 @root
 def test_destroy_says_who_is_in_the_way(name, sleeper):
     cgroup = cgroups.create(name, None, "box", Log())

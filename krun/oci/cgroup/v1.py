@@ -214,14 +214,34 @@ def devices(paths: "Paths", rules: "list[Rule]", rootless: bool, log: "Log") -> 
     path = paths.get("devices")
     if path is None or rootless:
         return  # without the controller nothing can be denied; a rootless user may not write the files
+    opened: dict[str, int] = {}  # each file once: a start has some fifteen rules, each write is one of them
+    try:
+        for file, text in _device_lines(rules):
+            name = f"{path}/{file}"
+            try:
+                if file not in opened:
+                    opened[file] = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+                os.write(opened[file], text.encode())
+            except OSError as error:
+                raise refused(name, text, error) from None
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
+def _device_lines(rules: "list[Rule]") -> "list[tuple[str, str]]":
+    """Return what is to be written, in order: (file, line). A reset right behind the same reset is left out."""
+    lines: list[tuple[str, str]] = []
     for allow, kind, major, minor, access in rules:
         file = "devices.allow" if allow else "devices.deny"
         if kind == "a" and major is None and minor is None:
-            write(path, file, "a")
+            if lines[-1:] != [(file, "a")]:
+                lines.append((file, "a"))
             continue
         for one in ("b", "c") if kind == "a" else (kind,):
-            text = f"{one} {'*' if major is None else major}:{'*' if minor is None else minor} {access}"
-            write(path, file, text)
+            numbers = f"{'*' if major is None else major}:{'*' if minor is None else minor}"
+            lines.append((file, f"{one} {numbers} {access}"))
+    return lines
 
 
 def freeze(paths: "Paths", stop: bool) -> None:
