@@ -49,10 +49,9 @@ long kr_found_view(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 
  * container, and the payload may read the kernel's text. -EACCES if the payload may not. fd: the entry, where no other thread
  * can exchange it. */
 static long other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {
-    long r;
     if ((flags & O_ACCMODE) != O_RDONLY) /* the payload writes no entry of another process */
         return -EACCES;
-    r = kr_procview_other(t, w, fd);
+    long r = kr_procview_other(t, w, fd);
     /* The calling process itself has an unknown number where the payload looks from a pid namespace of its own, or into
      * a procfs of another one. What status and environ show of it is the payload's (kr_publish_mm). fdinfo shows the
      * monitor's descriptors; auxv tells where a monitor lies that has just been started. */
