@@ -305,6 +305,8 @@ ATTACKS = (
     Attack("ask_number_heard"),
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
+    Attack("krun_proc_words", (*BOTH, TRACER), 4, beside=(exec_true,)),
+    Attack("krun_proc_words", (ROOT_USER, TRACER), 4, beside=(create_beside,)),
     Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),
     Attack("proc_environ_early", (ROOT_USER,), 4),
     Attack("krun_proc_scan", (ROOT_USER,), 10, args=("create",), beside=(create_beside,)),
@@ -395,6 +397,7 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
     work.mkdir(parents=True, exist_ok=True)
     runtime, monitor, canaries = Runtime("krun", work), Monitor(tree), Canaries()
     runtime.path = tree / "build" / "bin" / "krun"
+    runtime.environment["ATTACK_HOST_WORD"] = "of krun's own environment"
     try:
         bundle = make_bundle(attack, user, seconds, work, canaries.path)
         container = runtime.create(bundle)

@@ -2,10 +2,12 @@
 /* Namespaces: clone3(2), unshare(2), setns(2), names of the UTS namespace, the loopback device. */
 #include "host.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <linux/wait.h>
 #include <net/if.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -13,12 +15,71 @@
 #define KR_NS_GET_NSTYPE 0xb703 /* _IO(0xb7, 3), linux/nsfs.h */
 
 /*
- * A copy of the calling process in the namespaces of `flags` (CLONE_NEW*, CLONE_PARENT). Returns 0 in the
- * child, which goes on with a copy of the stack, and the pid in the parent; *pidfd is set when `pidfd` is not
- * NULL. Neither glibc's nor Python's fork handlers run: call it with one thread only.
+ * Our arguments and environment, which the kernel shows as /proc/PID/cmdline to everybody and as environ to whoever may
+ * trace us. The child's memory is a copy, and a container's processes see the child from its birth. So the words are blank
+ * while a process is made, and the parent puts them back.
+ */
+struct words {
+    char *start[2];
+    size_t size[2];
+    char *kept; /* both, one behind the other; NULL: nothing is blank */
+};
+
+/* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. */
+static int find_words(struct words *w) {
+    char text[2048], *at;
+    unsigned long field[4];
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    at = strrchr(text, ')'); /* the name may hold any character */
+    for (int i = 2; at && i < 48; i++)
+        at = strchr(at + 1, ' ');
+    for (int i = 0; at && i < 4; i++)
+        field[i] = strtoul(at, &at, 10);
+    for (int i = 0; at && i < 2; i++) {
+        if (!field[2 * i] || field[2 * i + 1] < field[2 * i])
+            return -1;
+        w->start[i] = (char *)field[2 * i];
+        w->size[i] = field[2 * i + 1] - field[2 * i];
+    }
+    return at ? 0 : -1;
+}
+
+static void hide_words(struct words *w) {
+    static const char name[] = "krun";
+
+    w->kept = find_words(w) == 0 ? malloc(w->size[0] + w->size[1] + 1) : NULL;
+    if (!w->kept)
+        return;
+    for (int i = 0; i < 2; i++) {
+        memcpy(w->kept + (i ? w->size[0] : 0), w->start[i], w->size[i]);
+        memset(w->start[i], 0, w->size[i]);
+    }
+    if (w->size[0] >= sizeof(name))
+        memcpy(w->start[0], name, sizeof(name));
+}
+
+static void show_words(struct words *w) {
+    if (!w->kept)
+        return;
+    for (int i = 0; i < 2; i++)
+        memcpy(w->start[i], w->kept + (i ? w->size[0] : 0), w->size[i]);
+    free(w->kept);
+}
+
+/*
+ * A copy of the calling process in the namespaces of `flags` (CLONE_NEW*, CLONE_PARENT), without its arguments and
+ * environment. Returns 0 in the child, which goes on with a copy of the stack, and the pid in the parent; *pidfd is set when
+ * `pidfd` is not NULL. Neither glibc's nor Python's fork handlers run: call it with one thread only.
  */
 int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd) {
     struct clone_args args;
+    struct words words;
+    int r;
 
     memset(&args, 0, sizeof(args));
     args.flags = flags;
@@ -31,7 +92,11 @@ int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)cgroup_fd;
     }
-    return (int)KR_CALL(SYS_clone3, &args, sizeof(args));
+    hide_words(&words);
+    r = (int)KR_CALL(SYS_clone3, &args, sizeof(args));
+    if (r)
+        show_words(&words);
+    return r;
 }
 
 /* A call that touches neither errno nor the stack: for a process that shares both with its parent. */
@@ -93,6 +158,7 @@ static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, co
 int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, const int *keep,
                     unsigned int count, int *where) {
     struct clone_args between, args;
+    struct words words;
     volatile long made = -ECHILD;
     long pid;
 
@@ -106,6 +172,7 @@ int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd,
     }
     args.flags = flags | CLONE_PARENT;
     *where = 0;
+    hide_words(&words);
     pid = raw_call(SYS_clone3, (long)&between, sizeof(between), 0);
     if (pid == 0) {
         long r = enter_and_clone(&args, root_fd, pid_ns, keep, count, where);
@@ -116,6 +183,7 @@ int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd,
         for (;;)
             raw_call(SYS_exit_group, 0, 0, 0);
     }
+    show_words(&words);
     if (pid < 0)
         return (int)pid;
     while (KR_CALL(SYS_wait4, pid, NULL, __WALL, NULL) == -EINTR)
