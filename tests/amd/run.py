@@ -44,7 +44,7 @@ TREE = (
 )
 ENGINES = ("podman", "docker", "containerd")
 #: Integration tests that have a part of their own, need an engine's daemon, or compare with what is not there.
-NOT_THERE = (*ENGINES, "cri", "guest_corpus", "core", "software", "suites", "fuzz")
+NOT_THERE = (*ENGINES, "cri", "guest_corpus", "core", "software", "suites", "fuzz", "pages", "pip")
 TESTS = [
     "tests/amd",
     "tests/integration",

@@ -38,11 +38,13 @@ static const char *seen(const char *pid) {
         int fd = open(path, O_RDONLY);
         if (fd < 0)
             continue;
-        // What is left of a process that has ended may be opened, and shows nothing.
+        // What is left of a process that has ended may be opened, and shows nothing: the end of the file. Living memory has
+        // nothing at this address: EIO.
         int memory = strcmp(file[i], "mem") == 0;
-        ssize_t n = memory ? pread(fd, text, 0, 4096) : read(fd, text, sizeof text);
+        ssize_t n = memory ? pread(fd, text, 1, 4096) : read(fd, text, sizeof text);
+        int nothing_there = n < 0 && errno == EIO;
         close(fd);
-        if (memory ? n == 0 && access(path, R_OK) == 0 : n > 0)
+        if (n > 0 || (memory && nothing_there))
             return file[i];
     }
     snprintf(path, sizeof path, "/proc/%.20s/fd/0", pid);

@@ -1,6 +1,7 @@
 """Programs that cannot begin: one line that says why, and runc's code; never a signal of the monitor's without a word."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -49,6 +50,11 @@ def test_a_limit_without_room_for_kvms_thread_is_an_error(runtime, bundle):
     container = runtime.start(bundle.args("sleep", "1000"))
     runtime.call("update", "--pids-limit", "1", container.id).ok()
     done = container.exec("true")
+    if (
+        len(os.listdir(f"/proc/{container.processes()[0]}/task")) == 1
+    ):  # the worker is not a thread of the process (before Linux 6.13)
+        done.ok()
+        return
     assert done.status == 255 and "KVM's worker thread: raise the limit of processes" in done.err, done
 
 

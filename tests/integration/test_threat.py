@@ -1,6 +1,7 @@
 """From inside a container: /dev/kvm, the monitor's file, descriptors and memory are out of reach."""
 
 import hashlib
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -160,7 +161,8 @@ def test_numbers_of_the_monitor_are_refused_and_its_vforks_make_no_threads(tmp_p
         "still served: yes",
     ]
     # A limit so high that the monitor's numbers lie below it.
-    direct = f"ulimit -S -n 10000; exec {' '.join(DIRECT)} {program}"
+    limit = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    direct = f"ulimit -S -n {limit}; exec {' '.join(DIRECT)} {program}"
     done = subprocess.run(["sh", "-c", direct], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines() == [
         "thread of a vfork child: EAGAIN",
