@@ -7,6 +7,7 @@ from errno import EAGAIN
 from krun.errors import KrunError, SysError
 from krun.oci import init, namespaces, sched, sync
 from krun.sysio import (
+    CLONE_NEWNET,
     CLONE_NEWPID,
     CLONE_NEWTIME,
     CLONE_NEWUSER,
@@ -102,12 +103,22 @@ def spawn(
 def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
     """Calls clone_inside. If the cgroup has no room, the child joins it later, which pids.max does not forbid (cgroups(7))."""
     try:
-        return clone_inside(flags, pid_fd, child.birth_root, child.ctx.cgroup_fd, child.held(), name)
+        return clone_inside(
+            flags, pid_fd, _network(child), child.birth_root, child.ctx.cgroup_fd, child.held(), name
+        )
     except SysError as e:
         if e.errno != EAGAIN or child.ctx.cgroup_fd < 0:
             raise
     child.in_cgroup = False
-    return clone_inside(flags, pid_fd, child.birth_root, -1, child.held(), name)
+    return clone_inside(flags, pid_fd, _network(child), child.birth_root, -1, child.held(), name)
+
+
+def _network(child: init.Child) -> int:
+    """What a child that joins a pid namespace joins a network namespace by, or -1. It is born there, because processes of the
+    pid namespace may read its /proc/PID/net; step 3 joins it once more."""
+    if child.join_all is not None and child.join_all[1] & CLONE_NEWNET:
+        return child.join_all[0]
+    return child.join_fds.get("network", -1)
 
 
 def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
@@ -138,6 +149,8 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
             init.become_root(ctx)
             if pid_fd >= 0:
                 setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}".rstrip())
+                if _network(child) >= 0:
+                    setns(_network(child), CLONE_NEWNET, "network namespace")
             if child.plan.new_time_ns:
                 unshare(CLONE_NEWTIME, "time namespace")
             # No exit signal of its own with CLONE_PARENT: it is that of ours (clone(2)).

@@ -306,6 +306,8 @@ ATTACKS = (
     # krun's own processes.
     Attack("krun_proc_scan", (ROOT_USER, TRACER), 10, args=("exec",), beside=(exec_true,)),
     Attack("krun_proc_words", (*BOTH, TRACER), 4, beside=(exec_true,)),
+    Attack("krun_proc_net", seconds=4, beside=(exec_true,)),
+    Attack("krun_proc_net", (ROOT_USER,), 6, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_proc_words", (ROOT_USER, TRACER), 4, beside=(create_beside,)),
     Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),
     Attack("proc_environ_early", (ROOT_USER,), 4),

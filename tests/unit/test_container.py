@@ -79,7 +79,7 @@ def test_a_unit_that_was_not_made_is_not_stopped(
 def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def clone_inside(flags: int, pid_ns: int, root: int, cgroup: int, keep: Any, name: str) -> int:
+    def clone_inside(flags: int, pid_ns: int, net: int, root: int, cgroup: int, keep: Any, name: str) -> int:
         asked.append(cgroup)
         if cgroup >= 0:
             raise SysError("clone3", "", 11)
@@ -87,6 +87,7 @@ def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(spawn, "clone_inside", clone_inside)
     child = SimpleNamespace(birth_root=-1, in_cgroup=True, held=list, ctx=SimpleNamespace(cgroup_fd=5))
+    child.join_all, child.join_fds = None, {}
     assert spawn._clone_inside(child, 0, 4, "") == 7  # type: ignore[arg-type]
     assert asked == [5, -1] and not child.in_cgroup
 

@@ -121,7 +121,7 @@ static long close_others(const int *keep, unsigned int count) {
 }
 
 /* The part of kr_clone_inside between its two clones. Returns what clone3(2) does, twice. */
-static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, const int *keep,
+static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, int net_ns, const int *keep,
                             unsigned int count, int *where) {
     long r = 0;
 
@@ -136,6 +136,10 @@ static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, co
     r = raw_call(SYS_setns, pid_ns, CLONE_NEWPID, 0);
     if (r < 0)
         return r;
+    *where = 5;
+    r = net_ns >= 0 ? raw_call(SYS_setns, net_ns, CLONE_NEWNET, 0) : 0;
+    if (r < 0)
+        return r;
     *where = 3;
     r = close_others(keep, count);
     if (r < 0)
@@ -146,17 +150,18 @@ static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, co
 
 /*
  * As kr_clone3, for a process that is born inside a container: in the pid namespace `pid_ns` (a pidfd or a
- * namespace's descriptor) and the cgroup `cgroup_fd` (-1: ours), with `root_fd` as its root and working
- * directory (-1: ours), and with no descriptor besides stdio and `keep` (ascending). So the container's
- * processes never see one of ours that still holds something of the host's (CVE-2024-21626).
+ * namespace's descriptor), the network namespace `net_ns` (the same; -1: ours) and the cgroup `cgroup_fd` (-1: ours), with
+ * `root_fd` as its root and working directory (-1: ours), and with no descriptor besides stdio and `keep` (ascending). So the
+ * container's processes never see one of ours that still holds something of the host's (CVE-2024-21626), and /proc/PID/net,
+ * which everybody may read, is the container's.
  *
  * A process in between takes the steps, because it cannot leave what it enters, and because the child must
  * not inherit cgroup_fd, a directory of the host. It shares our memory and stack, we wait until it has ended
  * (CLONE_VM, CLONE_VFORK), and the new process becomes our child (CLONE_PARENT). Returns as kr_clone3; on
- * failure *where is 0 or 4 clone3, 1 root, 2 pid namespace, 3 descriptors. One thread only.
+ * failure *where is 0 or 4 clone3, 1 root, 2 pid namespace, 3 descriptors, 5 network namespace. One thread only.
  */
-int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, const int *keep,
-                    unsigned int count, int *where) {
+int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, int net_ns,
+                    const int *keep, unsigned int count, int *where) {
     struct clone_args between, args;
     struct words words;
     volatile long made = -ECHILD;
@@ -175,7 +180,7 @@ int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd,
     hide_words(&words);
     pid = raw_call(SYS_clone3, (long)&between, sizeof(between), 0);
     if (pid == 0) {
-        long r = enter_and_clone(&args, root_fd, pid_ns, keep, count, where);
+        long r = enter_and_clone(&args, root_fd, pid_ns, net_ns, keep, count, where);
 
         if (r == 0)
             return 0; /* the new process, with a stack of its own */
