@@ -50,6 +50,8 @@ MI = 1 << 20
         # The volumes count for the sum.
         ([container(limit="1Mi")], [empty("x")], used({"user-container": 1}, x=MI),
          "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
+        ([container(limit="1Mi")], [], used({"user-container": 1}) | {"files": MI},
+         "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
         ([container("a", "1Mi"), container("b", "2Mi")], [], used({"a": MI + 1, "b": 0}),
          'Container a exceeded its local ephemeral storage limit "1Mi". '),
         ([container("a", "1Mi"), container("b", "2Mi")], [], used({"a": 0, "b": 3 * MI + 1}),

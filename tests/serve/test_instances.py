@@ -400,6 +400,28 @@ def test_a_fork_bomb_and_a_flood_of_output_stay_their_own(
     run(test)
 
 
+def test_files_of_the_platform_count_as_local_storage(directory: Path, runtime: str, images: Path) -> None:
+    """What a payload writes into /etc/hosts or its termination log lies on the host's disk, and no limit saw it."""
+
+    async def test() -> None:
+        async with runner(directory, runtime, images) as r:
+            instance = await r.start(spec("one"))
+            await ready(instance)
+            (pid,) = instance.pids.values()
+            before = await r.usage("one")
+            for name in ("etc/hosts", "dev/termination-log"):
+                with open(f"/proc/{pid}/root/{name}", "ab") as file:
+                    file.write(bytes(1 << 20))
+            after = await r.usage("one")
+            for found in (before, after):
+                found["container"] = sum(found["containers"].values())
+            assert after["files"] - before["files"] >= 1 << 20
+            assert after["container"] - before["container"] >= 1 << 20
+            await instance.stop(0)
+
+    run(test)
+
+
 def test_a_socket_in_dev_log_whose_close_waits_for_hours(directory: Path, runtime: str, images: Path) -> None:
     """Descriptors that come with a message are closed by who reads it. The worker did: then no instance could be started or ended."""
     build_linger(images / "dev.local/payload/rootfs/linger")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import hashlib
 import io
 import json
 import os
+import signal
 import socket
 import tarfile
 from pathlib import Path
@@ -18,7 +20,7 @@ from helpers.images import make_layout
 
 from krun.errors import KrunError
 from krun.serve.reference import parse
-from krun.serve.run import bundle, etcfiles, logfile, logs, resources, seccomp, user, volumes, wire
+from krun.serve.run import bundle, etcfiles, logfile, logs, resources, sandbox, seccomp, user, volumes, wire
 from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image import config, layout
@@ -143,11 +145,52 @@ def test_user(root: Path, image: str, context: dict[str, Any], expected: tuple[i
         ("web:none", {}, "unable to find group none"),
         ("", {"runAsNonRoot": True}, "runAsNonRoot"),
         ("99999999999", {}, "out of range"),
+        ("9" * 5000, {}, "out of range"),
+        ("web:" + "9" * 5000, {}, "out of range"),
     ],
 )
 def test_user_refused(root: Path, image: str, context: dict[str, Any], message: str) -> None:
     with RootDir(str(root)) as directory, pytest.raises(StartError, match=message):
         user.of(directory, image, context)
+
+
+def test_numbers_of_an_image_that_int_refuses(root: Path) -> None:
+    """A line with one is as a line with none; of ports likewise."""
+    for name in ("passwd", "group"):
+        with open(root / f"etc/{name}", "a") as file:
+            file.write(f"x:x:{'9' * 5000}:{'9' * 5000}:web:/:/\n")
+    with RootDir(str(root)) as directory:
+        assert user.of(directory, "web:extra", {})["gid"] == 50
+        with pytest.raises(StartError, match="unable to find user x"):
+            user.of(directory, "x", {})
+    assert config.of({"ExposedPorts": {"9" * 5000 + "/tcp": {}, "80": {}}}, "i").ports == [80]
+
+
+def test_a_lease_on_the_termination_log_holds_up_nobody(tmp_path: Path) -> None:
+    """Another container of the instance may hold one: an open that waits for its end waits for 45 s."""
+    path = tmp_path / "termination-log"
+    path.write_text("bye")
+    assert sandbox._message(str(path)) == "bye"
+    holder = os.open(path, os.O_RDWR)
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        os.write(told, b"x")
+        signal.pause()
+    # The lease is the open file's, which the child alone is to keep.
+    os.close(holder)
+    try:
+        os.read(ready, 1)
+        signal.alarm(20)
+        assert sandbox._message(str(path)) == ""
+    finally:
+        signal.alarm(0)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ready)
+        os.close(told)
 
 
 def test_the_passwd_of_an_image_leads_nowhere_else(

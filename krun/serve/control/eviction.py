@@ -2,7 +2,8 @@
 
 Sources: kubernetes, pkg/kubelet/eviction/eviction_manager.go (localStorageEviction) and helpers.go. The order is the kubelet's:
 emptyDir.sizeLimit, the sum of the containers' limits of ephemeral-storage, each container's own. A container's usage is its
-writable layer and its logs; that of the instance has its disk-backed emptyDir volumes besides.
+writable layer, its logs and its termination log; that of the instance has its disk-backed emptyDir volumes and files such as
+/etc/hosts besides.
 """
 
 import asyncio
@@ -59,7 +60,8 @@ def sizes_of(volumes: list[Object]) -> dict[str, str]:
 def reason(containers: list[Object], volumes: list[Object], usage: Object) -> str:
     """Returns why an instance is evicted, "" if it is not.
 
-    Arguments: containers and volumes of core/v1; usage, {"volumes": {name: bytes}, "containers": {name: bytes}}.
+    Arguments: containers and volumes of core/v1; usage, {"volumes": {name: bytes}, "containers": {name: bytes}, "files": bytes}; a
+    worker of an earlier version does not tell the last one.
     """
     for name, limit in sizes_of(volumes).items():
         if usage["volumes"].get(name, 0) > quantity(limit):
@@ -68,7 +70,8 @@ def reason(containers: list[Object], volumes: list[Object], usage: Object) -> st
     if not limits:
         return ""
     total = sum((quantity(text) for text in limits.values()), start=quantity(0))
-    if sum(usage["volumes"].values()) + sum(usage["containers"].values()) > total:
+    taken = sum(usage["volumes"].values()) + sum(usage["containers"].values()) + usage.get("files", 0)
+    if taken > total:
         text = _text(int(total)) if len(limits) > 1 else next(iter(limits.values()))
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
     for name, limit in limits.items():

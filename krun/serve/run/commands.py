@@ -189,7 +189,9 @@ def pause(worker: Worker, message: dict[str, Any]) -> Answer:
 
 
 def usage_(worker: Worker, message: dict[str, Any]) -> Answer:
-    """The local storage of an instance: its disk-backed emptyDirs; each container's writable layer and logs."""
+    """The local storage of an instance: its disk-backed emptyDirs; each container's writable layer, logs and termination log; "files",
+    the others of the platform that its payload can write.
+    """
     own = worker.sandbox(message["id"])
     disk = {
         name: path
@@ -201,7 +203,11 @@ def usage_(worker: Worker, message: dict[str, Any]) -> Answer:
         c.name: [os.path.join(c.directory, "upper"), os.path.join(logs, c.name)]
         for c in list(own.containers.values())
     }
-    return dict(usage.of_instance(disk, layers)), []
+    found = usage.of_instance(disk, layers)
+    for c in list(own.containers.values()):
+        if c.name in found["containers"]:
+            found["containers"][c.name] += usage.of_files([c.termination])
+    return {**found, "files": usage.of_files(own.files.values())}, []
 
 
 def remove(worker: Worker, message: dict[str, Any]) -> Answer:

@@ -44,6 +44,7 @@ class Container:
         self.name = name
         self.id = id
         self.directory = directory
+        self.termination = os.path.join(directory, "termination-log")
         self.process: Process | None = None
         self.mounted = False
         self.bound: list[str] = []
@@ -187,10 +188,9 @@ class Sandbox:
         context = spec.get("securityContext") or {}
         bundle.prepare_root(rootfs, own["uid"], bool(context.get("readOnlyRootFilesystem")))
         files = dict(self.files)
-        termination = os.path.join(c.directory, "termination-log")
-        open(termination, "wb").close()
-        os.chmod(termination, 0o666)
-        files[spec.get("terminationMessagePath") or "/dev/termination-log"] = termination
+        open(c.termination, "wb").close()
+        os.chmod(c.termination, 0o666)
+        files[spec.get("terminationMessagePath") or "/dev/termination-log"] = c.termination
         files["/dev/log"] = os.path.join(self.directory, "log.sock")
         mounts = volumes.mounts(spec, self.directories, self.writable, c.directory, c.bound)
         place = bundle.Place(
@@ -248,17 +248,11 @@ class Sandbox:
         code, signo = process.status()
         oom = _oom_kills(process.memory) > 0 and (signo == 9 or code == 137)
         process.close()
-        message = ""
-        try:
-            with open(os.path.join(c.directory, "termination-log"), "rb") as file:
-                message = file.read(_MESSAGE).decode("utf-8", "replace")
-        except OSError:
-            pass
         c.exit = {
             "code": code or (128 + signo if signo else 0),
             "signal": signo,
             "oom": oom,
-            "message": message,
+            "message": _message(c.termination),
             "time": time.time(),
         }
         c.process = None
@@ -369,6 +363,19 @@ def new_network() -> int:
     if isinstance(result[0], BaseException):
         raise result[0]
     return int(result[0])
+
+
+def _message(path: str) -> str:
+    """Return what a container has left in its termination log.
+
+    O_NONBLOCK: another container of the instance may have the file, too, and hold a lease on it (fcntl(2)): the open would wait
+    for 45 s, on the main thread.
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(_MESSAGE).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _memory_path(pid: int) -> str:

@@ -1,11 +1,13 @@
 """The local storage that an instance takes, as the kubelet counts it without quotas: by walking (volume/util/fs/fs.go, DiskUsage).
+The platform's own files that a payload can write count, too: /etc/hosts (pkg/kubelet/stats, EtcHostsStats), the termination log.
 
 A file that is open and has no name any more is not counted, neither here nor there.
 """
 
+import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from krun.errors import KrunError
 
@@ -49,3 +51,14 @@ def of_instance(
         "volumes": {name: measure(path) for name, path in volumes.items()},
         "containers": {name: sum(measure(path) for path in paths) for name, paths in containers.items()},
     }
+
+
+def of_files(paths: Iterable[str]) -> int:
+    """Return the bytes that single files take; one that has gone takes none. No symlink is followed."""
+    found = 0
+    for path in paths:
+        try:
+            found += os.lstat(path).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return found

@@ -54,7 +54,7 @@ def of(config: Any, where: str) -> Config:
     ports = []
     for port in _typed(config, "ExposedPorts", dict, where):
         number, _, protocol = str(port).partition("/")
-        if number.isdecimal() and protocol in ("", "tcp") and 0 < int(number) < 65536:
+        if number.isdecimal() and len(number) < 6 and protocol in ("", "tcp") and 0 < int(number) < 65536:
             ports.append(int(number))
     return Config(
         entrypoint=_words(config, "Entrypoint", where),
