@@ -32,6 +32,7 @@ sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path
 
 from helpers.bundle import Bundle  # noqa: E402
 from helpers.runtime import Container, Runtime, wait_for  # noqa: E402
+from helpers.settings import complete_calls  # noqa: E402
 
 from attacks import profile  # noqa: E402
 from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
@@ -86,6 +87,8 @@ class Attack:
     beside: tuple[Beside, ...] = ()
     #: Also under podman and docker, with the engine's defaults.
     engines: bool = False
+    #: Calls are completed inside the guest (calls.local: on, docs/calls.md).
+    local: bool = False
 
 
 # ---- ingredients
@@ -297,6 +300,13 @@ ATTACKS = (
     Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
     Attack("setns_flags", seconds=2, prepare=(unfiltered,)),
     Attack("clone_tid_address", seconds=1, engines=True),
+    # Calls completed inside the guest.
+    Attack("local_scribble", local=True),
+    Attack("local_jump_engine", seconds=10, local=True),
+    Attack("local_filter_tsync", prepare=(unfiltered,), local=True),
+    Attack("local_ids", (ROOT_USER,), prepare=(unfiltered,), local=True),
+    Attack("clone_copies_vcpu", local=True),
+    Attack("signal_child_fault", local=True),
     # Locks of the monitor.
     Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
     Attack("lock_heir_numbers", (ROOT_USER,), 8, args=("time",), prepare=(unfiltered,)),
@@ -400,6 +410,8 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
     runtime, monitor, canaries = Runtime("krun", work), Monitor(tree), Canaries()
     runtime.path = tree / "build" / "bin" / "krun"
     runtime.environment["ATTACK_HOST_WORD"] = "of krun's own environment"
+    if attack.local:
+        complete_calls(runtime, "on")
     try:
         bundle = make_bundle(attack, user, seconds, work, canaries.path)
         container = runtime.create(bundle)

@@ -16,7 +16,8 @@ BY_ENGINE = [(a, u) for a in table.ATTACKS if a.engines for u in a.users]
 
 
 def name(pair):
-    return f"{pair[0].name}-{pair[1].name}" + "".join(f"-{a}" for a in pair[0].args)
+    words = (pair[0].name, pair[1].name, *pair[0].args, *(("local",) if pair[0].local else ()))
+    return "-".join(words)
 
 
 @pytest.fixture(scope="module", autouse=True)

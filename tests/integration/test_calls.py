@@ -6,14 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.settings import complete_calls
 
 pytestmark = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 CALLS = 5000
 PVM = Path("/sys/module/kvm_pvm").is_dir()
-#: Runs a command with another /etc/krun/krun.yaml, in a mount namespace of its own.
-WRAPPER = """#!/bin/sh
-exec unshare -m sh -c 'mount -t overlay overlay -o lowerdir={etc}:/etc /etc && exec "$@"' - {krun} "$@"
-"""
 
 
 @pytest.fixture(scope="session")
@@ -31,20 +28,6 @@ int main(void) {{
 """)
     subprocess.run(["gcc", "-O1", "-static", "-o", folder / "calls", folder / "calls.c"], check=True)
     return folder / "calls"
-
-
-def configure(runtime, word):
-    """From now on the runtime's commands see calls.local: WORD."""
-    etc = runtime.work / "etc"
-    etc.mkdir(mode=0o755, exist_ok=True)
-    (etc / "krun").mkdir(mode=0o755, exist_ok=True)
-    (etc / "krun" / "krun.yaml").write_text(f"calls: {{local: {word}}}\n")
-    (etc / "krun" / "krun.yaml").chmod(0o644)
-    wrapper = runtime.work / "krun-configured"
-    if not wrapper.exists():
-        wrapper.write_text(WRAPPER.format(etc=etc, krun=runtime.path))
-        wrapper.chmod(0o755)
-        runtime.path = wrapper
 
 
 def counts(container):
@@ -84,21 +67,21 @@ def test_off_is_the_default(runtime, bundle, program):
 @pytest.mark.parametrize("word", ["on", "auto"])
 def test_the_switch(runtime, bundle, program, word):
     """An exec goes by the configuration of its own moment. Where a system call enters ring 0 of the guest nothing is completed."""
-    configure(runtime, word)
+    complete_calls(runtime, word)
     container = start(runtime, bundle, program)
     assert few_exits(container) if PVM else all_exits(container)
-    configure(runtime, "off")
+    complete_calls(runtime, "off")
     assert all_exits(container)
 
 
 def test_the_annotation_takes_away(runtime, bundle, program):
-    configure(runtime, "on")
+    complete_calls(runtime, "on")
     bundle.config["annotations"] = {"io.krun.calls.local": "off"}
     assert all_exits(start(runtime, bundle, program))
 
 
 def test_the_trace_is_complete(runtime, bundle, program):
-    configure(runtime, "on")
+    complete_calls(runtime, "on")
     container = start(runtime, bundle, program)
     log = runtime.work / "trace"
     done = container.exec("/calls", options=("--trace", os.fspath(log)))
