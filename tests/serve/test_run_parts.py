@@ -420,6 +420,16 @@ def test_podman_that_is_installed_while_the_server_runs_is_asked(
     assert images.podman.command == [str(tmp_path / "podman")]
 
 
+@pytest.mark.parametrize("name", ["dir:tmp", "oci:tmp", "oci-archive:a.tar", "docker-daemon:x", "sif:x"])
+def test_a_name_that_podman_would_take_for_a_path_of_the_host(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "podman"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexit 1\n')
+    script.chmod(0o755)
+    with pytest.raises(StartError, match="Unable to fetch image"):
+        Store(str(tmp_path / "store"), [], podman=[str(script)]).resolve(name)
+    assert not (tmp_path / "asked").exists()
+
+
 def test_layout_refuses_what_its_digest_does_not_say(tmp_path: Path) -> None:
     digest = make_layout(tmp_path, [b"one"], {})
     path = tmp_path / "blobs/sha256" / digest[7:]

@@ -26,6 +26,10 @@ from krun.serve.run.errors import StartError
 from krun.serve.run.image import config as image_config
 from krun.serve.run.image.config import Image
 
+#: containers-transports(5): to podman "oci:tmp" is the directory `tmp` of the worker's, and no image of a registry.
+_TRANSPORTS = frozenset(
+    "containers-storage dir docker docker-archive docker-daemon oci oci-archive ostree sif tarball".split()
+)
 _PULL_SECONDS = 600
 _ASK_SECONDS = 60
 
@@ -57,7 +61,7 @@ class Podman:
 
         Argument: hold, pins a path of this file's until the caller has noted who uses the image. Raises StartError.
         """
-        if not self.command:
+        if not self.command or reference.name in _TRANSPORTS:
             return None
         where = str(reference)
         note = self.note(reference)
