@@ -45,9 +45,8 @@ CLONE_NEWNET = 0x40000000
 _OPEN_TRIES, _OPEN_SECONDS = 32, 2.0
 
 CLOSE_RANGE_CLOEXEC = 4
-STACK_SOFT = (
-    32 << 20
-)  # largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/machine/layout.h
+# Largest soft RLIMIT_STACK of a monitor that starts: KR_EXEC_STACK of native/machine/layout.h.
+STACK_SOFT = 32 << 20
 MAX_FD = 0xFFFFFFFF
 # User ids for setresuid_apart. A process with the saved id may signal the caller (kill(2)): so nobody's; in a user namespace its
 # root, which could do so before; the last ones are for that root.

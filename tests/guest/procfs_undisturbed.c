@@ -118,7 +118,9 @@ static void restarted(void) {
     on(SIGUSR1, handler, SA_RESTART);
     pid_t me = getpid(),
           w = CHILD(for (int i = 0; i < 20; i++) pause_ms(20), kill(me, SIGUSR1); MUST(write(p[1], "x", 1)));
-    EXPECT(read(p[0], &c, 1) == 1 && c == 'x' && handled == 20);
+    // Fewer than were sent: signals that come while one waits are one signal (signal(7)), on a machine with
+    // much to do.
+    EXPECT(read(p[0], &c, 1) == 1 && c == 'x' && handled > 5 && handled <= 20);
     EXPECT(waitpid(w, NULL, 0) == w);
 }
 

@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import subprocess
-import time
 import tty
 from collections.abc import Callable, Iterator
 
@@ -124,44 +123,20 @@ def test_one_descriptor_in_both_directions() -> None:
 # --- what others do meanwhile, or after the program's end (krun/oci/foreground.py)
 
 
-def serve(source: int, target: Target | None, relay: Chatter | None = None) -> int:
-    """Foreground's loop for a program that ends at once, or with its relay's first word; returns its exit code."""
+def serve(source: int, target: Target | None) -> int:
+    """Foreground's loop for a program that has ended; returns its exit code."""
     front = Foreground.__new__(Foreground)  # its own signals stay the test's
-    front.signals, front.relay = -1, relay  # type: ignore[assignment]
+    front.signals, front.relay = -1, None
     with subprocess.Popen(["sh", "-c", "read word; exit 7"], stdin=subprocess.PIPE) as program:
         pidfd = os.pidfd_open(program.pid)
         assert program.stdin is not None
-        if relay is None:
-            program.stdin.close()
-            select.select([pidfd], [], [])
-        else:
-            relay.end = program.stdin.close
+        program.stdin.close()
+        select.select([pidfd], [], [])
         try:
             return front._serve(program.pid, pidfd, source, Flow(source, target), Flow(0, None))
         finally:
             os.close(pidfd)
             program.returncode = 7  # reaped by the loop
-
-
-class Chatter:
-    """A relay whose payload says something all the time, never READY=1; the program ends after some words."""
-
-    def __init__(self) -> None:
-        self.fd = os.open("/dev/zero", os.O_RDONLY)
-        self.words = 0
-        self.end: Callable[[], None] = lambda: None
-
-    def fileno(self) -> int:
-        return self.fd
-
-    def read(self) -> bool:
-        self.words += 1
-        if self.words == 20:
-            self.end()
-        return False
-
-    def close(self) -> None:
-        os.close(self.fd)
 
 
 def test_a_terminal_that_others_keep_writing() -> None:
@@ -173,12 +148,3 @@ def test_a_terminal_that_others_keep_writing() -> None:
     target.close()
     os.close(source)
     os.close(sink)
-
-
-def test_chatter_on_the_readiness_socket() -> None:
-    """It takes little of a CPU, and does not keep krun after the program's end."""
-    signal.alarm(10)
-    relay = Chatter()
-    begin = time.monotonic()
-    assert serve(-1, None, relay) == 7
-    assert time.monotonic() - begin >= 0.19  # 19 rests of 10 ms at least, on any machine

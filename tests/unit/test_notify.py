@@ -37,3 +37,17 @@ def test_the_socket_is_open_to_all_from_its_birth(tmp_path: Path, monkeypatch: p
     finally:
         assert os.umask(umask) == 0o077
     assert stat.S_IMODE(canary.stat().st_mode) == 0o600
+
+
+def test_chatter_on_the_readiness_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload that says other things takes little of a CPU of the host's: a rest for every 64 messages."""
+    rests: list[float] = []
+    monkeypatch.setattr(notify.time, "sleep", rests.append)
+    told, end = os.pipe()
+    hearer = notify._Hearer(end)
+    assert all(hearer(b"STATUS=chatter") for _ in range(640))
+    assert rests == [0.01] * 10
+    assert not hearer(b"STATUS=good\nREADY=1")
+    assert os.read(told, 10) == b"1"
+    os.close(told)
+    os.close(end)
