@@ -380,9 +380,7 @@ def recv_fd(sock: int, limit: int = 4096) -> "tuple[bytes, int]":
 
 
 def poll(fds: "Sequence[int]", timeout_ms: int = -1) -> "list[bool]":
-    """Waits for input or hang-up on any of these descriptors; negative ones are never ready (poll(2)). Returns one flag each;
-    all False on timeout.
-    """
+    """poll(2) for input or hang-up; negative descriptors are never ready. Returns one flag each; all False on timeout."""
     wanted = select.poll()
     for fd in fds:
         if fd >= 0:
