@@ -41,6 +41,7 @@ static void unshares(const char *what) {
         reap("its child", d);
         TRY(setresuid(-1, 7, -1));
         ids("setresuid");
+        TRY(setresuid(-1, 5, -1)); /* cred_effective_exec has an execve with another effective id */
         execl("/proc/self/exe", "x", "executed", NULL);
     });
     wait_for(&s->told);

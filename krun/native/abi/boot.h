@@ -56,6 +56,9 @@ enum kr_boot_tag {
     KR_BOOT_CLOCK =
         8, /* struct kr_vdso_rate (machine/vdso.h): the rate of the clock that an ancestor measured; internal to the
               monitor */
+    KR_BOOT_IDS =
+        10, /* struct kr_exec_ids (process/exec.h); absent: the effective ids are the real ones; internal to the
+               monitor */
     /* One int32_t each: descriptors, open in the new process. */
     KR_BOOT_FD_KVM = 16,    /* /dev/kvm, O_RDWR */
     KR_BOOT_FD_EXE = 17,    /* the monitor's own executable, read-only clone or sealed memfd */

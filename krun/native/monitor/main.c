@@ -322,6 +322,7 @@ static void settle(struct kr_task *t, const u64 *auxv) {
     int r = kr_layout_check(auxv, &why);
     if (r < 0)
         give_up(t, "layout", "placing", why, r);
+    kr_exec_load_ids();
     t->persona = (u32)kr_boot.personality & KR_PERSONA_OWN;
     r = kr_domain_load(t);
     if (r < 0)

@@ -131,6 +131,7 @@ void kr_exec_save_task(const struct kr_exec_save *x) {
         x->emit(x->ctx, KR_BOOT_PERSONALITY, &persona, 8);
     if (x->t->domains.n)
         x->emit(x->ctx, KR_BOOT_DOMAINS, x->t->domains.id, x->t->domains.n * (u32)sizeof x->t->domains.id[0]);
+    kr_exec_save_ids(x);
     kr_seccomp_save(x->t, x->emit, x->ctx);
 }
 

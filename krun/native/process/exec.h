@@ -73,6 +73,20 @@ void kr_exec_save_task(const struct kr_exec_save *x);
 void kr_exec_save_descriptors(const struct kr_exec_save *x);
 void kr_exec_save_clock(const struct kr_exec_save *x);
 
+/* ---- ids.c ---- */
+
+struct kr_exec_ids {
+    u32 euid, egid;
+};
+/* Emits the effective ids of the calling thread, if one of them is not the real id. */
+void kr_exec_save_ids(const struct kr_exec_save *x);
+/* Gives the process the effective ids that it had before the execve, if the kernel has taken them away because of
+ * the monitor's no_new_privs. Best effort: without CAP_SETUID and CAP_SETGID among the permitted capabilities the
+ * real ids stay. The process is undumpable afterwards. */
+void kr_exec_load_ids(void);
+
+/* ---- exec.c ---- */
+
 /* Makes the boot block for the next monitor, as strings for the end of its environment (main.h). *out is
  * kr_alloc(*size) and has the strings one behind the other. Returns the number of strings or -errno. No
  * descriptor carries the block, because other threads of the payload share the descriptor table and could

@@ -106,9 +106,9 @@ long kr_stack_build(struct kr_mm *mm, const struct kr_stack_args *a, u64 *sp) {
     AUX(AT_FLAGS, 0);
     AUX(AT_ENTRY, a->entry);
     AUX(AT_UID, host_aux(h, AT_UID, 0));
-    AUX(AT_EUID, host_aux(h, AT_EUID, 0));
+    AUX(AT_EUID, (u32)kr_sys0(__NR_geteuid)); /* not the vector's: ids.c */
     AUX(AT_GID, host_aux(h, AT_GID, 0));
-    AUX(AT_EGID, host_aux(h, AT_EGID, 0));
+    AUX(AT_EGID, (u32)kr_sys0(__NR_getegid));
     AUX(AT_SECURE, host_aux(h, AT_SECURE, 0));
     AUX(AT_RANDOM, random);
     AUX(AT_HWCAP2, host_aux(h, AT_HWCAP2, 0));
