@@ -40,33 +40,32 @@ enum kr_place kr_engine_place(u64 stub, u64 rip) {
     return off < (u64)(kr_engine_after - kr_engine) ? KR_PLACE_BEFORE : KR_PLACE_AFTER;
 }
 
-void kr_engine_undo(const u64 save[16], u64 stub, struct kvm_regs *r) {
-    u64 off = r->rip - stub;
-    if (off >= (u64)(kr_engine_r11_saved - kr_engine))
-        r->r11 = save[KR_SAVE_R11];
-    if (off >= (u64)(kr_engine_rax_saved - kr_engine))
-        r->rax = save[KR_SAVE_RAX];
-    if (off >= (u64)(kr_engine_regs_saved - kr_engine)) {
-        r->rcx = save[KR_SAVE_RCX];
-        r->rdx = save[KR_SAVE_RDX];
-        r->rsi = save[KR_SAVE_RSI];
-        r->rdi = save[KR_SAVE_RDI];
-        r->r8 = save[KR_SAVE_R8];
-        r->r9 = save[KR_SAVE_R9];
-        r->r10 = save[KR_SAVE_R10];
-    }
-    r->rip = stub + KR_EO_OUT;
-}
-
-void kr_engine_end(const u64 save[16], u64 result, struct kvm_regs *r) {
-    r->rax = result;
-    r->rip = r->rcx = save[KR_SAVE_RCX];
+/* The registers that are saved before kr_engine_regs_saved. */
+static void restore(const u64 save[16], struct kvm_regs *r) {
+    r->rcx = save[KR_SAVE_RCX];
     r->rdx = save[KR_SAVE_RDX];
     r->rsi = save[KR_SAVE_RSI];
     r->rdi = save[KR_SAVE_RDI];
     r->r8 = save[KR_SAVE_R8];
     r->r9 = save[KR_SAVE_R9];
     r->r10 = save[KR_SAVE_R10];
+}
+
+void kr_engine_undo(const u64 save[16], u64 stub, struct kvm_regs *r) {
+    u64 off = r->rip - stub;
+    if (off >= (u64)(kr_engine_r11_saved - kr_engine))
+        r->r11 = save[KR_SAVE_R11];
+    if (off >= (u64)(kr_engine_rax_saved - kr_engine))
+        r->rax = save[KR_SAVE_RAX];
+    if (off >= (u64)(kr_engine_regs_saved - kr_engine))
+        restore(save, r);
+    r->rip = stub + KR_EO_OUT;
+}
+
+void kr_engine_end(const u64 save[16], u64 result, struct kvm_regs *r) {
+    r->rax = result;
+    restore(save, r);
+    r->rip = r->rcx;
     r->r11 = save[KR_SAVE_R11];
     r->rflags = (r->r11 & KR_FLAGS_USER) | KR_FLAGS_FIXED;
 }

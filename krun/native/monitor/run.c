@@ -334,6 +334,8 @@ static int in_local_code(struct kr_task *t) {
     int io = t->run->exit_reason == KVM_EXIT_IO;
     if (io || (place != KR_PLACE_BEFORE && place != KR_PLACE_AFTER))
         return 0;
+    if (t->run->exit_reason == KVM_EXIT_IRQ_WINDOW_OPEN) /* as cause_of() */
+        kr_window_lost(&t->window);
     if (place == KR_PLACE_AFTER) /* its result is in the registers */
         to_user_mode(t);
     else
