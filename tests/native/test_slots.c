@@ -115,6 +115,13 @@ static void many(void) {
     CHECK_EQ(kr_vm_cover(&vm, PLACE * 2, PLACE * 2 + MB(1)), -ENOMEM);
     CHECK(!covered(PLACE * 2));
     numbers = NUMBERS;
+    /* A dead process has written the name of a chunk and not counted it: the heir deletes its slot. */
+    vm.chunk[(PLACE * 2) >> KR_CHUNK_SHIFT] = vm.next_chunk + 1;
+    vm.chunk_list[vm.next_chunk] = (struct kr_chunk){(u32)(PLACE * 2 >> KR_CHUNK_SHIFT), ALL_PARTS};
+    kr_slots_heir(&vm);
+    CHECK(!covered(PLACE * 2));
+    CHECK_EQ(kr_vm_cover(&vm, PLACE * 2, PLACE * 2 + MB(1)), 0);
+    CHECK(covered(PLACE * 2));
 }
 
 static u64 place(u32 n) { return PLACE + n % 12 * MB(64) + kr_test_random() % MB(64); }

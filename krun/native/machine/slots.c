@@ -106,8 +106,8 @@ static int cover(struct kr_vm *vm, u64 c, u32 need) {
             continue;
         vm->chunk_list[n].at = (u32)c;
         __atomic_store_n(&vm->next_chunk, n + 1, __ATOMIC_RELEASE);
-        if (n >= KR_SMALL_CHUNKS)
-            vm->chunk[c] = n + 1;
+        if (n >= KR_SMALL_CHUNKS) /* last: names only a chunk that is counted, also for an heir */
+            __atomic_store_n(&vm->chunk[c], n + 1, __ATOMIC_RELEASE);
     }
     return 0;
 }

@@ -29,7 +29,7 @@ static inline struct kr_chunk *kr_chunk_find(const struct kr_vm *vm, u64 c) {
         if (vm->chunk_list[n].at == c)
             return &vm->chunk_list[n];
     u32 n = vm->next_chunk > KR_SMALL_CHUNKS ? vm->chunk[c] : 0;
-    return n ? &vm->chunk_list[n - 1] : NULL;
+    return n && n <= vm->next_chunk ? &vm->chunk_list[n - 1] : NULL;
 }
 
 #endif
