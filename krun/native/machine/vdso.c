@@ -12,8 +12,8 @@
  *
  * The promise is as long as the rate is good: at its end the page lags by at most 2 * slack, which is less than the
  * return from a system call takes. The error of a rate that was measured over n ns is the time that the two samples
- * took, divided by n. So the promises become longer during the first 50 ms. An execve hands the rate on, so that the
- * next program begins with the longest promise.
+ * took, divided by n: a sample is wide if the host interrupts it. So the promises become longer during the first 50 ms. An execve
+ * hands a good rate on, so that the next program begins with the longest promise.
  *
  * A page can lead all the same, if the host's clock was slowed down meanwhile. Then it goes on from where it
  * is, at a lower rate. Other clocks are CLOCK_MONOTONIC plus an offset, which changes only when a clock is set.
@@ -34,11 +34,12 @@ extern const u8 kr_vdso_image[], kr_vdso_image_end[];
 
 #define SHIFT 32
 #define PROMISE_NS 10000000ULL    /* the longest that a page holds */
-#define MEASURE_NS 50000000ULL    /* from here on a measurement counts as exact (KR_VDSO_LAG_MEASURED) */
 #define REANCHOR_NS 2000000000ULL /* the rate follows the host's slewing */
 #define FIRST_LAG_PPM 200         /* of KVM's figure of the rate */
 #define CATCH_PPM 1000            /* the kernel slews by half as much */
 #define STEP_NS 1000000LL
+
+_Static_assert(KR_VDSO_SLACK * 1000000ULL / KR_VDSO_LAG_HANDED >= PROMISE_NS, "KR_VDSO_LAG_HANDED");
 
 static const u32 clock_ids[3] = {CLOCK_REALTIME, CLOCK_BOOTTIME, CLOCK_TAI};
 
@@ -91,9 +92,8 @@ static void measure(struct kr_vdso_state *st, const struct kr_vdso_sample *s) {
         return;
     }
     if (st->anchor_tsc && s->tsc1 > st->anchor_tsc && s->mono >= st->anchor_ns) {
-        u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns, lag = KR_VDSO_LAG_MEASURED;
-        if (dn < MEASURE_NS)
-            lag += (st->anchor_width + width) * 1000000 / (dn + 1);
+        u64 dt = s->tsc1 - st->anchor_tsc, dn = s->mono - st->anchor_ns;
+        u64 lag = KR_VDSO_LAG_LEAST + (st->anchor_width + width) * 1000000 / (dn + 1);
         if (lag > st->lag)
             return;
         u64 mult = ratio(dn, dt);
@@ -230,7 +230,7 @@ static int tsc_is_steady(void) {
 int kr_vdso_rate(struct kr_vdso_rate *r) {
     if (!take(read_tsc()))
         return 0;
-    int good = state.khz && state.lag == KR_VDSO_LAG_MEASURED;
+    int good = state.khz && state.mult && state.lag <= KR_VDSO_LAG_HANDED;
     if (good)
         *r = (struct kr_vdso_rate){state.khz, state.mult};
     give_back();
@@ -286,7 +286,7 @@ void kr_vdso_tick(struct kr_mm *mm) {
         }
         if (known) {
             state.mult = handed.mult;
-            state.lag = KR_VDSO_LAG_MEASURED;
+            state.lag = KR_VDSO_LAG_HANDED;
         }
         __atomic_store_n(&state.khz, mm->vm.tsc_khz, __ATOMIC_RELAXED);
     }

@@ -22,7 +22,7 @@ void kr_vdso_clock_set(struct kr_mm *mm);
 struct kr_vdso_rate {
     u64 khz, mult; /* as in kr_vdso_state */
 };
-/* 0: the rate has not been measured for long enough, or another thread measures it at this moment. */
+/* 0: the rate is not known well enough (KR_VDSO_LAG_HANDED), or another thread measures it at this moment. */
 int kr_vdso_rate(struct kr_vdso_rate *r);
 /* Called before the first exit. A rate that does not fit the VM's TSC is not used. */
 void kr_vdso_set_rate(const struct kr_vdso_rate *r);
@@ -34,9 +34,11 @@ struct kr_vdso_sample {
     u64 tsc0, tsc1, mono;
     s64 lo[3], hi[3]; /* REALTIME, BOOTTIME, TAI */
 };
-#define KR_VDSO_SLACK 200       /* kr_vdso_state.slack where an exit takes a microsecond */
-#define KR_VDSO_SLACK_PVM 1000  /* and where the return from an exit takes more than ten (PVM) */
-#define KR_VDSO_LAG_MEASURED 3u /* kr_vdso_state.lag of a rate that was measured for long enough */
+#define KR_VDSO_SLACK 200      /* kr_vdso_state.slack where an exit takes a microsecond */
+#define KR_VDSO_SLACK_PVM 1000 /* and where the return from an exit takes more than ten (PVM) */
+#define KR_VDSO_LAG_LEAST 3u   /* kr_vdso_state.lag of the best rate */
+/* The most with which a rate is handed on; the next program takes it to be so good. A promise is still the longest. */
+#define KR_VDSO_LAG_HANDED 20u
 struct kr_vdso_state {
     u64 khz;                   /* nominal; 0: the TSC cannot be used */
     u64 anchor_tsc, anchor_ns; /* an older sample, from which the rate is measured; 0: none */
