@@ -342,6 +342,29 @@ static void interrupted(u64 khz, u32 slack, u32 wide) {
     CHECK(st.lag <= KR_VDSO_LAG_HANDED);
 }
 
+/* Another time namespace, as the child of a fork sees it. */
+static void other_clocks(void) {
+    struct kr_vdso_state st = {.khz = 2000000, .slack = KR_VDSO_SLACK};
+    struct kr_vdso_time page = {0};
+    const s64 boot = 77000000000, day = 86400000000000;
+    struct kr_vdso_sample s = {2000000000, 2000000400, 5000000100, {0, boot, 0}, {100, boot + 100, 100}};
+    CHECK(!kr_vdso_fits(&page, &s)); /* an empty page */
+    kr_vdso_renew(&st, &page, &s);
+    for (u64 us = 1; us < 900; us += 100) {
+        struct kr_vdso_sample t = s;
+        t.tsc0 += us * 2000, t.tsc1 += us * 2000, t.mono += us * 1000;
+        CHECK(kr_vdso_fits(&page, &t));
+        for (int sign = -1; sign <= 1; sign += 2) {
+            struct kr_vdso_sample mono = t, other = t;
+            mono.mono += (u64)(sign * day);
+            other.lo[1] += sign * day, other.hi[1] += sign * day;
+            CHECK(!kr_vdso_fits(&page, &mono) && !kr_vdso_fits(&page, &other));
+        }
+    }
+    s.tsc0 += page.limit, s.tsc1 += page.limit; /* the promise is over */
+    CHECK(!kr_vdso_fits(&page, &s));
+}
+
 static void handing_on(void) {
     struct kr_vdso_rate r = {2000000, (1000000ULL << 32) / 2000000};
     CHECK(kr_vdso_rate_fits(&r, 2000000));
@@ -354,6 +377,7 @@ static void handing_on(void) {
 
 void test_main(void) {
     handing_on();
+    other_clocks();
     img = kr_vdso_image;
     object();
     static const u64 khz[] = {800000, 2000000, 2599998, 5123456};

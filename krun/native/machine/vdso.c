@@ -38,10 +38,12 @@ extern const u8 kr_vdso_image[], kr_vdso_image_end[];
 #define FIRST_LAG_PPM 200         /* of KVM's figure of the rate */
 #define CATCH_PPM 1000            /* the kernel slews by half as much */
 #define STEP_NS 1000000LL
+#define NEAR_NS 20000 /* a page that a slewed clock has left behind is nearer */
 
 _Static_assert(KR_VDSO_SLACK * 1000000ULL / KR_VDSO_LAG_HANDED >= PROMISE_NS, "KR_VDSO_LAG_HANDED");
 
 static const u32 clock_ids[3] = {CLOCK_REALTIME, CLOCK_BOOTTIME, CLOCK_TAI};
+#define BOOTTIME 1 /* index */
 
 static u64 read_tsc(void) {
     u32 lo, hi;
@@ -109,6 +111,13 @@ static void measure(struct kr_vdso_state *st, const struct kr_vdso_sample *s) {
     set_anchor(st, s, width);
     st->mult = nominal(st->khz);
     st->lag = FIRST_LAG_PPM;
+}
+
+int kr_vdso_fits(const struct kr_vdso_time *p, const struct kr_vdso_sample *s) {
+    s64 boot = p->offset[CLOCK_BOOTTIME];
+    return p->limit && s->tsc1 - p->base_tsc < p->limit && page_ns(p, s->tsc0) <= s->mono + NEAR_NS &&
+           page_ns(p, s->tsc1) + NEAR_NS >= s->mono && boot + NEAR_NS >= s->lo[BOOTTIME] &&
+           boot <= s->hi[BOOTTIME] + NEAR_NS;
 }
 
 void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s) {
@@ -214,7 +223,25 @@ static int take(u64 now) {
 
 static void give_back(void) { __atomic_store_n(&busy, 0, __ATOMIC_RELEASE); }
 
-void kr_vdso_after_fork(void) { busy = 0; }
+static void forget_offsets(void) {
+    for (u32 i = 0; i < 3; i++)
+        state.lo[i] = state.hi[i] = 0;
+}
+
+/* Nothing that is known of a clock's value counts; the rate does. */
+static void forget(void) {
+    forget_offsets();
+    state.anchor_tsc = 0;
+    page.limit = 0;
+}
+
+void kr_vdso_after_fork(void) {
+    if (busy) { /* another thread of the parent was changing the state */
+        state.mult = 0;
+        forget();
+    }
+    busy = 0;
+}
 
 static int tsc_is_steady(void) {
     u32 a = 0x80000000u, b, c = 0, d;
@@ -296,12 +323,35 @@ void kr_vdso_tick(struct kr_mm *mm) {
     give_back();
 }
 
-void kr_vdso_clock_set(struct kr_mm *mm) {
-    u64 now = read_tsc();
-    if (!state.khz || !take(now))
+/* Renews the page although it holds. */
+static void renew_now(struct kr_mm *mm, void (*first)(void)) {
+    const s64 moment[2] = {0, 20000};
+    u64 now;
+    if (!__atomic_load_n(&state.khz, __ATOMIC_RELAXED))
         return;
-    for (u32 i = 0; i < 3; i++)
-        state.lo[i] = state.hi[i] = 0;
+    while (!take(now = read_tsc())) /* another thread may have read the clock before it changed */
+        kr_sys2(__NR_nanosleep, moment, 0);
+    first();
     renew(mm, now);
     give_back();
+}
+
+void kr_vdso_clock_set(struct kr_mm *mm) { renew_now(mm, forget_offsets); }
+
+void kr_vdso_other_clocks(struct kr_mm *mm) { renew_now(mm, forget); }
+
+void kr_vdso_child(struct kr_mm *mm) {
+    struct kr_vdso_sample s;
+    s.tsc0 = read_tsc();
+    s.mono = clock_ns(CLOCK_MONOTONIC);
+    s.tsc1 = read_tsc();
+    if (page.limit && s.tsc1 - page.base_tsc >= page.limit) { /* the payload's page is over, too */
+        forget();
+        return;
+    }
+    u64 boot = clock_ns(CLOCK_BOOTTIME);
+    s.hi[BOOTTIME] = (s64)(boot - s.mono);
+    s.lo[BOOTTIME] = (s64)(boot - clock_ns(CLOCK_MONOTONIC));
+    if (!kr_vdso_fits(&page, &s))
+        kr_vdso_other_clocks(mm);
 }

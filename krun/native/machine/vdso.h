@@ -16,6 +16,11 @@ u64 kr_vdso_map(struct kr_mm *mm);
 void kr_vdso_tick(struct kr_mm *mm);
 /* Called after a system call that may have set a clock: forgets the offsets and renews the page. */
 void kr_vdso_clock_set(struct kr_mm *mm);
+/* Called when the process has entered a time namespace (setns(2)): forgets all but the rate, and renews the page. */
+void kr_vdso_other_clocks(struct kr_mm *mm);
+/* The same in the child of a fork, if its clocks are others than those of the page. Half a microsecond if they are not.
+ * The kernel alone knows where a child goes (unshare(2), clone3(2), an execve before Linux 6.1), so the clocks are asked. */
+void kr_vdso_child(struct kr_mm *mm);
 
 /* What an execve hands on (KR_BOOT_CLOCK). It is the rate alone, because CLOCK_MONOTONIC itself changes if the
  * process enters a time namespace by the execve (time_namespaces(7)). */
@@ -50,6 +55,8 @@ struct kr_vdso_state {
 };
 /* Whether a rate that was handed over may be used with a TSC of khz. */
 int kr_vdso_rate_fits(const struct kr_vdso_rate *r, u64 khz);
+/* Whether the page holds and says what the sample says (mono, BOOTTIME), to 20 us. */
+int kr_vdso_fits(const struct kr_vdso_time *page, const struct kr_vdso_sample *s);
 /* Computes the page from a new sample. *page: the old page, or zeros. */
 void kr_vdso_renew(struct kr_vdso_state *st, struct kr_vdso_time *page, const struct kr_vdso_sample *s);
 

@@ -26,6 +26,7 @@
 #include "signal.h"
 #include "state.h"
 #include "../machine/usercopy.h"
+#include "../machine/vdso.h"
 #include "../machine/warm.h"
 #include "../machine/x86.h"
 #include "robust.h"
@@ -338,6 +339,8 @@ static long fork_mm(struct kr_task *t, const struct kr_clone_args *ca, struct kr
         }
     }
     kr_host_mask(r == 0 ? t->sigmask : old);
+    if (r == 0)
+        kr_vdso_child(t->mm);
     return r;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "nested.h"
 #include "../machine/mm.h"
+#include "../machine/vdso.h"
 #include "../process/nnp.h"
 #include "../process/ns.h"
 #include "../process/process.h"
@@ -81,6 +82,8 @@ long sys_setns(struct kr_task *t, const u64 a[6]) {
     long r = kr_forward(__NR_setns, a);
     if (r == -EINVAL || r == -EUSERS)
         r = kr_call_alone(t, __NR_setns, a);
+    if (!a[1] || a[1] & CLONE_NEWTIME)
+        kr_vdso_other_clocks(t->mm);
     return left_ns(t, r, a[1], !a[1]);
 }
 
