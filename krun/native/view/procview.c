@@ -21,8 +21,6 @@
 #include "../machine/usercopy.h"
 #include "../process/above.h"
 
-#define STARTS_MS 1000 /* how long a monitor may take to load its program */
-
 static int begins(const char *s, const char *key) { return strncmp(s, key, strlen(key)) == 0; }
 
 /* Values of a thread that the monitor knows and status shows. */
@@ -215,33 +213,33 @@ static long of_all(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     return r;
 }
 
-/* Whether one of the strings in text[n] is of a boot block (abi/boot.h). */
-static int has_block(const char *text, size_t n) {
+/* Takes the strings of a boot block (abi/boot.h) out of text[n]. The length of the rest. */
+static size_t without_block(char *text, size_t n) {
     static const char name[] = KR_BOOT_ENV;
-    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+    size_t kept = 0;
+    for (size_t at = 0, size; at < n; at += size) {
+        size = KR_MIN(strlen(text + at) + 1, n - at);
         if (begins(text + at, name))
-            return 1;
-    return 0;
+            continue;
+        memmove(text + kept, text + at, size);
+        kept += size;
+    }
+    return kept;
 }
 
-/* Between its execve and kr_publish_mm a monitor's environment is the one that the kernel has laid out for it, with the
- * boot block. A payload whose own environment has such a name shows it to nobody here. */
+/* Between its execve and kr_publish_mm a monitor's environment is the one that the kernel has laid out for it: the
+ * payload's, and the boot block, whose strings all have that name. A payload whose own environment has such a name shows
+ * the string to nobody here. */
 static long environ_of(struct kr_task *t, int fd) {
-    const s64 moment[2] = {0, 1000000};
     char rel[48];
+    size_t size, len;
     kr_snprintf(rel, sizeof rel, "thread-self/fd/%d", fd);
-    for (int tries = 0; tries < STARTS_MS && !t->sig_caught; tries++) {
-        size_t size, len;
-        char *kernel = kr_proc_slurp(t, rel, &size, &len);
-        if (!kernel)
-            return -EACCES;
-        long r = has_block(kernel, len) ? -EAGAIN : kr_procview_publish(t, kernel, len, "environ");
-        kr_free(kernel, size);
-        if (r != -EAGAIN)
-            return r;
-        kr_sys2(__NR_nanosleep, moment, 0);
-    }
-    return -EACCES;
+    char *kernel = kr_proc_slurp(t, rel, &size, &len);
+    if (!kernel)
+        return -EACCES;
+    long r = kr_procview_publish(t, kernel, without_block(kernel, len), "environ");
+    kr_free(kernel, size);
+    return r;
 }
 
 long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) {
