@@ -46,6 +46,19 @@ int main(int argc, char **argv) {
     TRY(shmdt(a)), say_pages("one of two", a), say_pages("the other", b);
     EXPECT(mremap(b + PAGE, 0, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, a + PAGE) == a + PAGE);
     TRY(shmdt(b)), TRY(shmdt(a)), TRY(shmdt(a)), TRY(shmdt(a + 1));
+    // Grown beyond the segment, as one mapping and as two; a second segment behind the first one's size.
+    EXPECT(shmat(id, a, 0) == a && mremap(a, 5 * PAGE, 8 * PAGE, 0) == a);
+    TRY(shmdt(a)), say_pages("grown", a), say_pages("its end", a + 3 * PAGE);
+    EXPECT(shmat(id, a, 0) == a && mremap(a, 5 * PAGE, 8 * PAGE, 0) == a);
+    MUST(mprotect(a + 3 * PAGE, PAGE, PROT_READ));
+    TRY(shmdt(a)), say_pages("grown, in three parts", a), say_pages("its end", a + 3 * PAGE);
+    TRY(shmdt(a)), say_pages("once more", a), say_pages("its end", a + 3 * PAGE);
+    EXPECT(shmat(id, a, 0) == a && mremap(a, 5 * PAGE, 8 * PAGE, 0) == a);
+    EXPECT(mremap(a, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, b) == b);
+    MUST(munmap(b, PAGE)), MUST(mprotect(b + 5 * PAGE, PAGE, PROT_READ));
+    TRY(shmdt(b)), say_pages("grown and moved", b), say_pages("its end", b + 3 * PAGE);
+    TRY(shmdt(b)), TRY(shmdt(b)), say_pages("its end", b + 3 * PAGE);
+    MUST(munmap(a, 8 * PAGE)), MUST(munmap(b, 8 * PAGE));
     MUST(shmctl(id, IPC_STAT, &d)), say("attached %ld", (long)d.shm_nattch);
     MUST(shmctl(id, IPC_RMID, NULL)), TRY(shmctl(id, IPC_STAT, &d));
     return wrong;

@@ -213,18 +213,21 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
     kr_lock(&mm->lock);
     u64 at = addr && !replace ? addr : kr_mm_find_free(mm, hint, KR_PAGE);
     const struct kr_change change = {.kind = KR_CHANGE_FRESH, .start = at, .end = at + hint};
-    u32 flags = KR_VMA_SHARED, number = at ? kr_segment_flags(mm, id, addr && replace ? addr : at) : 0;
-    flags |= number;
+    u32 flags = KR_VMA_SHARED, number;
     if (!at)
         r = -ENOMEM;
     else if (!kr_vma_range_free(mm, at, hint))
         r = -EINVAL;
-    else if (!number || kr_change_begin(mm, &change, 3) < 0)
+    else if (kr_change_begin(mm, &change, 3) < 0)
         r = -ENOMEM;
     else
         r = kr_host_attach(id, at, prot & PROT_WRITE ? 0 : SHM_RDONLY, len);
     if (r >= 0) {
-        if (!kr_vma_range_free(mm, at, *len))
+        number = kr_segment_flags(mm, id, addr && replace ? addr : at, *len);
+        flags |= number;
+        if (!number)
+            r = -ENOMEM;
+        else if (!kr_vma_range_free(mm, at, *len))
             r = -EINVAL;
         else if (addr && replace)
             r = replace_by(mm, at, *len, addr, prot, flags);

@@ -10,7 +10,7 @@
 #define NUMBERS 65535u
 
 struct attached {
-    u64 base;
+    u64 base, size;
     u32 id;
 };
 static struct attached *table; /* of number n at n - 1 */
@@ -52,11 +52,11 @@ static u32 unused(const struct kr_mm *mm) {
     return n <= NUMBERS ? n : 0;
 }
 
-u32 kr_segment_flags(struct kr_mm *mm, s32 id, u64 base) {
+u32 kr_segment_flags(struct kr_mm *mm, s32 id, u64 base, u64 size) {
     u32 n = unused(mm);
     if (!n || make_room(n) < 0)
         return 0;
-    table[n - 1] = (struct attached){base, (u32)id};
+    table[n - 1] = (struct attached){base, size, (u32)id};
     return n << KR_VMA_SEGMENT_SHIFT;
 }
 
@@ -64,7 +64,8 @@ int kr_segment_moves(struct kr_mm *mm, u32 *flags, u64 from, u64 to) {
     u32 n = number_of(*flags);
     if (!n)
         return 0;
-    u32 fresh = kr_segment_flags(mm, (s32)table[n - 1].id, table[n - 1].base + (to - from));
+    const struct attached a = table[n - 1];
+    u32 fresh = kr_segment_flags(mm, (s32)a.id, a.base + (to - from), a.size);
     if (!fresh)
         return -ENOMEM;
     *flags = (*flags & ((1u << KR_VMA_SEGMENT_SHIFT) - 1)) | fresh;
@@ -76,6 +77,8 @@ struct kr_vma *kr_segment_find(struct kr_mm *mm, u64 addr, u64 base, u32 *id) {
         u32 n = number_of(mm->vma[i].flags);
         if (!n || table[n - 1].base != base || (*id != ~0u && table[n - 1].id != *id))
             continue;
+        if (*id != ~0u && mm->vma[i].end - base > table[n - 1].size) /* mremap(2) has grown it */
+            break;
         *id = table[n - 1].id;
         return &mm->vma[i];
     }
