@@ -32,6 +32,11 @@ static void dangling(int d) {
     make(d, "slash", "new", RESOLVE_IN_ROOT);
     make(d, "nowhere", "new", RESOLVE_IN_ROOT);
     make(d, "loop", "new", RESOLVE_IN_ROOT);
+    make(d, "to", "new", RESOLVE_NO_XDEV);
+    make(d, "to2", "new", RESOLVE_NO_XDEV);
+    make(d, "sub/up", "new", RESOLVE_NO_XDEV);
+    make(d, "far", "/dev/shm/krun-openat2", RESOLVE_NO_XDEV);
+    make(d, "far", "/dev/shm/krun-openat2", 0);
 }
 int main(int argc, char **argv) {
     struct {
@@ -58,7 +63,7 @@ int main(int argc, char **argv) {
     symlink("new", "d/to"), symlink("to", "d/to2"), mkdir("d/sub", 0755), symlink("../new", "d/sub/up");
     symlink("../new", "d/away"), symlink("/new", "d/root"), symlink("new/", "d/slash"),
         symlink("loop", "d/loop");
-    symlink("no/new", "d/nowhere");
+    symlink("no/new", "d/nowhere"), symlink("/dev/shm/krun-openat2", "d/far");
     dangling(d);
     pthread_t thread;
     MUST(-pthread_create(&thread, NULL, idle, NULL));

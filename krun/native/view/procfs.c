@@ -18,6 +18,7 @@
 #include <linux/openat2.h>
 
 #define STRICT (RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_IN_ROOT)
+#define BOUND (STRICT | RESOLVE_NO_XDEV) /* only the kernel itself walks with these */
 
 /* Opens a path with magic links; or a path with a dangling link that O_CREAT must fill while other threads
  * share the table. */
@@ -103,7 +104,7 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
             return kr_rules_let(t, -1, &what, 0)
                        ? kr_found_other_text(t, &what, -1, flags) /* asked for by number */
                        : -EACCES;
-        return asked->resolve & (STRICT | RESOLVE_NO_XDEV) ? -EACCES : open_walk(t, dirfd, path, asked);
+        return asked->resolve & BOUND ? -EACCES : open_walk(t, dirfd, path, asked);
     }
     if (!(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY && kr_stat_fd((int)at, &sx) == 0 &&
         KR_IS_DIR(sx.stx_mode))
@@ -145,7 +146,7 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
         at = kr_open_intr(dirfd, path, &create);
         if (at != -EEXIST)
             return at;
-        return asked->resolve & STRICT ? -EAGAIN : open_walk(t, dirfd, path, asked);
+        return asked->resolve & BOUND ? -EAGAIN : open_walk(t, dirfd, path, asked);
     }
     if (at == -EACCES)
         return refused(t, dirfd, path, asked);
@@ -153,7 +154,7 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
         return magic(t, dirfd, path, asked);
     struct statx sx;
     if (at >= 0 && flags & O_CREAT && kr_protected_asked((int)at, &sx)) {
-        int bound = (asked->resolve & (STRICT | RESOLVE_NO_XDEV)) != 0;
+        int bound = (asked->resolve & BOUND) != 0;
         if (bound && kr_protected_lets_at(t, (int)at))
             return kr_open_found(t, at, flags);
         kr_fd_shut(at);
@@ -211,7 +212,7 @@ long kr_open(struct kr_task *t, int dirfd, const char *path, const struct open_h
         return -EBADF;
     long fd = open_one(t, dirfd, path, asked);
     if (fd == -EAGAIN && (asked->flags & (O_CREAT | O_EXCL | O_NOFOLLOW)) == O_CREAT &&
-        asked->resolve & STRICT)
+        asked->resolve & BOUND)
         fd = open_dangling(t, dirfd, path, asked);
     /* A link of the payload's to a name of map_files. EPERM: only CAP_CHECKPOINT_RESTORE follows these. */
     if ((fd == -EPERM || (fd == -ELOOP && asked->resolve & STRICT)) &&
