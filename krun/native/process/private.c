@@ -14,30 +14,39 @@
 #include "hostsig.h"
 #include "process.h"
 #include <asm/signal.h>
+#include <linux/futex.h>
 #include <linux/sched.h>
 
 struct errand {
     long ret;
     long (*fn)(void *);
     void *arg;
+    int left; /* a descriptor that is closed by the thread's end, and not before; -1: none */
 };
+
+static void close_but(u32 left, u32 first, u32 last) {
+    if (left > first)
+        kr_sys3(__NR_close_range, first, KR_MIN(left - 1, last), 0);
+    if (left < last)
+        kr_sys3(__NR_close_range, KR_MAX(left + 1, first), last, 0);
+}
 
 static void run(struct kr_task *arg) {
     struct errand *e = (struct errand *)arg;
+    u32 left = (u32)e->left;
     e->ret = e->fn(e->arg);
     /* The kernel clears tid before it releases the table, so the descriptors are closed here. The fixed
      * numbers go with the table, because the jail lets no code close them. */
-    kr_sys3(__NR_close_range, 0, kr_fd_base() - 1, 0);
-    kr_sys3(__NR_close_range, kr_fd_base() + KR_FD_FIXED, ~0u, 0);
+    close_but(left, 0, kr_fd_base() - 1);
+    close_but(left, kr_fd_base() + KR_FD_FIXED, ~0u);
     for (;;)
         kr_sys1(__NR_exit, 0);
 }
 
-/* Runs fn(arg) on a host thread without CLONE_FILES and waits for it. flags: further clone flags (CLONE_FS).
- * The result of fn or -errno. The thread's number stands in the task: the kernel writes it before the thread runs, and clears it and wakes
+/* Runs e->fn(e->arg) on a host thread without CLONE_FILES and waits for it. flags: further clone flags (CLONE_FS). begun:
+ * called on the calling thread when the other one has its table. The result of e->fn or -errno. The thread's number stands in the task: the kernel writes it before the thread runs, and clears it and wakes
  * the waiter when the thread has left the memory. Whoever releases a dead task reads it. */
-static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) {
-    struct errand e = {.fn = fn, .arg = arg};
+static long errand(struct kr_task *t, u64 flags, struct errand *e, void (*begun)(void *)) {
     u32 at = *kr_life_errand(t, 0) !=
              0; /* an errand's thread may need another errand: to learn who holds a lock */
     void *stack = kr_stack_new();
@@ -54,8 +63,10 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
                                .tls = (u64)t};
     kr_sigset all = ~0ULL, old;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, &old, 8);
-    long r = kr_host_clone(&ca, run, (struct kr_task *)&e);
+    long r = kr_host_clone(&ca, run, (struct kr_task *)e);
     kr_host_mask(~0ULL);
+    if (r > 0 && begun)
+        begun(e->arg);
     if (r > 0) {
         for (u32 tid; (tid = __atomic_load_n(number, __ATOMIC_ACQUIRE));)
             kr_sys4(__NR_futex, number, FUTEX_WAIT, tid, 0); /* the kernel wakes without FUTEX_PRIVATE_FLAG */
@@ -66,7 +77,7 @@ static long errand(struct kr_task *t, u64 flags, long (*fn)(void *), void *arg) 
         for (u32 i = 0; i < 1000 && kr_sys3(__NR_tgkill, pid, r, 0) == 0; i++)
             if (i >= 20)
                 kr_sys2(__NR_nanosleep, moment, 0);
-        r = e.ret;
+        r = e->ret;
     }
     kr_host_mask_back(t, old);
     t->errand_stack[at] = NULL; /* first: nobody unmaps it twice */
@@ -84,10 +95,43 @@ void kr_errands_over(struct kr_task *t) {
 }
 
 long kr_private(struct kr_task *t, long (*fn)(void *), void *arg) {
-    return kr_files_shared(t) ? errand(t, CLONE_FS, fn, arg) : fn(arg);
+    struct errand e = {.fn = fn, .arg = arg, .left = -1};
+    return kr_files_shared(t) ? errand(t, CLONE_FS, &e, NULL) : fn(arg);
 }
 
-long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) { return errand(t, 0, fn, arg); }
+long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) {
+    struct errand e = {.fn = fn, .arg = arg, .left = -1};
+    return errand(t, 0, &e, NULL); /* without CLONE_FS: the thread has a working directory of its own */
+}
+
+/* ---- Closing what may wait ---- */
+
+struct aside {
+    void (*drop)(void *);
+    void *arg;
+    u32 dropped; /* futex word */
+};
+
+static long wait_dropped(void *arg) {
+    struct aside *a = arg;
+    while (!__atomic_load_n(&a->dropped, __ATOMIC_ACQUIRE))
+        kr_sys4(__NR_futex, &a->dropped, FUTEX_WAIT_PRIVATE, 0, 0);
+    return 0;
+}
+
+static void drop(void *arg) {
+    struct aside *a = arg;
+    a->drop(a->arg);
+    __atomic_store_n(&a->dropped, 1, __ATOMIC_RELEASE);
+    kr_sys3(__NR_futex, &a->dropped, FUTEX_WAKE_PRIVATE, 1);
+}
+
+void kr_close_aside(struct kr_task *t, int fd, void (*fn)(void *), void *arg) {
+    struct aside a = {.drop = fn, .arg = arg};
+    struct errand e = {.fn = wait_dropped, .arg = &a, .left = fd};
+    if (errand(t, CLONE_FS, &e, drop) < 0)
+        fn(arg); /* no thread */
+}
 
 struct call_from {
     int cwd;
@@ -103,5 +147,5 @@ static long call_from(void *arg) {
 
 long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]) {
     struct call_from c = {cwd, nr, a};
-    return errand(t, 0, call_from, &c); /* without CLONE_FS: the thread has a working directory of its own */
+    return kr_alone(t, call_from, &c);
 }

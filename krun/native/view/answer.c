@@ -18,13 +18,13 @@
 #include <linux/openat2.h>
 
 static struct kr_lock serve_lock;
-static int serve_fd = -1;
+static struct kr_sock serve_sock = {.fd = -1};
 
 void kr_answer_after_fork(void) { kr_lock_init(&serve_lock); }
 
 void kr_answer_heir(const struct kr_lock *l) {
     if (l == &serve_lock)
-        serve_fd = -1;
+        serve_sock.fd = -1;
 }
 
 /* ---- The question ---- */
@@ -200,7 +200,7 @@ static void answer(struct kr_task *t, const struct question *q) {
     char text[8];
     kr_snprintf(text, sizeof text, "%05x", q->request & 0xfffff);
     memcpy(name.text + 1, text, 5);
-    if (kr_sys3(__NR_connect, serve_fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_fd, &c))
+    if (kr_sys3(__NR_connect, serve_sock.fd, &name, NAME_SIZE) < 0 || !kr_sock_peer(serve_sock.fd, &c))
         return; /* the asker has given up, or is in another network namespace */
     if (!may_ask(t, &c, q->who))
         return;
@@ -213,11 +213,11 @@ static void answer(struct kr_task *t, const struct question *q) {
     else if (op == KR_ASK_TEXT)
         r = kr_procview_own(t, entry, n);
     else if (op == KR_ASK_FDS)
-        r = list_fds(t, kr_files_shared(t) ? -1 : serve_fd);
+        r = list_fds(t, serve_sock.hidden ? -1 : serve_sock.fd);
     r = kr_slot_put(t, (int)r); /* no other thread can exchange it between may_pass and sendmsg */
     int passes = r >= 0 && may_pass((int)r, op);
     u64 tag = kr_answer_tag(q->request, n, c.pid, (u32)kr_sys0(__NR_getpid));
-    reply(serve_fd, tag, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
+    reply(serve_sock.fd, tag, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
     kr_slot_free((int)r);
 }
 
@@ -226,8 +226,9 @@ void kr_ask_serve(struct kr_task *t) {
     __atomic_and_fetch(&t->asked, ~KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
     struct question q = question_of(t);
     kr_lock(&serve_lock);
-    if (kr_sock_new(t, &serve_fd) >= 0)
+    /* Who listens may be a program of the payload: it can send nothing to a socket that is shut down. */
+    if (kr_sock_new(t, &serve_sock) >= 0 && kr_sys2(__NR_shutdown, serve_sock.fd, SHUT_RD) == 0)
         answer(t, &q);
-    kr_sock_drop(t, &serve_fd);
+    kr_sock_drop(&serve_sock);
     kr_unlock(&serve_lock);
 }

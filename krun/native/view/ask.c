@@ -22,7 +22,7 @@
 #define YOUNG 100u    /* clock ticks: one second; a fork takes a millisecond or two on an idle machine */
 #define PATIENCE 200u /* ten seconds in all if the owner is runnable: the machine is busy */
 static struct kr_lock ask_lock;
-static int ask_fd = -1, ask_peer = -1;
+static struct kr_sock ask_sock = {.fd = -1}, ask_peer = {.fd = -1};
 
 void kr_ask_after_fork(void) {
     kr_lock_init(&ask_lock);
@@ -31,46 +31,67 @@ void kr_ask_after_fork(void) {
 
 void kr_ask_heir(const struct kr_lock *l) {
     if (l == &ask_lock)
-        ask_fd = ask_peer = -1; /* the dead holder's own, or still in the table of dynamic numbers */
+        ask_sock.fd = ask_peer.fd = -1; /* the dead holder's own, or still in the table of dynamic numbers */
     kr_answer_heir(l);
 }
 
 /* ---- Sockets ---- */
 
-long kr_sock_new(struct kr_task *t, int *holder) {
-    if (!kr_files_shared(t)) {
-        *holder = (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0);
-        return *holder;
-    }
+long kr_sock_new(struct kr_task *t, struct kr_sock *s) {
+    s->hidden = kr_files_shared(t);
+    if (!s->hidden)
+        return s->fd = (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0);
     if (t->is_vfork)
         return -EACCES; /* a vfork child makes no hidden descriptors (fdtab.h) */
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
     long fd =
-        kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0), KR_FD_FORK_DROPS, holder);
+        kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, AF_UNIX, SOCKET_KIND, 0), KR_FD_FORK_DROPS, &s->fd);
     kr_unlock(&t->mm->lock);
     return fd;
 }
 
-long kr_sock_accept(struct kr_task *t, int from, int *holder) {
-    if (!kr_files_shared(t)) {
-        *holder = (int)kr_sys4(__NR_accept4, from, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        return *holder;
-    }
+long kr_sock_accept(struct kr_task *t, int from, struct kr_sock *s) {
+    s->hidden = kr_files_shared(t);
+    if (!s->hidden)
+        return s->fd = (int)kr_sys4(__NR_accept4, from, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK);
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
     long fd = kr_fd_hide_end(t->mm, (int)kr_sys4(__NR_accept4, from, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK),
-                             KR_FD_FORK_DROPS, holder);
+                             KR_FD_FORK_DROPS, &s->fd);
     kr_unlock(&t->mm->lock);
     return fd;
 }
 
-void kr_sock_drop(struct kr_task *t, int *holder) {
-    if (*holder >= 0 && kr_files_shared(t))
-        kr_fd_drop(holder);
+void kr_sock_drop(struct kr_sock *s) {
+    if (s->hidden)
+        kr_fd_drop(&s->fd);
     else
-        kr_fd_shut(*holder);
-    *holder = -1;
+        kr_fd_shut(s->fd);
+    s->fd = -1;
+}
+
+static void drop(void *s) { kr_sock_drop(s); }
+
+/* Closes a socket in whose queue a program of the payload may have put something: a descriptor, too. */
+static void drop_foreign(struct kr_task *t, struct kr_sock *s) {
+    if (s->fd >= 0)
+        kr_close_aside(t, s->fd, drop, s);
+}
+
+/* Closes the listener, whose name every process of the network namespace sees. Once it is shut down nobody connects, so one look
+ * tells whether anybody waits. peer: free. */
+static void drop_listener(struct kr_task *t, struct kr_sock *s, struct kr_sock *peer) {
+    if (s->fd < 0)
+        return;
+    kr_sys2(__NR_shutdown, s->fd, SHUT_RD);
+    long r = kr_sock_accept(t, s->fd, peer);
+    if (r == -EAGAIN || r == -EINVAL) {
+        kr_sock_drop(s);
+        return;
+    }
+    drop_foreign(t, peer);
+    drop_foreign(t, s);
 }
 
 int kr_sock_peer(int fd, struct cred *c) {
@@ -193,18 +214,18 @@ static long receive(int from, u64 tag, struct answer *a, int *fd) {
      * the owner's payload. */
     struct kr_msghdr m = {
         .iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = offsetof(struct control, pad)};
+    struct kr_msghdr first = {.iov = (u64)&iov, .iovlen = 1};
     *fd = -1;
-    long n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CMSG_CLOEXEC);
+    /* First without its descriptor, which is nobody's business if the owner has not sent it. */
+    long n = kr_sys3(__NR_recvmsg, from, &first, MSG_QUIET | MSG_PEEK);
     if (n < 0)
         return n;
-    if (m.controllen >= 20 && c.level == SOL_SOCKET && c.type == SCM_RIGHTS && c.len >= 20)
-        *fd = c.fd;
-    if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095) {
-        kr_fd_shut(*fd);
-        *fd = -1;
+    if (n != sizeof *a || a->tag != tag || a->status > 0 || a->status < -4095)
         return -EACCES;
-    }
-    return 0;
+    n = kr_sys3(__NR_recvmsg, from, &m, MSG_QUIET | MSG_CMSG_CLOEXEC);
+    if (n >= 0 && m.controllen >= 20 && c.level == SOL_SOCKET && c.type == SCM_RIGHTS && c.len >= 20)
+        *fd = c.fd;
+    return n < 0 ? n : 0;
 }
 
 /* Waits WAIT_MS at most until socket a or b is readable, and answers the questions of other monitors
@@ -232,6 +253,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     struct name name = {.family = AF_UNIX};
     u32 len = sizeof name;
     struct life life;
+    int proven = 0;
     *fd = -1;
     if (known(t, pid, &life, &e) < 0)
         return -ESRCH;
@@ -242,13 +264,13 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         return -EACCES;
     kr_board_ask(pid, life.start);
     kr_lock(&ask_lock);
-    long r = kr_sock_new(t, &ask_fd);
+    long r = kr_sock_new(t, &ask_sock);
     if (r >= 0)
-        r = kr_sys3(__NR_bind, ask_fd, &name, 2); /* autobind: the kernel chooses the name (unix(7)) */
+        r = kr_sys3(__NR_bind, ask_sock.fd, &name, 2); /* autobind: the kernel chooses the name (unix(7)) */
     if (r >= 0)
-        r = kr_sys2(__NR_listen, ask_fd, 4);
+        r = kr_sys2(__NR_listen, ask_sock.fd, 4);
     if (r >= 0)
-        r = kr_sys3(__NR_getsockname, ask_fd, &name, &len);
+        r = kr_sys3(__NR_getsockname, ask_sock.fd, &name, &len);
     char digits[6] = "";
     memcpy(digits, name.text + 1, 5);
     u32 number = (u32)kr_hex_of(digits), request = number | (u32)op << 20 | sub << 24;
@@ -265,30 +287,35 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
             if (kick(t, pid, request, n) == -EPERM)
                 break;
         }
-        long ready = wait_for(t, ask_peer < 0 ? ask_fd : -1, ask_peer);
+        long ready = wait_for(t, ask_peer.fd < 0 ? ask_sock.fd : -1, ask_peer.fd);
         if (ready < 0) {
             r = ready;
             break;
         }
         if (!ready)
             continue;
-        if (ask_peer < 0) {
-            if (kr_sock_accept(t, ask_fd, &ask_peer) >= 0 && !(kr_sock_peer(ask_peer, &c) && c.pid == pid))
-                kr_sock_drop(t, &ask_peer); /* not the owner */
+        if (ask_peer.fd < 0) {
+            if (kr_sock_accept(t, ask_sock.fd, &ask_peer) >= 0 &&
+                !(kr_sock_peer(ask_peer.fd, &c) && c.pid == pid))
+                drop_foreign(t, &ask_peer); /* not the owner */
             continue;
         }
-        r = receive(ask_peer, kr_answer_tag(request, n, (u32)kr_sys0(__NR_getpid), pid), a, fd);
+        r = receive(ask_peer.fd, kr_answer_tag(request, n, (u32)kr_sys0(__NR_getpid), pid), a, fd);
         if (r == -EAGAIN) {
             r = -EACCES;
             continue;
         }
+        proven = r == 0;
         if (r == 0)
             r = a->status;
         break;
     }
-    kr_sock_drop(t, &ask_peer);
+    if (proven)
+        kr_sock_drop(&ask_peer);
+    else
+        drop_foreign(t, &ask_peer);
 out:
-    kr_sock_drop(t, &ask_fd);
+    drop_listener(t, &ask_sock, &ask_peer);
     kr_unlock(&ask_lock);
     if (r < 0 && *fd >= 0) {
         kr_fd_shut(*fd);

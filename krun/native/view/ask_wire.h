@@ -12,6 +12,7 @@
 enum kr_ask_op { KR_ASK_LINK = 1, KR_ASK_TEXT, KR_ASK_FDS };
 
 #define SOCKET_KIND (SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
+#define SHUT_RD 0
 #define MSG_QUIET (MSG_DONTWAIT | MSG_NOSIGNAL)
 
 #define FDS_MAX (1u << 20)
@@ -40,12 +41,16 @@ struct control {
     u32 pad;
 };
 
-/* Makes a socket, at a hidden number while other threads share the descriptor table. *holder is the number.
- * The number or -errno. */
-long kr_sock_new(struct kr_task *t, int *holder);
+/* A socket of a question. Its number is hidden if other threads shared the descriptor table when it was made. */
+struct kr_sock {
+    int fd, hidden;
+};
+/* Makes a socket. The number or -errno. */
+long kr_sock_new(struct kr_task *t, struct kr_sock *s);
 /* accept4(2) on `from`; the new socket as above. */
-long kr_sock_accept(struct kr_task *t, int from, int *holder);
-void kr_sock_drop(struct kr_task *t, int *holder);
+long kr_sock_accept(struct kr_task *t, int from, struct kr_sock *s);
+/* Closes a socket in whose queue only monitors can have put something. */
+void kr_sock_drop(struct kr_sock *s);
 /* Credentials of the peer (SO_PEERCRED). Whether *c is filled. */
 int kr_sock_peer(int fd, struct cred *c);
 /* The proof in an answer. request, n: of the question; the process numbers are the kernel's (SO_PEERCRED). */
