@@ -9,7 +9,7 @@ from helpers.h2server import H2Server
 from helpers.proxyrig import Rig
 from hyperframe.frame import ContinuationFrame, HeadersFrame, PingFrame
 
-from krun.serve.http.h2 import H2Incoming
+from krun.serve.http.h2stream import H2Incoming
 from krun.serve.http.types import Limits
 
 from .test_http_h2 import connect, flood
@@ -30,7 +30,7 @@ def test_a_client_does_not_size_the_encoders_table():
         peer.flush()
         for _ in range(3):
             assert peer.answer(peer.request("GET", "/ignore"))["body"] == b"ignored"
-        assert the_connection(server)._conn.encoder.header_table_size <= 4096
+        assert the_connection(server).conn.encoder.header_table_size <= 4096
         peer.close()
 
     with_server(test)

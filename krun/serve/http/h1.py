@@ -10,12 +10,12 @@ import asyncio
 import re
 import select
 
-from krun.serve.http.body import Chunked, chunk, last_chunk
-from krun.serve.http.endpoint import Endpoint, field_lines, status_line
+from krun.serve.http.body import Chunked
+from krun.serve.http.endpoint import Endpoint, status_line
+from krun.serve.http.h1request import H1Incoming
 from krun.serve.http.hangup import GONE
-from krun.serve.http.head import CHUNKED, Head, parse_request
-from krun.serve.http.stream import Incoming, Sink
-from krun.serve.http.types import Headers, HttpError, Limits
+from krun.serve.http.head import CHUNKED, parse_request
+from krun.serve.http.types import HttpError, Limits
 
 # What the next bytes are.
 HEAD, BODY, WAIT, TUNNEL, DISCARD, CLOSED = range(6)
@@ -30,14 +30,14 @@ class H1Connection(asyncio.Protocol):
     """A connection; `current` is the request that runs."""
 
     __slots__ = (
-        "_buffer", "_busy", "_decoder", "_endpoint", "_eof", "_left", "_paused", "_seen", "_shut", "_state", "_watched",
-        "current", "deadline", "peer", "slot", "tls", "transport", "write_paused",
+        "_buffer", "_busy", "_decoder", "_eof", "_left", "_paused", "_seen", "_shut", "_state", "_watched", "current", "deadline",
+        "endpoint", "peer", "slot", "tls", "transport", "write_paused",
     )  # fmt: skip
 
     transport: asyncio.Transport
 
     def __init__(self, endpoint: Endpoint, *, tls: bool = False) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self.tls = tls
         self.peer: tuple | str = ""
         self.current: H1Incoming | None = None
@@ -60,16 +60,16 @@ class H1Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.peer = transport.get_extra_info("peername") or "unix"
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         endpoint.join(self)
         self._rest(endpoint.limits.idle_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = CLOSED
-        self._endpoint.leave(self)
+        self.endpoint.leave(self)
         self.deadline = None
-        self._endpoint.wheel.forget(self)
-        self._endpoint.hangups.forget(self._watched)
+        self.endpoint.wheel.forget(self)
+        self.endpoint.hangups.forget(self._watched)
         self._buffer = b""
         self._abandon()
 
@@ -82,7 +82,7 @@ class H1Connection(asyncio.Protocol):
                 self._buffer = data
             if not self._busy and not self.write_paused:
                 self._pump()
-            elif len(self._buffer) > self._endpoint.limits.ahead:
+            elif len(self._buffer) > self.endpoint.limits.ahead:
                 self.pause()
         elif state == BODY:
             self._body(data)
@@ -91,7 +91,7 @@ class H1Connection(asyncio.Protocol):
                 self.current.sink.on_data(data)
         elif state == WAIT:
             self._buffer += data
-            if len(self._buffer) > self._endpoint.limits.ahead:
+            if len(self._buffer) > self.endpoint.limits.ahead:
                 self.pause()
         elif state == DISCARD:
             self._left -= len(data)
@@ -126,7 +126,7 @@ class H1Connection(asyncio.Protocol):
 
     def _rest(self, seconds: float) -> None:
         """Sets the deadline of a connection on which no request runs."""
-        wheel = self._endpoint.wheel
+        wheel = self.endpoint.wheel
         self.deadline = wheel.now() + seconds
         wheel.watch(self)
 
@@ -167,7 +167,7 @@ class H1Connection(asyncio.Protocol):
     def _next(self) -> bool:
         """Cuts one head off the buffer and delivers its request; returns False if the head is not complete."""
         data = self._buffer
-        limits = self._endpoint.limits
+        limits = self.endpoint.limits
         end = data.find(b"\r\n\r\n", max(self._seen, 0))
         if end < 0 or end > limits.head:
             self._partial(data, limits)
@@ -194,7 +194,7 @@ class H1Connection(asyncio.Protocol):
             self._state = BODY
             self._left = length
             self._decoder = Chunked(limits) if length == CHUNKED else None
-        if not self._endpoint.deliver(current):
+        if not self.endpoint.deliver(current):
             if self.current is current:
                 self._refuse(HttpError(500, "the server failed"))
             return False
@@ -254,13 +254,13 @@ class H1Connection(asyncio.Protocol):
         if not self._paused and self._state != CLOSED:
             self._paused = True
             self.transport.pause_reading()
-            self._watched = self._endpoint.hangups.watch(self.transport, self._hung_up)
+            self._watched = self.endpoint.hangups.watch(self.transport, self._hung_up)
 
     def resume(self) -> None:
         """Reads from the socket again."""
         if self._paused and self._state != CLOSED:
             self._paused = False
-            self._endpoint.hangups.forget(self._watched)
+            self.endpoint.hangups.forget(self._watched)
             self.transport.resume_reading()
 
     def _hung_up(self, events: int) -> None:
@@ -271,6 +271,11 @@ class H1Connection(asyncio.Protocol):
             self.current.sink.on_leaving()
 
     # ---------------------------------------------------------------------------------------------- the end of a request
+
+    @property
+    def unread(self) -> bool:
+        """Whether the body of the current request is not complete."""
+        return self._state == BODY
 
     def finish(self, current: H1Incoming, keep: bool) -> None:
         """The response of `current` is complete."""
@@ -287,10 +292,10 @@ class H1Connection(asyncio.Protocol):
         self._state = HEAD
         self._seen = -1
         self.resume()
-        if self._endpoint.draining:
+        if self.endpoint.draining:
             self._close()
         elif not self._buffer:
-            self._rest(self._endpoint.limits.idle_time)
+            self._rest(self.endpoint.limits.idle_time)
         elif not self._busy:
             # Not from within the response's last call: its caller is not finished.
             self._busy = True
@@ -305,7 +310,7 @@ class H1Connection(asyncio.Protocol):
 
     def _refuse(self, error: HttpError) -> None:
         """Answers a message that cannot be served, and ends the connection."""
-        self._endpoint.on_refused(error.status, error.reason)
+        self.endpoint.on_refused(error.status, error.reason)
         started = self.current is not None and self.current.started
         self._abandon()
         if self._state == CLOSED:
@@ -340,7 +345,7 @@ class H1Connection(asyncio.Protocol):
         self._state = DISCARD
         self.transport.close()
         if self.transport.get_write_buffer_size():
-            self._rest(self._endpoint.limits.idle_time)
+            self._rest(self.endpoint.limits.idle_time)
 
     def tunnel(self) -> None:
         """From here on the bytes belong to another protocol."""
@@ -356,145 +361,3 @@ class H1Connection(asyncio.Protocol):
         else:
             self._shut = True
             self.transport.write_eof()
-
-
-class H1Incoming(Incoming):
-    """A request of an HTTP/1.1 connection."""
-
-    __slots__ = ("_chunked", "_conn", "_keep", "_left", "done", "head", "peer", "sink", "started", "tls")
-
-    multiplexed = False
-
-    def __init__(self, conn: H1Connection, head: Head) -> None:
-        self._conn = conn
-        self.head = head
-        self.peer = conn.peer
-        self.tls = conn.tls
-        self.sink: Sink | None = None
-        self.started = False
-        self.done = False
-        self._keep = False
-        self._chunked = False
-        #: Bytes of the response's body that are left, -1 if its length is unknown.
-        self._left = -1
-
-    def consume(self, sink: Sink) -> None:
-        self.sink = sink
-
-    def pause(self) -> None:
-        if not self.done:
-            self._conn.pause()
-
-    def resume(self) -> None:
-        if not self.done:
-            self._conn.resume()
-
-    def inform(self, status: int, headers: Headers) -> None:
-        if not self.done and not self.started and self.head.minor:
-            self._conn.transport.write(status_line(status) + field_lines(headers) + b"\r\n")
-
-    def respond(
-        self,
-        status: int,
-        headers: Headers,
-        length: int,
-        body: bytes = b"",
-        *,
-        raw: bytes | None = None,
-        end: bool = False,
-    ) -> None:
-        if self.done or self.started:
-            return
-        self.started = True
-        head = self.head
-        conn = self._conn
-        lines = raw if raw is not None else field_lines(headers)
-        keep = head.keep_alive and not conn._endpoint.draining
-        bare = status == 204 or status == 304 or head.method == b"HEAD"
-        if length >= 0:
-            framing = b"" if status == 204 or raw is not None else b"Content-Length: %d\r\n" % length
-            self._left = 0 if bare else length
-        elif bare:
-            framing = b""
-            self._left = 0
-        elif head.minor:
-            framing = b"Transfer-Encoding: chunked\r\n"
-            self._chunked = True
-        else:
-            framing = b""
-            keep = False
-        if conn._state == BODY and end:
-            keep = False
-        self._keep = keep
-        if not keep:
-            framing += b"Connection: close\r\n"
-        elif not head.minor:
-            framing += b"Connection: keep-alive\r\n"
-        out = b"%b%b%b\r\n" % (status_line(status), lines, framing)
-        if bare:
-            body = b""
-        if end:
-            if body:
-                out += (chunk(body) + b"0\r\n\r\n") if self._chunked else body
-            elif self._chunked:
-                out += b"0\r\n\r\n"
-            short = self._left > 0 and self._left != len(body)
-            conn.transport.write(out)
-            self._complete(short)
-        else:
-            conn.transport.write(out)
-            if body:
-                self.write(body)
-
-    def write(self, data: bytes) -> None:
-        if self.done or not data:
-            return
-        if self._chunked:
-            data = chunk(data)
-        elif self._left >= 0:
-            self._left -= len(data)
-            if self._left < 0:
-                # Further bytes would be read as the next response.
-                self._left += len(data)
-                data = data[: self._left]
-                self._left = 0
-                self._keep = False
-        self._conn.transport.write(data)
-
-    def end(self, data: bytes = b"", trailers: Headers = ()) -> None:  # type: ignore[assignment]
-        if self.done:
-            return
-        if self._chunked:
-            last = last_chunk(trailers)
-            self._conn.transport.write(chunk(data) + last if data else last)
-        elif data:
-            self.write(data)
-        self._complete(self._left > 0)
-
-    def _complete(self, short: bool) -> None:
-        self.done = True
-        if not short:
-            self._conn.finish(self, self._keep)
-            return
-        # The peer waits for bytes that will not come: it must see the end of the connection.
-        self._conn.current = None
-        self._conn.transport.abort()
-
-    def abort(self) -> None:
-        if not self.done:
-            self.done = True
-            self._conn.current = None
-            # An orderly close would look complete to a peer that reads up to the end of the connection.
-            self._conn.transport.abort()
-
-    def tunnel(self, headers: Headers) -> None:
-        if self.done or self.started:
-            return
-        self.started = True
-        self._left = -1
-        self._conn.transport.write(status_line(101) + field_lines(headers) + b"\r\n")
-        self._conn.tunnel()
-
-    def end_tunnel(self, whole: bool = False) -> None:
-        if not self.done:
-            self._conn.end_tunnel(whole)
