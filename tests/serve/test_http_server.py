@@ -19,13 +19,15 @@ def run(coroutine):
 
 
 async def echo(request):
-    """Tells what was asked; /stream in parts, /fail raises, /big answers 1 MiB."""
+    """Tells what was asked; /stream in parts, /fail raises, /big answers 1 MiB, /fields has much in its head."""
     if request.path == "/fail":
         raise RuntimeError("of the handler")
     if request.path == "/teapot":
         raise HttpError(415, "no such type")
     if request.path == "/big":
         return Response(200, [], b"x" * (1 << 20))
+    if request.path == "/fields":
+        return Response(200, [(b"x-large", b"x" * 8000)])
     if request.path == "/huge":
         return Response(200, [], b"x" * (32 << 20))
     if request.path == "/stream":

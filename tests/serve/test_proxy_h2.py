@@ -204,6 +204,42 @@ def test_bad_trailers_of_an_instance_never_look_complete(rig):
     assert got.startswith(b"HTTP/1.1 502") or (ended and b"0\r\n\r\n" not in got), got
 
 
+@pytest.mark.parametrize("status", [b"099", b"1200", b"19"])
+def test_a_status_of_an_instance_that_is_none(rig, status):
+    """The library takes every status that begins with 1 for that of an interim answer."""
+    loose = {"validate_outbound_headers": False}
+
+    def answer(server, stream, *rest):
+        server.conn.send_headers(stream, [(b":status", status)], end_stream=status == b"099")
+        if status != b"099":
+            server.answer(stream)
+
+    h2_instance(rig, answer, config=loose)
+    peer = client(rig)
+    got = peer.answer(peer.request())
+    assert got["interim"] == [] and got["status"] == (502 if status == b"099" else 200)
+
+
+def test_fields_of_a_head_are_no_trailers(rig):
+    """RFC 9110, section 6.5.1. An HTTP/1.1 message with them is refused (test_http_server.py)."""
+    seen = []
+    bad = [(b"host", b"b"), (b"authorization", b"x"), (b"content-type", b"x"), (b"te", b"trailers")]
+
+    def answer(server, stream, headers, body, trailers):
+        seen.append(trailers)
+        server.answer(stream, 200, [], b"body", [*bad, (b"x-kept", b"1")])
+
+    loose = {"validate_outbound_headers": False, "validate_inbound_headers": False}
+    h2_instance(rig, answer, config=loose)
+    peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)), validate_outbound_headers=False)
+    stream = peer.request("POST", end=False)
+    peer.conn.send_data(stream, b"x")
+    peer.conn.send_headers(stream, [*bad, (b"x-kept", b"1")], end_stream=True)
+    peer.flush()
+    got = peer.answer(stream)
+    assert got["trailers"] == [(b"x-kept", b"1")] and seen == [[(b"x-kept", b"1")]]
+
+
 def test_an_instance_that_speaks_http1_on_an_h2c_port(rig):
     queue = rig.queue(protocol="h2c")
     rig.script(queue, lambda c: (c.recv(4096), c.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")))

@@ -131,9 +131,9 @@ class H1Connection(asyncio.Protocol):
         wheel.watch(self)
 
     def expired(self, now: float) -> None:
-        """The wheel's call: a head that takes too long is told, an idle connection is closed."""
+        """The wheel's call: a head that takes too long is told, an idle connection is closed, and one whose peer does not read."""
         self.deadline = None
-        if self._state == HEAD and self._buffer:
+        if self._state == HEAD and self._buffer and not self.write_paused:
             self._refuse(HttpError(408, "the head of the request took too long"))
         elif self._state == DISCARD:
             self.transport.abort()
@@ -163,6 +163,8 @@ class H1Connection(asyncio.Protocol):
         except HttpError as error:
             self._refuse(error)
         self._busy = False
+        if self.write_paused and self.current is None and self._state == HEAD:
+            self._rest(self.endpoint.limits.idle_time)
 
     def _next(self) -> bool:
         """Cuts one head off the buffer and delivers its request; returns False if the head is not complete."""
@@ -351,6 +353,7 @@ class H1Connection(asyncio.Protocol):
         """From here on the bytes belong to another protocol."""
         self._state = TUNNEL
         data, self._buffer = bytes(self._buffer), b""
+        self.resume()
         if data and self.current is not None and self.current.sink is not None:
             self.current.sink.on_data(data)
 

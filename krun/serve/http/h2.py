@@ -15,10 +15,10 @@ import h2.exceptions
 import h2.settings
 
 from krun.serve.http.endpoint import Endpoint
-from krun.serve.http.h2head import HOP, request_head, settings
+from krun.serve.http.h2head import request_head, settings, trailer_fields
 from krun.serve.http.h2limits import CONTROL, Budget, Library
 from krun.serve.http.h2stream import H2Incoming
-from krun.serve.http.head import Head, check_field
+from krun.serve.http.head import Head
 from krun.serve.http.types import HttpError
 
 #: The receive window of the connection.
@@ -27,13 +27,16 @@ _CONNECTION_WINDOW = 1 << 20
 #: Bytes below which a WINDOW_UPDATE is charged.
 _DRIBBLE = 256
 
+#: Bytes that wait for the peer to read before nothing more of it is read: answers without a body need no window (CVE-2019-9517).
+_UNREAD = 1 << 18
+
 
 class H2Connection(asyncio.Protocol):
     """A connection and its streams."""
 
     __slots__ = (
-        "_closing", "_reading", "_widened", "budget", "conn", "deadline", "endpoint", "peer", "slot", "streams", "tls", "transport",
-        "write_paused",
+        "_closing", "_held", "_reading", "_widened", "budget", "conn", "deadline", "endpoint", "peer", "slot", "streams", "tls",
+        "transport", "write_paused",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -47,6 +50,8 @@ class H2Connection(asyncio.Protocol):
         self.slot = 0
         self.write_paused = False
         self._reading = False
+        #: Nothing is read, because the peer does not read.
+        self._held = False
         self._closing = False
         #: The windows of all streams may have become wider.
         self._widened = False
@@ -118,6 +123,9 @@ class H2Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
+        if self._held:
+            self._held = False
+            self.transport.resume_reading()
         for stream in list(self.streams.values()):
             stream.pump()
 
@@ -222,10 +230,8 @@ class H2Connection(asyncio.Protocol):
         stream = self.streams.get(event.stream_id or 0)
         if stream is None:
             return
-        fields = [
-            (name, value) for name, value in event.headers or [] if name not in HOP and name[:1] != b":"
-        ]
-        if all(check_field(name, value) for name, value in fields):
+        fields = trailer_fields(event.headers or [])
+        if fields is not None:
             stream.trailers = fields
         else:
             stream.abort()
@@ -244,6 +250,9 @@ class H2Connection(asyncio.Protocol):
             data = self.conn.data_to_send()
             if data:
                 self.transport.write(data)
+                if self.write_paused and not self._held and self.transport.get_write_buffer_size() > _UNREAD:
+                    self._held = True
+                    self.transport.pause_reading()
 
     def finished(self, stream_id: int) -> None:
         """A stream has ended normally."""

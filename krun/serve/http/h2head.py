@@ -10,7 +10,7 @@ import h2.connection
 import h2.settings
 
 from krun.serve.http.endpoint import field_lines
-from krun.serve.http.head import CHUNKED, TOKEN, Head, check_field, check_host
+from krun.serve.http.head import CHUNKED, NOT_IN_TRAILERS, TOKEN, Head, check_field, check_host
 from krun.serve.http.types import Headers, HttpError, Limits
 
 _METHOD = re.compile(TOKEN)
@@ -107,6 +107,12 @@ def _content_length(head: Head, headers: Headers, ended: bool) -> None:
 def lower(headers: Headers) -> Headers:
     """`headers` with lower-case names, without the fields of an HTTP/1.1 connection."""
     return [(low, value) for name, value in headers if (low := name.lower()) not in HOP]
+
+
+def trailer_fields(fields: Iterable[tuple[bytes, bytes]]) -> Headers | None:
+    """The trailers of a message, without fields that frame or route it (RFC 9110, section 6.5.1); None where one is malformed."""
+    kept = [field for field in fields if field[0] not in NOT_IN_TRAILERS and field[0][:1] != b":"]
+    return kept if all(check_field(name, value) for name, value in kept) else None
 
 
 def pour(

@@ -58,6 +58,8 @@ class H2Incoming(Incoming):
 
     def consume(self, sink: Sink) -> None:
         self.sink = sink
+        if self._link.write_paused:
+            self.check_pressure()
 
     def pause(self) -> None:
         self._paused = True

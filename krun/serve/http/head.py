@@ -230,12 +230,12 @@ def parse_trailers(data: bytes, limits: Limits, status: int) -> Headers:
     head = Head()
     head.minor = 1
     _fields(head, data, 0, limits, status)
-    if not _NOT_IN_TRAILERS.isdisjoint(head.index):
+    if not NOT_IN_TRAILERS.isdisjoint(head.index):
         raise HttpError(status, "a trailer field belongs into the head")
     return head.headers
 
 
-_NOT_IN_TRAILERS = frozenset(
+NOT_IN_TRAILERS = frozenset(
     b"content-length transfer-encoding host connection te trailer upgrade authorization content-encoding content-type"
     b" content-range keep-alive proxy-connection expect".split()
 )

@@ -42,8 +42,8 @@ class Exchange(Sink, Receiver):
     """A request and its response.  Times are loop.time()."""
 
     __slots__ = (
-        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_half", "_memory", "_paused", "_retried", "_trailers", "_tunnel",
-        "_up", "_up_ended", "backend", "cold", "deadline", "first", "incoming", "ingress", "queue", "route", "sent",
+        "_body_parts", "_client_ended", "_done", "_ended", "_extra", "_half", "_memory", "_paused", "_retried", "_stopped", "_trailers",
+        "_tunnel", "_up", "_up_ended", "backend", "cold", "deadline", "first", "incoming", "ingress", "queue", "route", "sent",
         "slot", "size", "start", "started", "status", "tag",
     )  # fmt: skip
 
@@ -80,7 +80,8 @@ class Exchange(Sink, Receiver):
         self._body_parts: list[bytes] | None = None
         self._ended = False
         self._trailers: Headers = []
-        self._paused = False
+        #: The body is held back until there is an instance; the client does not read.
+        self._paused = self._stopped = False
         self._retried = False
         self._tunnel = False
         self._client_ended = False
@@ -174,29 +175,39 @@ class Exchange(Sink, Receiver):
         )
         self.sent = self.ingress.wheel.now()
         self._up = up
+        self._read_on()
         up.send(
             self, head.method, b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method, head.target, lines), head.length
         )
-        if head.length:
-            self._forward_body(up)
+        self._forward(up)
 
     def _go2(self, link: Up2) -> bool:
         incoming = self.incoming
         head = incoming.head
         peer = incoming.peer
         address = peer[0] if isinstance(peer, tuple) else ""
+        self._read_on()
         try:
             up = link.send(self, head, fields.request_fields(head, address, incoming.tls) + self._extra)
         except OSError:
             return False
         self.sent = self.ingress.wheel.now()
         self._up = up
-        if head.length:
-            self._forward_body(up)
+        self._forward(up)
         return True
 
-    def _forward_body(self, up: Outgoing) -> None:
-        """Sends what has come of the body so far."""
+    def _read_on(self) -> None:
+        """Before the first byte of the request: it may be one too many for the instance, and then the pause must stay."""
+        if self._paused:
+            self._paused = False
+            self.incoming.resume()
+
+    def _forward(self, up: Outgoing) -> None:
+        """Sends what has come of the body so far, and says what the client has said before there was an instance."""
+        if self._stopped:
+            up.pause()
+        if not self.incoming.head.length:
+            return
         parts, self._body_parts = self._body_parts, None
         if parts:
             for part in parts:
@@ -205,9 +216,6 @@ class Exchange(Sink, Receiver):
             self._memory.set(self._memory.size - sum(map(len, parts)))
         if self._ended:
             up.finish(self._trailers)
-        elif self._paused:
-            self._paused = False
-            self.incoming.resume()
 
     # ------------------------------------------------------------------------------------ the client (Sink)
 
@@ -258,10 +266,12 @@ class Exchange(Sink, Receiver):
         self._limit(self.ingress.wheel.now())
 
     def on_pause(self) -> None:
+        self._stopped = True
         if self._up is not None:
             self._up.pause()
 
     def on_resume(self) -> None:
+        self._stopped = False
         if self._up is not None:
             self._up.resume()
 

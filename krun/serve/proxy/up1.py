@@ -41,7 +41,7 @@ class Up1(asyncio.Protocol, Outgoing):
     """A connection; it serves one request at a time and returns to its pool between two."""
 
     __slots__ = (
-        "_buffer", "_chunked", "_decoder", "_eof", "_informed", "_keep", "_left", "_limits", "_paused", "_pool", "_seen", "_sent",
+        "_buffer", "_chunked", "_decoder", "_eof", "_full", "_informed", "_keep", "_left", "_limits", "_paused", "_pool", "_seen", "_sent",
         "_state", "_wheel", "deadline", "method", "receiver", "rested", "reused", "slot", "transport",
     )  # fmt: skip
 
@@ -71,6 +71,8 @@ class Up1(asyncio.Protocol, Outgoing):
         self._eof = False
         self._informed = 0
         self._keep = False
+        #: The instance does not read what is written.
+        self._full = False
 
     # asyncio's calls.
 
@@ -104,10 +106,12 @@ class Up1(asyncio.Protocol, Outgoing):
         return False
 
     def pause_writing(self) -> None:
+        self._full = True
         if self.receiver is not None:
             self.receiver.up_pause()
 
     def resume_writing(self) -> None:
+        self._full = False
         if self.receiver is not None:
             self.receiver.up_resume()
 
@@ -271,7 +275,7 @@ class Up1(asyncio.Protocol, Outgoing):
         """The response is complete: back into the pool, or closed where the next byte's meaning is not certain."""
         self.receiver = None
         self._decoder = None
-        if keep and self._keep and self._sent and not self.transport.is_closing():
+        if keep and self._keep and self._sent and not self._full and not self.transport.is_closing():
             self._state = IDLE
             self.reused = True
             self.resume()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ import h2.exceptions
 import h2.settings
 
 from krun.serve.http.endpoint import field_lines, small_reads
-from krun.serve.http.h2head import HOP, lower, pour, settings
+from krun.serve.http.h2head import HOP, lower, pour, settings, trailer_fields
 from krun.serve.http.h2limits import Library
 from krun.serve.http.head import CHUNKED, Head, check_field
 from krun.serve.http.timers import Wheel
@@ -21,6 +22,8 @@ from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.outgoing import Outgoing, Receiver
 
 _WINDOW = 1 << 20
+#: As in a status line (RFC 9110, section 15).
+_STATUS = re.compile(rb"[1-9][0-9]{2}")
 #: Bytes that wait for the instance's window before the client is paused.
 _PENDING = 65536
 #: Bytes, of answers to the instance's frames too, that wait for it to read before nothing more of it is read.
@@ -45,7 +48,7 @@ def _response_head(
             return None
         elif name not in HOP or name == b"content-length":
             headers.append((name, value))
-    if len(status) != 3 or not status.isdigit() or len(headers) > limits.fields:
+    if not _STATUS.fullmatch(status) or len(headers) > limits.fields:
         return None
     head.status, head.reason, head.minor, head.method = int(status), b"", 1, method
     head.keep_alive, head.connection = True, frozenset()
@@ -330,12 +333,12 @@ class Stream2(Outgoing):
                 return
             fields = [(n, v) for n, v in event.headers or [] if n[:1] != b":"]
             status = dict(event.headers or []).get(b":status", b"")
-            if all(check_field(n, v) for n, v in fields) and status.isdigit() and status != b"101":
+            if all(check_field(n, v) for n, v in fields) and _STATUS.fullmatch(status) and status != b"101":
                 receiver.up_inform(int(status), fields)
         elif isinstance(event, h2.events.TrailersReceived):
-            fields = [(n, v) for n, v in event.headers or [] if n[:1] != b":" and n not in HOP]
-            if all(check_field(n, v) for n, v in fields):
-                self._trailers = fields
+            trailers = trailer_fields(event.headers or [])
+            if trailers is not None:
+                self._trailers = trailers
             else:
                 self._refuse("the instance's trailer fields are malformed")
         elif isinstance(event, h2.events.StreamEnded):
