@@ -95,8 +95,9 @@ def _interfaces(state: st.ContainerState) -> "list[dict[str, Any]] | None":
     try:
         if os.readlink(f"/proc/{state.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             return None
-        with open(f"/proc/{state.pid}/net/dev") as file:
-            lines = file.read().splitlines()[2:]
+        # The payload names its interfaces: bytes other than NUL, "/", ":" and white space (dev_valid_name() in the kernel).
+        with open(f"/proc/{state.pid}/net/dev", encoding="utf-8", errors="replace", newline="\n") as file:
+            lines = file.read().split("\n")[2:]
     except OSError:
         return None
     found = []

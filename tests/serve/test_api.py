@@ -5,6 +5,8 @@ import json
 import pytest
 from helpers.serveapi import ALPHA, SERVING, Client, ksvc
 
+from krun.serve.api import patch
+
 
 @pytest.fixture
 def api():
@@ -166,6 +168,24 @@ def test_merge_and_json_patch(api):
     assert api.call("PATCH", f"{SERVING}/services/hello", bad, "application/json-patch+json")[0] == 422
     strategic = "application/strategic-merge-patch+json"
     assert api.call("PATCH", f"{SERVING}/services/hello", {}, strategic)[0] == 415
+
+
+def test_a_move_copies_nothing(monkeypatch):
+    """10000 moves of a large value copied it 10000 times: the bound of copies counted only the operation of this name."""
+    copies = []
+    deepcopy = patch.copy.deepcopy
+    monkeypatch.setattr(
+        patch.copy, "deepcopy", lambda value, *memo: (copies.append(1), deepcopy(value, *memo))[1]
+    )
+    there, back = {"op": "move", "from": "/a", "path": "/b"}, {"op": "move", "from": "/b", "path": "/a"}
+    target = {"a": [1, {"c": 2}], "list": [0, {"x": 1}]}
+    assert patch.json_patch(target, [there, back] * 50) == target and len(copies) < 20
+    moved = [
+        {"op": "move", "from": "/list/1", "path": "/list/0"},
+        {"op": "add", "path": "/list/0/y", "value": 2},
+    ]
+    assert patch.json_patch(target, moved)["list"] == [{"x": 1, "y": 2}, 0]
+    assert target == {"a": [1, {"c": 2}], "list": [0, {"x": 1}]}
 
 
 def test_apply_creates_merges_and_removes_what_it_owned(api):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import types
 
 import pytest
@@ -148,6 +149,8 @@ class Bus(threading.Thread):
         self.listener.listen()
         self.results = results
         self.asked: list[tuple[str, list]] = []
+        #: What another client of the bus sends before each answer.
+        self.noise = b""
         #: Of the unit that is there, b"": there is none.
         self.invocation = b""
 
@@ -163,7 +166,7 @@ class Bus(threading.Thread):
     def serve(self, sock: socket.socket) -> None:
         reader = dbus.Connection(False)
         reader._socket = sock
-        sock.settimeout(10)
+        reader._deadline = time.monotonic() + 60
         assert reader._exactly(1) == b"\0"
         uid = str(os.geteuid()).encode().hex().encode()
         assert reader._line() == b"AUTH EXTERNAL " + uid
@@ -180,6 +183,7 @@ class Bus(threading.Thread):
             header = dict(head.one("a(yv)"))
             values = dbus.Reader(rest[len(rest) - size :]).values(header.get(8, ""))
             self.asked.append((header[3], values))
+            sock.sendall(self.noise)
             if header[3] in ("StartTransientUnit", "StopUnit"):
                 result = self.results.pop(0)
                 if result.startswith("error:"):
@@ -255,6 +259,64 @@ def test_a_scope_is_started(bus):
     properties = dict(properties)
     assert properties["PIDs"] == [42] and properties["Slice"] == "a.slice" and properties["TasksMax"] == 9
     assert properties["Delegate"] is True and properties["DefaultDependencies"] is False
+
+
+def foreign(signature: str, values: list, extra: tuple = ()) -> bytes:
+    """A signal of another client, whom the bus lets send any signal to anybody (dbus-daemon(1), its default policy)."""
+    fields = [(1, ("o", "/")), (2, ("s", "a.b")), (3, ("s", "C")), (7, ("s", ":1.66")), (8, ("g", signature))]
+    return Bus.message(4, 1, [*fields, *extra], signature, values)
+
+
+def swapped(message: bytes) -> bytes:
+    """A message of a machine, or a client, of the other byte order; only its lengths count."""
+    return (
+        b"B" + message[1:4] + message[4:8][::-1] + message[8:12][::-1] + message[12:16][::-1] + message[16:]
+    )
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        foreign("u", [1]).replace(b"\x01u\0", b"\x01h\0"),
+        foreign("u", [1]).replace(b"\x01u\0", b"\x01?\0"),
+        foreign("u", [1], ((77, ("u", 1)),)).replace(b"\x01u\0", b"\x01h\0"),
+        foreign("s", ["x"])[:-6] + bytes(6),
+        swapped(foreign("s", ["x"])),
+        foreign("s", ["x" * (3 << 20)]),
+    ],
+    ids=["a descriptor", "no type", "in the header", "cut", "order", "large"],
+)
+def test_messages_of_others_on_the_bus_change_nothing(bus, noise):
+    """A body was read before its sender was looked at: any user of the bus made create, kill and delete fail."""
+    found = bus("done")
+    found.noise = noise
+    found.invocation = b"\x07"
+    assert systemd.start_scope("u.scope", 42, {}, False, "/a.slice/u.scope", True) == "07"
+
+
+def test_messages_of_others_do_not_put_off_the_end(bus, monkeypatch):
+    monkeypatch.setattr(dbus, "_WAIT_S", 1.0)
+    ended = threading.Event()
+
+    def flood(self: Bus, sock: socket.socket, *rest: object) -> None:
+        while not ended.is_set():
+            sock.sendall(foreign("u", [1]))
+            ended.wait(0.01)
+
+    monkeypatch.setattr(Bus, "answer", flood)
+    bus()
+    failed: list[str] = []
+
+    def call() -> None:
+        with pytest.raises(KrunError) as error:
+            systemd.set_properties("u.scope", {"pids": {"limit": 1}}, True)
+        failed.append(error.value.message)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(20)
+    ended.set()
+    assert failed == ["call Hello of systemd: no answer within 1 s"]
 
 
 def test_a_unit_left_failed_is_reset(bus):

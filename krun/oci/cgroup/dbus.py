@@ -5,6 +5,7 @@ docs/performance.md has the figures that decided against a library.
 
 import os
 import time
+from errno import ETIMEDOUT
 
 from krun.errors import KrunError, SysError
 
@@ -19,10 +20,26 @@ OBJECT = "/org/freedesktop/systemd1"
 MANAGER = SYSTEMD + ".Manager"
 _SYSTEM_SOCKET = "/run/dbus/system_bus_socket"
 _WAIT_S = 30.0
+#: Bytes of a message that is read; a larger one is nothing that systemd answers to us.
+_LONGEST = 1 << 20
 
-_ALIGN = {"y": 1, "b": 4, "n": 2, "q": 2, "i": 4, "u": 4, "x": 8, "t": 8, "d": 8, "s": 4, "o": 4, "g": 1}
+_ALIGN = {
+    "y": 1,
+    "b": 4,
+    "n": 2,
+    "q": 2,
+    "i": 4,
+    "u": 4,
+    "h": 4,
+    "x": 8,
+    "t": 8,
+    "d": 8,
+    "s": 4,
+    "o": 4,
+    "g": 1,
+}
 _ALIGN |= {"a": 4, "(": 8, "{": 8, "v": 1}
-_SIZE = {"y": 1, "b": 4, "n": 2, "q": 2, "i": 4, "u": 4, "x": 8, "t": 8}
+_SIZE = {"y": 1, "b": 4, "n": 2, "q": 2, "i": 4, "u": 4, "h": 4, "x": 8, "t": 8}
 
 
 class BusError(KrunError):
@@ -129,6 +146,8 @@ class Reader:
             return text
         if kind == "v":
             return self.one(self.one("g"))
+        if kind in ("()", "{}"):
+            raise KrunError("read D-Bus message: an empty structure")
         if kind[0] in "({":
             return tuple(self.values(kind[1:-1]))
         size = self._number(4)
@@ -140,6 +159,14 @@ class Reader:
         return found
 
 
+def _values(header: "dict[int, Any]", body: bytes) -> "list[Any]":
+    """Returns the values of a message. Errors: KrunError for a body that is none of its signature."""
+    try:
+        return Reader(body).values(str(header.get(8, "")))
+    except (LookupError, RecursionError):
+        raise KrunError("read D-Bus message: its body is malformed") from None
+
+
 class Connection:
     """A connection to the message bus that systemd serves: the system's, or the user's."""
 
@@ -148,7 +175,8 @@ class Connection:
         self._serial = 0
         self._signals: list[tuple[str, list[Any]]] = []
         self._owner = ""
-        self._data = b""
+        self._data = bytearray()
+        self._deadline = 0.0
 
     def __enter__(self) -> "Connection":
         import _socket
@@ -156,6 +184,7 @@ class Connection:
         address = _address(self._user)
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._socket.settimeout(_WAIT_S)
+        self._deadline = time.monotonic() + _WAIT_S
         try:
             self._socket.connect(address)
             # "AUTH EXTERNAL" with the uid in hexadecimal digits of its decimal ones; the kernel vouches for
@@ -189,21 +218,27 @@ class Connection:
 
     def _line(self) -> bytes:
         while b"\r\n" not in self._data:
-            part = self._socket.recv(4096)
-            if not part:
-                raise KrunError("connect to systemd over D-Bus: the bus hung up")
-            self._data += part
+            self._more("connect to")
         line, _, self._data = self._data.partition(b"\r\n")
-        return line
+        return bytes(line)
 
     def _exactly(self, size: int) -> bytes:
         while len(self._data) < size:
-            part = self._socket.recv(65536)
-            if not part:
-                raise KrunError("talk to systemd over D-Bus: the bus hung up")
-            self._data += part
-        data, self._data = self._data[:size], self._data[size:]
+            self._more("talk to")
+        data = bytes(self._data[:size])
+        del self._data[:size]
         return data
+
+    def _more(self, what: str) -> None:
+        """Reads on, until the deadline whatever comes: anybody on the bus can send us signals without end."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(ETIMEDOUT, "timed out")
+        self._socket.settimeout(left)
+        part = self._socket.recv(65536)
+        if not part:
+            raise KrunError(f"{what} systemd over D-Bus: the bus hung up")
+        self._data += part
 
     def call(
         self,
@@ -227,41 +262,57 @@ class Connection:
         marshal("uu", (len(body), self._serial), message)
         _put("a(yv)", fields, message)
         _pad(message, 8)
+        self._deadline = time.monotonic() + _WAIT_S
+        self._socket.settimeout(_WAIT_S)
         try:
             self._socket.sendall(bytes(message + body))
             while True:
-                kind, header, found = self._receive()
+                kind, header, body_of = self._receive()
                 sender = BUS if destination == BUS else self._owner
                 if kind in (2, 3) and header.get(5) == self._serial and header.get(7) == sender:
+                    found = _values(header, body_of)
                     if kind == 3:
                         raise BusError(str(header.get(4, "")), str(found[0]) if found else "no text")
                     return found
                 if kind == 4:
-                    self._keep_signal(header, found)
+                    self._keep_signal(header, body_of)
         except TimeoutError:
             raise KrunError(f"call {member} of systemd: no answer within {_WAIT_S:g} s") from None
         except OSError as error:
             raise SysError(f"call {member} of systemd", "", error.errno or 0) from None
 
-    def _keep_signal(self, header: "dict[int, Any]", found: "list[Any]") -> None:
+    def _keep_signal(self, header: "dict[int, Any]", body: bytes) -> None:
         """Keeps a signal of systemd's manager. Anybody on the bus can send us one of the same name."""
         if self._owner and (header.get(7), header.get(1), header.get(2)) == (self._owner, OBJECT, MANAGER):
-            self._signals.append((str(header.get(3, "")), found))
+            self._signals.append((str(header.get(3, "")), _values(header, body)))
 
-    def _receive(self) -> "tuple[int, dict[int, Any], list[Any]]":
+    def _receive(self) -> "tuple[int, dict[int, Any], bytes]":
+        """Returns the type of a message, its header fields, and its body, which only the caller can trust: it may be anybody's.
+
+        The header is {} where it cannot be read: of another byte order than ours, which is this machine's and so the bus's and
+        systemd's, or with values of another shape than the protocol's.
+        """
         start = self._exactly(16)
-        if start[:1] != b"l":
-            raise KrunError("talk to systemd over D-Bus: a big-endian answer")
-        body_size = int.from_bytes(start[4:8], "little")
-        fields_size = int.from_bytes(start[12:16], "little")
+        order: Any = "little" if start[:1] == b"l" else "big"
+        body_size = int.from_bytes(start[4:8], order)
+        fields_size = int.from_bytes(start[12:16], order)
         if body_size > 1 << 27 or fields_size > 1 << 26:
             raise KrunError("talk to systemd over D-Bus: a message beyond the protocol's limits")
+        if body_size + fields_size > _LONGEST:
+            left = fields_size + -fields_size % 8 + body_size
+            while left:
+                left -= len(self._exactly(min(left, 65536)))
+            return 0, {}, b""
         rest = self._exactly(fields_size + -fields_size % 8 + body_size)
         reader = Reader(start + rest[:fields_size])
         reader.at = 12
-        header = dict(reader.one("a(yv)"))
-        body = Reader(rest[len(rest) - body_size :])
-        return start[1], header, body.values(str(header.get(8, "")))
+        header: dict[int, Any] = {}
+        if order == "little":
+            try:
+                header = dict(reader.one("a(yv)"))
+            except (KrunError, LookupError, RecursionError):
+                pass
+        return start[1], header, rest[len(rest) - body_size :]
 
     def get(self, path: str, interface: str, name: str) -> "Any":
         """Return a property. Errors: as call."""
@@ -275,7 +326,7 @@ class Connection:
         self.call("/org/freedesktop/DBus", BUS, "AddMatch", "s", (rule,), BUS)
         self.call(OBJECT, MANAGER, "Subscribe", "", ())
         job = self.call(OBJECT, MANAGER, member, signature, values)[0]
-        deadline = time.monotonic() + _WAIT_S
+        self._deadline = time.monotonic() + _WAIT_S
         try:
             while True:
                 while self._signals:
@@ -284,11 +335,9 @@ class Connection:
                         if found[3] != "done":
                             raise KrunError(f"systemd job {member} of unit {found[2]}: {found[3]}")
                         return
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-                kind, header, found = self._receive()
+                kind, header, body = self._receive()
                 if kind == 4:
-                    self._keep_signal(header, found)
+                    self._keep_signal(header, body)
         except TimeoutError:
             raise KrunError(f"systemd job {member}: not done within {_WAIT_S:g} s") from None
 

@@ -143,7 +143,9 @@ def hugetlb_stats(path: str, limit_word: str, usage_word: str) -> "dict[str, Any
     if not path:
         return found
     try:
-        names = os.listdir(path)
+        # A payload that may write its cgroup makes directories of these names.
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     except OSError:
         return found
     for name in names:

@@ -97,8 +97,10 @@ def _operate(doc: Any, operation: dict[str, Any]) -> Any:
         return _remove(doc, path)
     if name in ("move", "copy"):
         source = _pointer(operation["from"])
-        value = copy.deepcopy(_get(doc, source))
-        if name == "move":
+        value = _get(doc, source)
+        if name == "copy":
+            value = copy.deepcopy(value)
+        else:
             if path[: len(source)] == source and len(path) > len(source):
                 raise ValueError("a value cannot be moved into itself")
             doc = _remove(doc, source)
