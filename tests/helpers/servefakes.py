@@ -123,7 +123,8 @@ class FakeRunner:
 class Waiter:
     """A request that waits for an instance."""
 
-    def __init__(self):
+    def __init__(self, client=""):
+        self.client = client
         self.backend, self.refused, self.done = None, None, False
 
     def attach(self, backend):

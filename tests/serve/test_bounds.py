@@ -9,10 +9,12 @@ import h2.settings
 from helpers.h2peer import H2Peer
 from helpers.h2server import H2Server
 from helpers.proxyrig import Rig, head_of
+from helpers.servefakes import Waiter
 
 from krun.serve.http.endpoint import client_of
 from krun.serve.http.types import Limits
 from krun.serve.proxy import pool
+from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
 
 from .test_http_server import certificate, server_context, with_server  # noqa: F401
 from .test_proxy import OK, Held, wait_for
@@ -144,6 +146,36 @@ def test_connections_of_one_address_have_a_bound():
         ended(held)
         wait_for(lambda: not front.endpoint.connections)
         assert not front.endpoint._clients and rig.get()[0] == 200
+
+
+def test_places_in_a_full_queue_are_shared_between_clients():
+    """One client with HTTP/2 took all the places of a revision without an instance."""
+    queue = RevisionQueue(RevisionConfig(("default", "rev"), queue=10), 0.0)
+
+    def asked(client, count):
+        waiters = [Waiter(client) for _ in range(count)]
+        for waiter in waiters:
+            queue.enter(waiter, 0.0)
+        return waiters
+
+    def refused(waiters):
+        return [waiter.refused is not None for waiter in waiters]
+
+    # Alone it has them all.
+    many = asked("a", 11)
+    assert refused(many) == [False] * 10 + [True]
+    few = asked("b", 7)
+    assert refused(few) == [False] * 5 + [True] * 2
+    # The newest ones have gone, and the order is that of arrival.
+    assert refused(many) == [False] * 5 + [True] * 6
+    assert list(queue.waiting.values()) == many[:5] + few[:5] and queue.queued == 10
+    assert refused(asked("c", 1)) == [False] and refused(asked("a", 1)) == [True]
+    for waiter in list(queue.waiting.values()):
+        queue.leave(waiter, 0.0)
+    assert queue._places == {}
+    asked("a", 3)
+    queue.fail("gone", 0.0)
+    assert queue._places == {} and not queue.waiting
 
 
 def test_an_instance_has_an_eighth_of_the_instances_front():

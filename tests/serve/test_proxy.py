@@ -394,7 +394,7 @@ def test_ten_thousand_refusals_do_not_recurse(rig):
     queue = rig.queue(concurrency=1)
 
     class Waiting:
-        ended = 0
+        ended, client = 0, ""
 
         def attach(self, backend):
             Waiting.ended += 1

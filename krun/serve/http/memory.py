@@ -46,17 +46,17 @@ class Memory:
 class Share:
     """What one message holds. Its owner sets it to 0 at the end."""
 
-    __slots__ = ("_client", "_memory", "size")
+    __slots__ = ("_memory", "client", "size")
 
     def __init__(self, memory: Memory, client: str) -> None:
         self._memory = memory
-        self._client = client
+        self.client = client
         self.size = 0
 
     def set(self, size: int) -> bool:
         """Holds `size` bytes. Returns False, and holds what it held, if there is no room for them."""
         if size != self.size:
-            if not self._memory.change(self._client, size - self.size):
+            if not self._memory.change(self.client, size - self.size):
                 return False
             self.size = size
         return True

@@ -107,6 +107,10 @@ class Exchange(Sink, Receiver):
 
     # ------------------------------------------------------------------------------------ the queue (Waiter)
 
+    @property
+    def client(self) -> str:
+        return self._memory.client
+
     def attach(self, backend: Backend) -> None:
         self.backend = backend
         if backend.pool is None:

@@ -12,16 +12,24 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from krun.serve.scale.kpa import Sample
 
 #: Requests that wait for one revision (the breaker of Knative's activator); one more is answered 503.
 QUEUE_LIMIT = 10000
+_FULL = "pending request queue full"
+#: The newest of them, among which one is looked for that gives its place to another client.
+_NEWEST = 100
 
 
 class Waiter(Protocol):
     """A request that wants a slot."""
+
+    @property
+    def client(self) -> str:
+        """Whose it is (http/memory.py: client_of)."""
 
     def attach(self, backend: Backend) -> None:
         """A slot of `backend` is the request's; RevisionQueue.release returns it."""
@@ -102,6 +110,8 @@ class RevisionQueue:
         self.backends: list[Backend] = []
         self.on_arrival: Callable[[RevisionQueue], None] = lambda queue: None
         self.waiting: OrderedDict[int, Waiter] = OrderedDict()
+        #: Those of each client; one without any has no entry.
+        self._places: dict[str, int] = {}
         self.in_flight = 0
         self.requests = 0
         #: Requests for which an instance had no room for one more connection.
@@ -161,12 +171,34 @@ class RevisionQueue:
         if self.failure is not None:
             waiter.refuse(503, self.failure)
             return
-        if len(self.waiting) >= self.config.queue:
-            waiter.refuse(503, "pending request queue full")
+        client = waiter.client
+        if len(self.waiting) >= self.config.queue and not self._make_room(client, now):
+            waiter.refuse(503, _FULL)
             return
         self._account(now)
         self.waiting[id(waiter)] = waiter
+        self._places[client] = self._places.get(client, 0) + 1
         self.on_arrival(self)
+
+    def _make_room(self, client: str, now: float) -> bool:
+        """A client with many places gives its newest one to a client with fewer. Returns whether there is one.
+
+        The bound is the revision's: without this, one client with HTTP/2 takes all the places there are.
+        """
+        newest = list(islice(reversed(self.waiting.values()), _NEWEST))
+        largest = max(newest, key=lambda waiter: self._places[waiter.client], default=None)
+        if largest is None or self._places[largest.client] <= self._places.get(client, 0) + 1:
+            return False
+        self.leave(largest, now)
+        largest.refuse(503, _FULL)
+        return True
+
+    def _gave(self, waiter: Waiter) -> None:
+        """A place is free again."""
+        client = waiter.client
+        self._places[client] -= 1
+        if not self._places[client]:
+            del self._places[client]
 
     def leave(self, waiter: Waiter, now: float) -> bool:
         """A waiting request has ended.  Returns whether it was waiting."""
@@ -174,6 +206,7 @@ class RevisionQueue:
             return False
         self._account(now)
         del self.waiting[id(waiter)]
+        self._gave(waiter)
         return True
 
     def release(self, backend: Backend, now: float) -> None:
@@ -212,6 +245,7 @@ class RevisionQueue:
                     break
                 self._account(now)
                 _, waiter = self.waiting.popitem(last=False)
+                self._gave(waiter)
                 self._take(backend)
                 waiter.attach(backend)
         finally:
@@ -288,5 +322,6 @@ class RevisionQueue:
         self._account(now)
         waiting = list(self.waiting.values())
         self.waiting.clear()
+        self._places.clear()
         for waiter in waiting:
             waiter.refuse(503, reason)
