@@ -8,7 +8,7 @@ import pytest
 from helpers.instances import run, runner, spec
 
 from krun.errors import KrunError
-from krun.serve.run import lanes
+from krun.serve.run import lanes, wire
 from krun.serve.run.commands import COMMANDS
 
 
@@ -39,6 +39,25 @@ def test_an_instance_has_a_bounded_number_of_execs() -> None:
     own.give(asked)
     assert own.take(asked) == ""
     own.shutdown()
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("as_root")
+def test_a_worker_that_speaks_another_protocol_is_not_taken_over(
+    directory: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with runner(directory, "true", images) as r:
+            monkeypatch.setattr(wire, "VERSION", wire.VERSION + 1)
+            pid = (await r.worker.call("hello"))[0]["pid"]
+            with pytest.raises(
+                KrunError, match=rf"protocol 1, not 2\); end it with its instances \(kill {pid}\)"
+            ):
+                await r.open()
+            monkeypatch.undo()
+            await r.open()
+
+    run(test)
 
 
 @pytest.mark.root

@@ -106,6 +106,16 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock, self._receive)
 
+    def of_our_version(self, hello: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of `hello`. Raises KrunError for a worker that speaks another protocol; the connection is closed then."""
+        if hello.get("version") != wire.VERSION:
+            self.close()
+            raise KrunError(
+                f"take over the worker: it is of another version of krun (protocol {hello.get('version')}, not {wire.VERSION});"
+                f" end it with its instances (kill {hello.get('pid')}), or start that version"
+            )
+        return hello
+
     async def call(self, do: str, **arguments: Any) -> tuple[dict[str, Any], list[int]]:
         """Send a command and return the answer with its descriptors, which the caller then owns.
 

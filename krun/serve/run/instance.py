@@ -274,7 +274,8 @@ class Runner:
             self.worker = worker = Worker(sock, self._event, self._lost)
             try:
                 async with asyncio.timeout(_HELLO):
-                    return (await worker.call("hello"))[0]
+                    hello = (await worker.call("hello"))[0]
+                break
             except TimeoutError:
                 worker.close()
                 path = os.path.join(self.config["directory"], "worker.sock")
@@ -286,7 +287,7 @@ class Runner:
                     raise
                 # A worker that was about to end had taken the connection: the next one waits for its lock.
                 await asyncio.sleep(0.1)
-        raise AssertionError
+        return worker.of_our_version(hello)
 
     async def close(self, stop_worker: bool) -> None:
         """Let the worker go; with `stop_worker` it takes down the instances that are left, and ends."""
