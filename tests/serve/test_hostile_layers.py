@@ -131,6 +131,42 @@ def test_a_hostile_layer_is_one_line_and_leaves_nothing(
 
 @pytest.mark.root
 @pytest.mark.usefixtures("as_root")
+def test_a_layer_that_its_owner_writes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest was that of another reading: the directory became the layer of all images that name it."""
+    run = confined.run
+
+    def later(*given: Any) -> None:
+        (tmp_path / "blob").write_bytes(entry("etc/passwd", b"evil") + END)
+        run(*given)
+
+    monkeypatch.setattr(confined, "run", later)
+    with pytest.raises(KrunError, match="its file has the digest sha256:"):
+        layer(tmp_path, entry("etc/passwd", b"good") + END)
+    assert os.listdir(tmp_path) == ["blob"]
+
+
+@pytest.mark.parametrize("lay", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_a_file_of_a_layout_that_is_none(tmp_path: Path, lay: Callable[[Path], object]) -> None:
+    """Who looked at a FIFO waited for its writer; a device is not opened at all."""
+    digest = f"sha256:{'a' * 64}"
+    (tmp_path / "blobs/sha256").mkdir(parents=True)
+    (tmp_path / "index.json").write_text(f'{{"manifests":[{{"digest":"{digest}"}}]}}')
+    lay(tmp_path / "blobs/sha256" / ("a" * 64))
+    with pytest.raises(StartError, match="no regular file"):
+        layout.read(str(tmp_path), "", "", "image")
+    with pytest.raises(KrunError, match="no regular file"):
+        unpack(layout.blob(str(tmp_path), digest, "image"), digest, str(tmp_path / "layer"), LIMIT)
+    (tmp_path / "index.json").unlink()
+    lay(tmp_path / "index.json")
+    with pytest.raises(StartError, match="no regular file"):
+        layout.read(str(tmp_path), "", "", "image")
+    assert not (tmp_path / "layer").exists()
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("as_root")
 def test_what_is_unusual_and_right(tmp_path: Path) -> None:
     """A sparse file keeps its holes; a later entry replaces a deep directory; aufs' files are left out."""
     deep = extended(record("path", "d/" * 600 + "x")) + entry("x")

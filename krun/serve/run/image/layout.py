@@ -8,9 +8,9 @@ import tarfile
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
-from krun.errors import KrunError
+from krun.errors import KrunError, strerror
 from krun.serve.run.errors import StartError
-from krun.serve.run.image import archive, confined
+from krun.serve.run.image import archive, confined, plain
 from krun.serve.run.image import config as image_config
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -51,9 +51,9 @@ def read(directory: str, tag: str, digest: str, where: str, *, sole: bool = Fals
     whatever it is called there, because the layout's own file name has the tag. Raises StartError.
     """
     try:
-        with open(os.path.join(directory, "index.json"), "rb") as file:
+        with os.fdopen(plain.open_regular(os.path.join(directory, "index.json")), "rb") as file:
             index = json.loads(file.read(_LARGEST_JSON))
-    except (OSError, ValueError, RecursionError) as error:
+    except (KrunError, OSError, ValueError, RecursionError) as error:
         raise StartError("ErrImagePull", f"image {where}: cannot read its index.json: {error}") from None
     entry = _choose(_entries(index, where), tag, digest, where, sole)
     for _ in range(_DEEPEST):
@@ -72,20 +72,20 @@ def unpack_archive(path: str, directory: str, where: str, limit: int) -> None:
     """
     os.makedirs(os.path.join(directory, "blobs", "sha256"))
     try:
-        confined.run(lambda: _unpack_archive(path, directory, limit), limit)
-    except KrunError as error:
-        raise StartError(
-            "ErrImagePull", f"image {where}: cannot read the archive {path}: {error.message}"
-        ) from None
+        with os.fdopen(plain.open_regular(path), "rb") as file:
+            confined.run(lambda: _unpack_archive(file, directory, limit), limit, keep=[file.fileno()])
+    except (KrunError, OSError) as error:
+        text = error.message if isinstance(error, KrunError) else strerror(error.errno or 0)
+        raise StartError("ErrImagePull", f"image {where}: cannot read the archive {path}: {text}") from None
 
 
-def _unpack_archive(path: str, directory: str, limit: int) -> None:
+def _unpack_archive(source: IO[bytes], directory: str, limit: int) -> None:
     old: dict[str, str] = {}  # names in a docker archive -> digests
     links: dict[str, str] = {}
     manifests: Any = None
     index = False
     budget = archive.Budget(limit * _BLOBS_LIMIT, _MOST_BLOBS)
-    with tarfile.open(path, tarinfo=archive.Member) as file:
+    with tarfile.open(fileobj=source, tarinfo=archive.Member) as file:
         for member in archive.members(file):
             budget.entry(0)
             name = os.path.normpath(member.name)
@@ -196,10 +196,10 @@ def _for_this_machine(entries: list[dict[str, Any]], where: str) -> dict[str, An
 def _json_blob(directory: str, digest: Any, where: str) -> dict[str, Any]:
     path = blob(directory, digest, where)
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(plain.open_regular(path), "rb") as file:
             data = file.read(_LARGEST_JSON + 1)
         document = json.loads(data)
-    except (OSError, ValueError, RecursionError) as error:
+    except (KrunError, OSError, ValueError, RecursionError) as error:
         raise StartError("ErrImagePull", f"image {where}: cannot read blob {digest}: {error}") from None
     if (
         len(data) > _LARGEST_JSON

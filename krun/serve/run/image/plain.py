@@ -4,6 +4,7 @@ import os
 import stat
 from errno import EFBIG, EINVAL
 
+from krun.errors import KrunError
 from krun.sysio import RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, try_openat2
 
 #: Bytes of a JSON document of an image.
@@ -33,3 +34,18 @@ def read(directory: str, name: str, limit: int = LARGEST_JSON) -> bytes:
     if len(data) > limit:
         raise OSError(EFBIG, f"larger than {limit} bytes", path)
     return data
+
+
+def open_regular(path: str) -> int:
+    """Return a descriptor of a regular file, for reading; links are followed: a layout may have them, and its content has digests.
+
+    Raises OSError, and KrunError for what is no regular file, which is not opened: that could wait (a FIFO), or set something off
+    (a device).
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise KrunError(f"{path} is no regular file")
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(place)

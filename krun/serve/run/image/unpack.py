@@ -15,10 +15,10 @@ import os
 import stat
 import tarfile
 import zlib
-from typing import IO
+from typing import IO, cast
 
 from krun.errors import KrunError, strerror
-from krun.serve.run.image import confined
+from krun.serve.run.image import confined, plain
 from krun.serve.run.image.archive import Budget, Member, copy, members
 from krun.treeio import remove_tree
 
@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 class _Bounded(io.RawIOBase):
     """A file that ends with an error where it is longer than the limit: headers count, too."""
 
-    def __init__(self, file: "IO[bytes] | gzip.GzipFile", limit: int) -> None:
+    def __init__(self, file: "_Hashed | gzip.GzipFile", limit: int) -> None:
         self.file = file
         self.limit = self.left = limit
 
@@ -57,13 +57,10 @@ def unpack(blob: str, digest: str, target: str, limit: int) -> None:
     scratch = f"{target}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         os.mkdir(scratch, 0o755)
-        with open(blob, "rb") as file:
-            got = hashlib.file_digest(file, "sha256").hexdigest()
-            if f"sha256:{got}" != digest:
-                raise KrunError(f"the layer {digest} has the digest sha256:{got}")
-            file.seek(0)
+        with os.fdopen(plain.open_regular(blob), "rb") as file:
+            hashed = _Hashed(file, limit)
             try:
-                confined.run(lambda: extract(file, limit), limit, scratch, [file.fileno()])
+                confined.run(lambda: _unpack(file, hashed, digest, limit), limit, scratch, [file.fileno()])
             except KrunError as error:
                 raise KrunError(f"unpack layer {digest}: {error.message}") from None
         try:
@@ -80,18 +77,63 @@ def unpack(blob: str, digest: str, target: str, limit: int) -> None:
         raise
 
 
-def extract(file: IO[bytes], limit: int) -> None:
+class _Hashed:
+    """A file whose bytes are counted in a digest as they are read, in their order. It may grow while it is read."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self.file = file
+        self.left = self.limit = limit
+        self.sha256 = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.file.read(min(size, _CHUNK) if size >= 0 else _CHUNK)
+        self.left -= len(data)
+        if self.left < 0:
+            raise KrunError(f"its file is larger than the limit for images, {self.limit} bytes")
+        self.sha256.update(data)
+        return data
+
+    def digest(self) -> str:
+        """Reads the rest, and returns the digest of the whole."""
+        while self.read():
+            pass
+        return f"sha256:{self.sha256.hexdigest()}"
+
+
+def _unpack(file: IO[bytes], hashed: _Hashed, digest: str, limit: int) -> None:
+    """Unpack an archive, and look whether it is the one of the digest.
+
+    In this order and in one reading: the blob's owner may write it while it is read, and the directory is the layer of each image
+    that names the digest.
+    """
+    failure: Exception | None = None
+    try:
+        extract(file, hashed, limit)
+    except Exception as error:
+        failure = error
+    got = hashed.digest()
+    if got != digest:
+        raise KrunError(f"its file has the digest {got}")
+    if failure is not None:
+        raise failure
+
+
+def extract(file: IO[bytes], hashed: _Hashed, limit: int) -> None:
     """Unpack an archive into the root directory of this process, in one pass.
+
+    Arguments: file, at its begin; hashed, by which it is read; limit, as in unpack.
 
     Later members win over earlier ones (tar's own rule). Times of directories are set at the end, because each new entry
     changes them. Raises tarfile.TarError, OSError, KrunError.
     """
     head = file.read(2)
     file.seek(0)
-    plain: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if head == b"\x1f\x8b" else file
+    content: _Hashed | gzip.GzipFile = hashed
+    if head == b"\x1f\x8b":
+        content = gzip.GzipFile(fileobj=cast("IO[bytes]", hashed))
     directories: list[tuple[str, int]] = []
     budget = Budget(limit)
-    stream = io.BufferedReader(_Bounded(plain, limit), _CHUNK)
+    stream = io.BufferedReader(_Bounded(content, limit), _CHUNK)
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=Member) as archive:
         for member in members(archive):
             path = os.path.normpath("/" + member.name)
