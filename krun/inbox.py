@@ -24,7 +24,7 @@ class Inbox:
     The lock holds the descriptor: the thread gives it back, while another thread may shut it down.
     """
 
-    __slots__ = ("_fd", "_lock", "_take", "_over", "_begun", "_ending", "_closed")
+    __slots__ = ("_fd", "_lock", "_take", "_over", "_begun", "_ending", "_closed", "_thread")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Inbox:
         self._take = take
         self._over = over
         self._begun = self._ending = self._closed = False
+        self._thread = 0  # 0: there is none, or it is about to end
 
     def fileno(self) -> int:
         """Return the descriptor, which can be read as soon as there is a datagram; -1 when it has been given back."""
@@ -47,7 +48,8 @@ class Inbox:
         """Begin to read; a second call does nothing."""
         if not self._begun:
             self._begun = True
-            _thread.start_new_thread(self._run, ())
+            with self._lock:  # the thread forgets itself at its end, behind this
+                self._thread = _thread.start_new_thread(self._run, ())
 
     def finish(self) -> None:
         """Take no datagram more; those that have come are read before the end. From any thread."""
@@ -69,6 +71,18 @@ class Inbox:
             self.start()  # the close of a socket with datagrams may wait
         else:
             self._shut()
+
+    def interrupt(self, number: int) -> bool:
+        """Send the thread a signal for which the process has a handler: it ends all waits of one close. From any thread.
+
+        Return whether there is a thread. To be called, after `close`, until there is none: it may be about to wait.
+        """
+        import signal
+
+        with self._lock:
+            if self._thread:
+                signal.pthread_kill(self._thread, number)
+            return bool(self._thread)
 
     def _waits(self) -> bool:
         """Return whether there is a datagram."""
@@ -93,6 +107,8 @@ class Inbox:
         finally:
             self._over()
             self._shut()
+            with self._lock:
+                self._thread = 0
 
     def _shut(self) -> None:
         with self._lock:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,27 @@ def test_a_close_that_waits_is_the_threads(made: Made, begun: bool) -> None:
     made.inbox.close()
     other.close()
     assert made.over.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_signal_ends_the_wait_of_a_close(made: Made, begun: bool) -> None:
+    """Each instance that krun serve had removed could leave a thread, for as long as its payload had wished."""
+    before = signal.signal(signal.SIGURG, lambda *_: None)
+    one, other = lingering()
+    if begun:
+        made.inbox.start()
+    for _ in range(3):
+        socket.send_fds(made.sender, [b"with a socket"], [one.fileno()])
+    one.close()
+    made.go.set()
+    made.inbox.close()
+    end = time.monotonic() + PATIENCE
+    while made.inbox.interrupt(signal.SIGURG):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert made.over.is_set() and not made.inbox.interrupt(signal.SIGURG)
+    other.close()
+    signal.signal(signal.SIGURG, before)
 
 
 def test_an_inbox_without_datagrams_is_closed_at_once(made: Made) -> None:

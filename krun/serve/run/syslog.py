@@ -1,12 +1,16 @@
 """The /dev/log of an instance, in the worker: a thread of its own from the first message on (krun/inbox.py says why)."""
 
 import selectors
+import signal
 import socket
 import traceback
 from collections.abc import Callable
 
 from krun.inbox import Inbox
 from krun.serve.run.errors import complain
+
+#: The signal that ends a wait of a thread; the worker has a handler that does nothing.
+INTERRUPT = signal.SIGURG
 
 
 class Syslog:
@@ -50,3 +54,7 @@ class Syslog:
         self._ended = True
         self._unwatch()
         self._inbox.close()
+
+    def ends(self) -> bool:
+        """After `close`: end a wait of the thread (a socket of a payload, SO_LINGER). Return whether the thread has ended."""
+        return not self._inbox.interrupt(INTERRUPT)

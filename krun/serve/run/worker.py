@@ -35,6 +35,7 @@ from krun.serve.run.logfile import LogFile, tail
 from krun.serve.run.programs import Programs
 from krun.serve.run.runtime import Runtime
 from krun.serve.run.sandbox import Container, Sandbox
+from krun.serve.run.syslog import Syslog
 from krun.serve.run.trash import Trash
 
 Answer = tuple[dict[str, Any], list[int]]
@@ -86,6 +87,9 @@ class Worker:
         self.busy = 0  # commands that have been taken and not been answered
         self.stopping = False
         self.strays: set[int] = set()
+        self.closing: list[
+            Syslog
+        ] = []  # of instances that have gone: a thread may still wait for a payload's socket
         self.lock = -1  # of the data directory
         self.alone = time.monotonic()  # since when there is neither a server nor an instance
         self.gone = False  # the data directory has been removed
@@ -105,6 +109,7 @@ class Worker:
             if time.monotonic() >= tick or self.asked or self.stopping:
                 tick = time.monotonic() + _TICK
                 self._reap_strays()
+                self.closing = [log for log in self.closing if not log.ends()]
                 if self._left_alone():
                     break
                 self._remove_again()
@@ -250,6 +255,7 @@ class Worker:
         """Let go of an instance that has been removed."""
         if self.sandboxes.pop(sandbox.id, None) is not None:
             sandbox.syslog.close()
+            self.closing.append(sandbox.syslog)
             if sandbox.syslog_file is not None:
                 sandbox.syslog_file.close()
 

@@ -21,6 +21,7 @@ from krun.serve.run.bridge import Bridge
 from krun.serve.run.commands import COMMANDS
 from krun.serve.run.errors import complain
 from krun.serve.run.runtime import Runtime
+from krun.serve.run.syslog import INTERRUPT
 from krun.serve.run.trash import Trash
 from krun.serve.run.worker import Worker
 from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_send_signal, prctl, unshare
@@ -113,6 +114,7 @@ def main() -> int:
     config = json.loads(sys.argv[1])
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signo, signal.SIG_IGN)  # the server says when to stop; SIGTERM: Worker.terminate
+    signal.signal(INTERRUPT, lambda number, frame: None)
     if limit := config.get("descriptors"):
         descriptors.restore(limit)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
