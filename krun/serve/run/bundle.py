@@ -26,6 +26,8 @@ _MASKED = (
 _READONLY = "/proc/bus /proc/fs /proc/irq /proc/sys /proc/sysrq-trigger".split()
 _SPEC_VERSION = "1.0.2"  # crun of Debian 12 refuses later ones, and no row is newer
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Bytes of all strings of an execve(2), whatever the stack's limit is, and of one (fs/exec.c: 3/4 of _STK_LIM; linux/binfmts.h).
+_STRINGS, _STRING = 6 << 20, 128 << 10
 _OOM_SCORE = 900  # an instance goes before the server and its worker
 
 
@@ -68,18 +70,20 @@ def _args(m: _Making) -> list[str]:
             "CreateContainerError", "no command specified: neither the manifest nor the image names a program"
         )
     known = {name: value for name, _, value in (entry.partition("=") for entry in _env(m))}
-    return [expand(word, known) if command or args else word for word in words]
+    room = _Room()
+    return [room.take(expand(word, known) if command or args else word) for word in words]
 
 
 def _env(m: _Making) -> list[str]:
     """The image's environment, then the manifest's (already resolved: name and value), then the platform's names."""
     merged = {"PATH": _PATH, "HOSTNAME": m.place.hostname}
+    room = _Room()
     for entry in m.image.env:
         name, _, value = entry.partition("=")
         merged[name] = value
     for own in m.container.get("env") or []:
         # A manifest's value may name variables that stand before it.
-        merged[own["name"]] = expand(own.get("value") or "", merged)
+        merged[own["name"]] = room.take(expand(own.get("value") or "", merged))
     merged.update(m.place.environment)
     merged.setdefault("HOME", user.home(m.root, m.user["uid"]))
     return [f"{name}={value}" for name, value in merged.items()]
@@ -233,10 +237,31 @@ def prepare_root(rootfs: str, uid: int, readonly: bool) -> None:
             root.make_directory("/var/log", 0o1777)
 
 
+def _too_long() -> StartError:
+    return StartError("CreateContainerError", "arguments or environment: argument list too long")
+
+
+class _Room:
+    """What all strings of a kind may have together: values name values, and 40 short ones can stand for terabytes."""
+
+    def __init__(self) -> None:
+        self.left = _STRINGS
+
+    def take(self, text: str) -> str:
+        self.left -= len(text)
+        if self.left < 0:
+            raise _too_long()
+        return text
+
+
 def expand(text: str, known: "dict[str, str]") -> str:
-    """Expand $(NAME) as Kubernetes does: $$ is a dollar sign, an unknown name stays (third_party/forked/golang/expansion)."""
+    """Expand $(NAME) as Kubernetes does: $$ is a dollar sign, an unknown name stays (third_party/forked/golang/expansion).
+
+    Raises StartError for what no program can be given.
+    """
     out = []
-    position = 0
+    position = size = 0
+    last = text.rfind(")")
     while position < len(text):
         char = text[position]
         following = text[position + 1 : position + 2]
@@ -245,10 +270,14 @@ def expand(text: str, known: "dict[str, str]") -> str:
             position += 2
             continue
         if char == "$" and following == "(":
-            end = text.find(")", position)
-            if end >= 0:
+            if position < last:
+                end = text.find(")", position)
                 name = text[position + 2 : end]
-                out.append(known.get(name, text[position : end + 1]))
+                value = known.get(name, text[position : end + 1])
+                size += len(value)
+                if size > _STRING:
+                    raise _too_long()
+                out.append(value)
                 position = end + 1
                 continue
         out.append(char)

@@ -75,7 +75,8 @@ class Sandbox:
         self.directory = directory
         self.runtime = runtime
         self.cgroup = cgroup
-        self.spec = spec
+        # Without the files of the volumes, which are written below: `hello` tells the specs of all instances in one message.
+        self.spec = {key: value for key, value in spec.items() if key != "volumes"}
         self.lock = threading.Lock()
         self.removed = False  # by `remove`, or its removal has begun and failed
         self.ending = False  # the server stops the instance: no container starts any more

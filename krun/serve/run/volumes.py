@@ -20,7 +20,35 @@ from krun.treeio import remove_tree
 
 Lookup = Callable[[str, str], "dict[str, Any] | None"]
 _DEFAULT_MODE = 0o644
+_MOST = 32 << 20  # bytes of the files of an instance's volumes, without its emptyDirs
 _MS_BIND = 4096
+
+
+class Sources:
+    """The ConfigMaps and Secrets that an instance refers to: each is decoded once, and what is taken of them has a bound.
+
+    A manifest of 3 MiB can name an object of 1 MiB 50000 times. Arguments: lookup; most, bytes; what they are, for the error.
+    """
+
+    def __init__(self, lookup: Lookup, most: int, what: str) -> None:
+        self._lookup = lookup
+        self._known: dict[tuple[str, str], dict[str, bytes] | None] = {}
+        self._most = self._left = most
+        self._what = what
+
+    def data(self, kind: str, name: str) -> "dict[str, bytes] | None":
+        """Return the keys of an object with their bytes, None where there is no such object."""
+        if (kind, name) not in self._known:
+            obj = self._lookup(kind, name)
+            self._known[kind, name] = None if obj is None else data_of(kind, obj)
+        return self._known[kind, name]
+
+    def take(self, data: bytes) -> bytes:
+        """Count bytes that the instance gets, and return them. Raises StartError."""
+        self._left -= len(data)
+        if self._left < 0:
+            raise StartError("CreateContainerConfigError", f"{self._what}: more than {self._most} bytes")
+        return data
 
 
 def plan(volumes: list[dict[str, Any]], lookup: Lookup, facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,6 +58,7 @@ def plan(volumes: list[dict[str, Any]], lookup: Lookup, facts: dict[str, Any]) -
     "token" (audience, seconds -> text), "pod" (an object for downward API paths). Raises StartError (CreateContainerConfigError).
     """
     planned = []
+    sources = Sources(lookup, _MOST, "the files of all volumes")
     for volume in volumes:
         if "emptyDir" in volume:
             own = volume["emptyDir"] or {}
@@ -40,20 +69,22 @@ def plan(volumes: list[dict[str, Any]], lookup: Lookup, facts: dict[str, Any]) -
                 }
             )
         else:
-            planned.append({"name": volume["name"], "files": _files(volume, lookup, facts)})
+            planned.append({"name": volume["name"], "files": _files(volume, sources, facts)})
     return planned
 
 
-def _files(volume: dict[str, Any], lookup: Lookup, facts: dict[str, Any]) -> dict[str, list[Any]]:
+def _files(volume: dict[str, Any], sources: Sources, facts: dict[str, Any]) -> dict[str, list[Any]]:
     if "configMap" in volume:
-        return _of_object("ConfigMap", volume["configMap"], volume["configMap"].get("name", ""), lookup, None)
+        return _of_object(
+            "ConfigMap", volume["configMap"], volume["configMap"].get("name", ""), sources, None
+        )
     if "secret" in volume:
-        return _of_object("Secret", volume["secret"], volume["secret"].get("secretName", ""), lookup, None)
+        return _of_object("Secret", volume["secret"], volume["secret"].get("secretName", ""), sources, None)
     if "projected" in volume:
-        return _projected(volume["projected"] or {}, lookup, facts)
+        return _projected(volume["projected"] or {}, sources, facts)
     if "downwardAPI" in volume:
         own = volume["downwardAPI"] or {}
-        return _downward(own.get("items") or [], own.get("defaultMode"), facts)
+        return _downward(own.get("items") or [], own.get("defaultMode"), sources, facts)
     kinds = sorted(set(volume) - {"name"})
     raise StartError(
         "CreateContainerConfigError",
@@ -61,23 +92,23 @@ def _files(volume: dict[str, Any], lookup: Lookup, facts: dict[str, Any]) -> dic
     )
 
 
-def _projected(own: dict[str, Any], lookup: Lookup, facts: dict[str, Any]) -> dict[str, list[Any]]:
+def _projected(own: dict[str, Any], sources: Sources, facts: dict[str, Any]) -> dict[str, list[Any]]:
     """Sources in their order: a later file of the same path wins."""
     found: dict[str, list[Any]] = {}
     mode = own.get("defaultMode")
     for source in own.get("sources") or []:
         if "configMap" in source:
             found |= _of_object(
-                "ConfigMap", source["configMap"], source["configMap"].get("name", ""), lookup, mode
+                "ConfigMap", source["configMap"], source["configMap"].get("name", ""), sources, mode
             )
         elif "secret" in source:
-            found |= _of_object("Secret", source["secret"], source["secret"].get("name", ""), lookup, mode)
+            found |= _of_object("Secret", source["secret"], source["secret"].get("name", ""), sources, mode)
         elif "serviceAccountToken" in source:
             token = source["serviceAccountToken"]
             text = facts["token"](token.get("audience", ""), int(token.get("expirationSeconds") or 3600))
-            found[_path(token["path"])] = _entry(text.encode(), mode if mode is not None else 0o600)
+            found[_path(token["path"])] = _entry(sources, text.encode(), mode if mode is not None else 0o600)
         elif "downwardAPI" in source:
-            found |= _downward(source["downwardAPI"].get("items") or [], mode, facts)
+            found |= _downward(source["downwardAPI"].get("items") or [], mode, sources, facts)
         else:
             raise StartError(
                 "CreateContainerConfigError", f"projected source {sorted(source)} is not supported"
@@ -100,18 +131,17 @@ def data_of(kind: str, obj: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _of_object(
-    kind: str, own: dict[str, Any], name: str, lookup: Lookup, mode: int | None
+    kind: str, own: dict[str, Any], name: str, sources: Sources, mode: int | None
 ) -> dict[str, list[Any]]:
-    obj = lookup(kind, name)
+    data = sources.data(kind, name)
     word = kind.lower()
-    if obj is None:
+    if data is None:
         if own.get("optional"):
             return {}
         raise StartError("CreateContainerConfigError", f'{word} "{name}" not found')
-    data = data_of(kind, obj)
     default = own.get("defaultMode") if own.get("defaultMode") is not None else mode
     if not own.get("items"):
-        return {key: _entry(value, default) for key, value in data.items()}
+        return {key: _entry(sources, value, default) for key, value in data.items()}
     found = {}
     for item in own["items"]:
         if item["key"] not in data:
@@ -121,17 +151,19 @@ def _of_object(
                 "CreateContainerConfigError", f"references non-existent {word} key: {item['key']}"
             )
         found[_path(item["path"])] = _entry(
-            data[item["key"]], item["mode"] if item.get("mode") is not None else default
+            sources, data[item["key"]], item["mode"] if item.get("mode") is not None else default
         )
     return found
 
 
-def _downward(items: list[dict[str, Any]], mode: int | None, facts: dict[str, Any]) -> dict[str, list[Any]]:
+def _downward(
+    items: list[dict[str, Any]], mode: int | None, sources: Sources, facts: dict[str, Any]
+) -> dict[str, list[Any]]:
     found = {}
     for item in items:
         field = (item.get("fieldRef") or {}).get("fieldPath", "")
         found[_path(item["path"])] = _entry(
-            field_text(facts["pod"], field).encode(), item.get("mode") or mode
+            sources, field_text(facts["pod"], field).encode(), item.get("mode") or mode
         )
     return found
 
@@ -152,8 +184,8 @@ def field_text(pod: dict[str, Any], path: str) -> str:
     return value
 
 
-def _entry(data: bytes, mode: int | None) -> list[Any]:
-    return [base64.b64encode(data).decode(), _DEFAULT_MODE if mode is None else mode]
+def _entry(sources: Sources, data: bytes, mode: int | None) -> list[Any]:
+    return [base64.b64encode(sources.take(data)).decode(), _DEFAULT_MODE if mode is None else mode]
 
 
 def _path(path: str) -> str:

@@ -4,6 +4,7 @@ A message that is too long for a packet travels in a memfd, whose descriptor is 
 """
 
 import array
+import errno
 import json
 import os
 import socket
@@ -20,6 +21,8 @@ def send(sock: socket.socket, message: dict[str, Any], fds: "tuple[int, ...] | l
     data = json.dumps(message, separators=(",", ":")).encode()
     memfd = -1
     try:
+        if len(data) > _LARGEST:
+            raise OSError(errno.EMSGSIZE, "Message too long")  # the receiver would read a part of it
         if len(data) > _INLINE:
             memfd = os.memfd_create("krun-serve-message", os.MFD_CLOEXEC)
             with open(memfd, "wb", closefd=False) as file:

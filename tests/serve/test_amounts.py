@@ -1,0 +1,66 @@
+"""What a manifest of 3 MiB can stand for: values that name values, objects that are named often."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from krun.serve.run import bundle, volumes, wire
+from krun.serve.run.environment import environment
+from krun.serve.run.errors import StartError
+from krun.serve.run.image.config import Config
+
+
+def test_values_that_name_values_have_a_bound(tmp_path: Path) -> None:
+    """A manifest of 2 kB was 80 MiB with 24 variables and 80 GiB with 34, in the worker, which holds all instances."""
+    image = Config([], [], [], "", "", [], {}, "")
+    place = bundle.Place("host", {}, str(tmp_path), "/netns", "/group", {}, [], 100)
+    doubled = [
+        {"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})" if n else "0123456789"} for n in range(24)
+    ]
+    # One of 128 KiB can be given, 75000 of them cannot; nor can as many arguments.
+    large = {"name": "L", "value": "x" * (128 << 10)}
+    copies = [{"name": f"E{n}", "value": "$(L)"} for n in range(60)]
+    for container in ({"env": doubled}, {"env": [large, *copies]}, {"env": [large], "args": ["$(L)"] * 60}):
+        with pytest.raises(StartError, match="argument list too long"):
+            bundle.make({"command": ["/x"], **container}, image, place)
+    made = bundle.make({"command": ["/x", "$(L)"], "env": [large]}, image, place)
+    assert len(made["process"]["args"][1]) == 128 << 10
+    # Each "$(" looked for its end in all of the text.
+    assert bundle.expand("$(" * 300_000, {}) == "$(" * 300_000
+
+
+def test_objects_that_are_named_often_have_a_bound() -> None:
+    """A manifest of 3 MiB can name a ConfigMap of 1 MiB 50000 times: the server made as many copies of it."""
+    asked: list[str] = []
+
+    def lookup(kind: str, name: str) -> dict[str, Any]:
+        asked.append(name)
+        return {"data": {"k": "x" * (1 << 20)}}
+
+    reference = {"configMapKeyRef": {"name": "c", "key": "k"}}
+    for container in (
+        {"env": [{"name": f"E{n}", "valueFrom": reference} for n in range(10)]},
+        {"envFrom": [{"prefix": f"P{n}", "configMapRef": {"name": "c"}} for n in range(10)]},
+    ):
+        with pytest.raises(StartError, match="environment of a container: more than 6291456 bytes"):
+            environment(container, lookup, {})
+    volume = {"configMap": {"name": "c"}}
+    items = [{"configMap": {"name": "c", "items": [{"key": "k", "path": f"p{n}"}]}} for n in range(40)]
+    for listed in (
+        [volume | {"name": f"v{n}"} for n in range(40)],
+        [{"name": "v", "projected": {"sources": items}}],
+    ):
+        with pytest.raises(StartError, match="files of all volumes: more than 33554432 bytes"):
+            volumes.plan(listed, lookup, {})
+    assert asked == ["c"] * 4 and len(volumes.plan([volume | {"name": "v"}] * 30, lookup, {})) == 30
+
+
+def test_a_message_that_is_too_large_is_not_sent() -> None:
+    """Its reader took a part of it, and read nothing more of its peer."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with one, other, pytest.raises(OSError, match="too long"):
+        wire.send(one, {"text": "x" * (64 << 20)})
