@@ -3,6 +3,15 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+_LONGEST = 2000  # characters of what is shown of a fact
+
+
+def shown(text: str, most: int = _LONGEST) -> str:
+    """Return a text of what is checked as one line for a terminal: it may have sequences that the terminal obeys, or no end."""
+    line = " ".join(text[: most * 2].split())
+    line = "".join(char if char.isprintable() else "?" for char in line)
+    return line if len(line) <= most else f"{line[:most]}..."
+
 
 class Verdict(NamedTuple):
     """What a check says: True, False or None (not applicable), and what was seen in one line."""

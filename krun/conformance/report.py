@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from krun.conformance.facts import Absent, Facts
+from krun.conformance.facts import Absent, Facts, shown
 from krun.conformance.rows import BINDING, ROWS, Row
 
 PASS, FAIL, NOT_APPLICABLE = "PASS", "FAIL", "N-A"
@@ -35,11 +35,11 @@ def judge(facts: Facts, profile: str, rows: Iterable[Row] = ROWS) -> list[Result
             ok, seen = row.check(facts)
         except Absent as absent:
             ok, seen = False, str(absent)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             # The facts hold what a runtime, its container or a platform has sent: it may have any shape.
             ok, seen = False, f"the answer has not the form that is due: {type(error).__name__}: {error}"
         status = NOT_APPLICABLE if ok is None else PASS if ok else FAIL
-        results.append(Result(row, level, status, " ".join(seen.split())))
+        results.append(Result(row, level, status, shown(seen)))
     return results
 
 
@@ -93,7 +93,7 @@ def junit(results: list[Result], runtime: str, profile: str) -> str:
             f"  <testcase classname={quoteattr(f'conformance.{profile}')} name={quoteattr(f'{r.row.number} {r.level}: {r.row.statement}')}>"
         )
         tag = {FAIL: "failure", NOT_APPLICABLE: "skipped"}.get(r.status)
-        seen = quoteattr(_printable(r.seen))
+        seen = quoteattr(r.seen)
         lines += (
             [f"    <{tag} message={seen}/>"]
             if tag
@@ -101,8 +101,3 @@ def junit(results: list[Result], runtime: str, profile: str) -> str:
         )
         lines.append("  </testcase>")
     return "\n".join([*lines, "</testsuite>"]) + "\n"
-
-
-def _printable(text: str) -> str:
-    """XML 1.0 has no characters below a blank except tab and line ends (section 2.2), and no surrogates."""
-    return "".join(c if c >= " " and not "\ud800" <= c <= "\udfff" and c < "\ufffe" else "?" for c in text)

@@ -334,6 +334,11 @@ def test_an_answer_that_is_none_is_an_error_that_says_so(name: str) -> None:
         peer.ask("GET", "/x")
 
 
+def test_a_length_of_5000_digits_is_none() -> None:
+    with platform(answers(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n{}")) as peer:
+        assert peer.ask("GET", "/x") == (200, {})
+
+
 def test_an_answer_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_MOST", 1 << 16)
 
@@ -375,7 +380,9 @@ def test_a_platform_that_keeps_the_connection_is_read_to_the_answers_end() -> No
 
 
 LIES = [b"5", b"[]", b'"x"', b"{}", b"null", b"not JSON", b"[" * 100000, b'{"items": 5, "status": [], "spec": "x"}',
-        b'{"items": [5, {"metadata": 5}, {"metadata": {"name": 7}}], "status": {"conditions": [5, {"type": "Ready"}]}}']  # fmt: skip
+        b'{"items": [5, {"metadata": 5}, {"metadata": {"name": 7}}], "status": {"conditions": [5, {"type": "Ready"}]}}',
+        b'{"items": [{"metadata": {"name": "\\ud800"}}], "status": {"url": "http://\\u20ac", "latestCreatedRevisionName": "a\\r\\nX: b"}}',
+        b'{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "", "message": "\\u001b]0;title\\u0007"}]}, "message": "\\u001b[2J"}']  # fmt: skip
 
 
 @pytest.mark.parametrize("code", [b"200", b"201", b"500"])
@@ -396,6 +403,41 @@ def test_a_platform_that_lies_gets_verdicts(lie: bytes, code: bytes, monkeypatch
     results = report.judge(facts, "2019", ROWS)
     assert report.exit_code(results) == 1
     assert [r.row.number for r in results if r.status == report.PASS] == []
+    for form in (report.table, report.as_json, report.junit):
+        assert "\x1b" not in form(results, "x", "2019")
+
+
+def test_the_credential_is_the_apis_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL of a service is what the platform says. One with the API's host and port got the token, without TLS."""
+    heads: list[bytes] = []
+
+    class Told(socket.socket):
+        def sendall(self, data: bytes, flags: int = 0) -> None:  # type: ignore[override]
+            heads.append(data)
+            super().sendall(data, flags)
+
+    def connected(self: client.Client, address: tuple[str, int]) -> socket.socket:
+        sock = Told()
+        sock.connect(address)
+        return sock
+
+    with platform(answers(OK + b"Content-Length: 2\r\n\r\n{}")) as peer:
+        monkeypatch.setattr(client.Client, "_connected", connected)
+        api = peer.access._replace(token="secret")
+        told = client.Client(api, (api.host, api.port))
+        assert told.ask("GET", "/x") == (200, {}) and told.text("/x") == "{}"
+        told.request(f"{api.host}:{api.port}", "/x")
+    assert [b"secret" in head for head in heads] == [True, True, False]
+
+
+def test_what_is_shown_of_a_platform_is_a_line() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert report.shown("a\x1b[2J\nb\ud800" + "x" * 5000) == "a?[2J b?" + "x" * 1992 + "..."
+    facts = copy.deepcopy(RECORDED[next(iter(RECORDED))])
+    facts["image"]["posted"] = {"containers": [{"readinessProbe": {"tcpSocket": deep}}]}
+    assert report.judge(facts, "2019", ROWS)
 
 
 def test_a_platform_that_is_not_there() -> None:

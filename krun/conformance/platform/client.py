@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from krun.conformance.facts import shown
 from krun.conformance.platform.access import Access
 from krun.errors import KrunError
 
@@ -63,7 +64,8 @@ class Client:
         if body is not None:
             data = json.dumps(body).encode()
             fields.append(("Content-Type", media))
-        answer = self._send(self._api(), f"{self.access.host}:{self.access.port}", method, path, fields, data)
+        host = f"{self.access.host}:{self.access.port}"
+        answer = self._send(self._api(), host, method, path, [*fields, *self._token()], data)
         return answer.status, _decoded(answer.body)
 
     def text(self, path: str, seconds: float = _SECONDS, begun: Callable[[], None] = lambda: None) -> str:
@@ -71,10 +73,10 @@ class Client:
         begins. Raises KrunError.
         """
         host = f"{self.access.host}:{self.access.port}"
-        answer = self._send(self._api(), host, "GET", path, [], b"", seconds, begun)
+        answer = self._send(self._api(), host, "GET", path, self._token(), b"", seconds, begun)
         if answer.status != 200:
             raise KrunError(
-                f"read {path}: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}"
+                f"read {path}: status {answer.status}: {shown(answer.body[:200].decode('utf-8', 'replace'))}"
             )
         return answer.body.decode("utf-8", "replace")
 
@@ -97,6 +99,10 @@ class Client:
                 )
             self._ingress = (self.access.host, number)
         return self._ingress
+
+    def _token(self) -> list[tuple[str, str]]:
+        """The credential, for the API only: a service's URL is what the platform says, and may name the API's host."""
+        return [("Authorization", f"Bearer {self.access.token}")] if self.access.token else []
 
     def _api(self) -> socket.socket:
         sock = self._connected((self.access.host, self.access.port))
@@ -127,11 +133,14 @@ class Client:
     ) -> Answer:
         """Send a request. With `begun` an answer that has no end in the time (s) is taken as far as it came."""
         partial = begun is not None
+        if not all("!" <= char <= "~" for char in host + path):
+            sock.close()
+            raise KrunError(
+                f"{method} {shown(path)} of {shown(host)}: the platform's name for it is malformed"
+            )
         what = f"{method} {path} of {host}"
         lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in fields]
-        if self.access.token and host.startswith(f"{self.access.host}:"):
-            lines.append(f"Authorization: Bearer {self.access.token}")
         if data:
             lines.append(f"Content-Length: {len(data)}")
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
@@ -179,7 +188,7 @@ def _complete(received: bytearray) -> bool:
         return received.endswith(b"\r\n0\r\n\r\n")
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
-        if name == b"content-length" and value.strip().isdigit():
+        if name == b"content-length" and value.strip().isdigit() and len(value) < 20:
             return len(received) >= at + 4 + int(value)
     return False
 
@@ -197,7 +206,9 @@ def _parsed(received: bytes, what: str, partial: bool) -> Answer:
                 raise
             body = error.partial
     except (http.client.HTTPException, ValueError, OSError) as error:
-        raise KrunError(f"{what}: the answer is not HTTP/1.1: {type(error).__name__}: {error}") from None
+        raise KrunError(
+            f"{what}: the answer is not HTTP/1.1: {type(error).__name__}: {shown(str(error))}"
+        ) from None
     return Answer(parser.status, [(name.lower(), value) for name, value in parser.getheaders()], body)
 
 

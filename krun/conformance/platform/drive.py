@@ -8,6 +8,7 @@ at once, 7 a revision without traffic, 8 a deletion with its signal, 9 everythin
 
 import json
 import os
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from krun.conformance.cases import MARK
+from krun.conformance.facts import shown
 from krun.conformance.platform import cases
 from krun.conformance.platform.client import Answer, Client, dig
 from krun.errors import KrunError
@@ -26,6 +28,8 @@ _ZERO = 180.0  # seconds for an idle service: the window, Knative's grace of 30 
 _LAST = 60.0  # seconds beyond the grace for a program to be killed
 _MANY = 20  # requests at once to a service at zero
 _POLL = 0.2
+_PODS = 10  # of a service, whose logs are read: each takes its time
+_NAME = re.compile(r"[a-z0-9.-]{1,253}")
 _LOGGED = 30.0  # seconds for a line to come into the log
 _LATEST = "unready"  # fails after the progress deadline: looked at last
 MERGE = "application/merge-patch+json"
@@ -42,7 +46,7 @@ def run(client: Client, image: str) -> Facts:
         "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     )
     if code != 201:
-        raise KrunError(f"make the namespace {name}: status {code}: {dig(value, 'message')}")
+        raise KrunError(f"make the namespace {name}: status {code}: {shown(str(dig(value, 'message')))}")
     try:
         run.deploy()
         run.refusals()
@@ -96,7 +100,7 @@ class _Run:
             self.facts[case]["errors"][what] = str(error)
             return None
         if code >= 400 or value is None:
-            self.facts[case]["errors"][what] = f"status {code}: {str(dig(value, 'message'))[:300]}"
+            self.facts[case]["errors"][what] = f"status {code}: {shown(str(dig(value, 'message')), 300)}"
             return None
         return value
 
@@ -162,12 +166,12 @@ class _Run:
         selector = quote(f"serving.knative.dev/{key}={value}")
         listed = dig(self._try(name, "pods", "GET", f"{self.core}/pods?labelSelector={selector}"), "items")
         names = [dig(one, "metadata", "name") for one in (listed if isinstance(listed, list) else [])]
-        return [one for one in names if isinstance(one, str)]
+        return [one for one in names if isinstance(one, str) and _NAME.fullmatch(one)]
 
     def _log(self, name: str, query: str = "", seconds: float = 10.0) -> str:
         """The logs of a service's pods, of the run before too."""
         texts = []
-        for pod in self._pods(name):
+        for pod in self._pods(name)[:_PODS]:
             for previous in ("", "&previous=true"):
                 path = f"{self.core}/pods/{quote(pod)}/log?container=user-container{previous}{query}"
                 try:
