@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krun.serve.names import message
-from krun.serve.names.forward import Forward
+from krun.serve.names.forward import Forward, room
 from krun.serve.names.responder import Responder
 from krun.serve.names.zone import DOMAIN, Zone, search
 
@@ -329,6 +330,17 @@ def test_what_one_client_may_ask_at_a_time(tmp_path: Path) -> None:
         upstream.close()
 
     asyncio.run(test())
+
+
+def test_a_few_clients_do_not_take_all_the_places() -> None:
+    asking: Counter[str] = Counter()
+    for client in map(str, range(60)):
+        while room(asking, client, 512, 64):
+            asking[client] += 1
+    assert asking["0"] == 64 and asking["59"] == 2
+    assert room(asking, "new", 512, 64) and not room(asking, "0", 512, 64)
+    asking["0"] += 512 - asking.total()
+    assert not room(asking, "new", 512, 64)
 
 
 def test_servers_of_the_host(tmp_path: Path) -> None:

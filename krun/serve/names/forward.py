@@ -17,10 +17,21 @@ from collections import Counter
 from krun.serve.names import message
 from krun.serve.names.message import Query
 
-_MOST, _MOST_OF_ONE = 512, 64
+_MOST, _MOST_OF_ONE, _FIRST = 512, 64, 2
 _SECONDS = 2.0  # for an answer of one server; glibc's clients wait for 5
 _SERVERS = 3  # as many as resolv.conf(5) reads
 _LONGEST = 65535
+
+
+def room(asking: Counter[str], client: str, most: int, most_of_one: int) -> bool:
+    """Whether a client may have one more of what all clients share.
+
+    A quarter of it is for the first two of each client (a resolver asks for A and AAAA): by the bound of one alone, 8 instances of one
+    owner kept all 512, and no other instance got an answer.
+    """
+    free = most - asking.total()
+    own = asking.get(client, 0)
+    return free > 0 if own < _FIRST else free > most // 4 and own < most_of_one
 
 
 class Forward:
@@ -48,7 +59,7 @@ class Forward:
 
     async def ask(self, query: Query, client: str, stream: bool) -> bytes | None:
         """Return an answer, SERVFAIL where no server gives one; None beyond the bounds. stream: the client can take a long one."""
-        if self._asking.total() >= _MOST or self._asking[client] >= _MOST_OF_ONE:
+        if not room(self._asking, client, _MOST, _MOST_OF_ONE):
             return None
         self._asking[client] += 1
         try:

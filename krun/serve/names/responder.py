@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from krun.serve.names import message
-from krun.serve.names.forward import Forward
+from krun.serve.names.forward import Forward, room
 from krun.serve.names.zone import Zone
 
 _LONGEST = 1232  # bytes of a question: its name has 255 at most, the rest are options that are not read
@@ -104,7 +104,7 @@ class Responder(asyncio.DatagramProtocol):
         assert task is not None
         client = str(writer.get_extra_info("peername")[0])
         try:
-            if self._streams.total() >= _STREAMS or self._streams[client] >= _STREAMS_OF_ONE:
+            if not room(self._streams, client, _STREAMS, _STREAMS_OF_ONE):
                 return
             self._streams[client] += 1
             self._tasks.add(task)
