@@ -151,13 +151,13 @@ class Container:
     def undo(self) -> None:
         """Undoes a create or start that failed. Precondition: the lock is held. A failure here is a warning: the caller has an error."""
         reap(self.launched)
+        self.close()
         if self.cgroup is not None and self.cgroup.pending is not None:
             self.state.cgroup_paths = {}  # systemd has not made it: a unit of that name is another container's
         try:
             self._take_down(hooks=self.launched is not None)
         except KrunError as e:
             self.log.warning(f"undo create or start: {e}")
-        self.close()
 
 
 def create(spec: "Spec", plan: Plan, options: CreateOptions) -> Container:
@@ -226,7 +226,8 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
         try:
             _make(container, child, options)
         except BaseException as e:
-            # Under the lock: the id is nobody else's before all is gone.
+            # Under the lock: the id is nobody else's before all is gone. To undo takes descriptors, and there may have been too few.
+            close_all(ctx, child)
             container.undo()
             if isinstance(e, KrunError):
                 raise sync.explain(e) from None
@@ -287,15 +288,13 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
 
 def make_fifos(container: Container) -> None:
     """Makes and opens start.fifo and result.fifo. O_RDWR: no open ever blocks and no writer meets EPIPE."""
-    numbers = []
-    for name in (START_FIFO, RESULT_FIFO):
+    for name, attribute in ((START_FIFO, "begin"), (RESULT_FIFO, "result")):
         path = f"{container.statedir.path}/{name}"
         try:
             os.mkfifo(path, 0o600)
-            numbers.append(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+            setattr(container, attribute, os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
         except OSError as e:
             raise SysError("make", path, e.errno or 0) from None
-    container.begin, container.result = numbers
 
 
 def make_board(statedir: StateDir) -> int:

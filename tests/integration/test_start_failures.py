@@ -77,3 +77,21 @@ def test_a_program_without_a_container_says_why_it_does_not_start(program):
     command = [sys.executable, "-m", "krun.kvm.direct", program]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 127 and program in done.stderr and done.stderr.count("\n") == 1, done
+
+
+@KRUN_ONLY
+@pytest.mark.parametrize("limit", [10, 13, 16, 24])
+def test_too_few_descriptors_leave_nothing_behind(runtime, bundle, limit):
+    """Those that were opened for the container are closed before it is undone, which takes some, too."""
+    container = runtime.new(bundle.args("true"))
+    done = subprocess.run(
+        ["prlimit", f"--nofile={limit}", *container.argv("run")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=runtime.environment,
+    )
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
+    assert "too many open files" in done.stderr.lower() and container.left() == [], done
