@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from krun.oci.spec import Process, Spec
     from krun.oci.steps import Step
 
+# Of a container whose config.json names none: runc's, whatever the caller's is (engines' shims have 0).
+_UMASK = 0o022
+
 # Names of the child's stages that hold steps of a plan (the others are fixed code in init.py).
 STAGES = ("session", "proc", "names", "propagation", "root", "mounts", "devices", "console", "pivot", "paths", "process",
           "stdio", "ids", "limits")  # fmt: skip
@@ -159,6 +162,8 @@ def _attributes(process: "Process") -> "list[Step]":
 def _container_attributes(spec: "Spec") -> "list[Step]":
     """Steps that only the first process of a container takes. Pure."""
     steps: list[Step] = []
+    if spec.process is not None and spec.process.umask is None:
+        steps.append(cred.SetUmask(_UMASK))
     if spec.personality:
         steps.append(sched.SetPersonality(spec.personality))
     policy = spec.memory_policy

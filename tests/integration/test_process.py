@@ -1,5 +1,6 @@
 """process.*: what the program finds of its user, capabilities, limits and descriptors."""
 
+import os
 import shutil
 
 import pytest
@@ -20,6 +21,18 @@ def test_user_groups_and_umask(runtime, bundle):
     assert lines[:2] == ["1000", "1001"] and sorted(lines[2].split()) == ["1001", "1002", "5"]
     assert lines[3] == "0027"
     assert status(done.out)["Uid"].split() == ["1000"] * 4 and status(done.out)["Gid"].split() == ["1001"] * 4
+
+
+def test_the_callers_umask_is_not_the_programs(runtime, bundle):
+    """Engines' shims have 0. A further process has its caller's, with runc as well."""
+    found = []
+    for mask in (0, 0o077):
+        before = os.umask(mask)
+        try:
+            found.append(runtime.run(bundle.shell("umask")).ok().out)
+        finally:
+            os.umask(before)
+    assert found == ["0022\n", "0022\n"]
 
 
 CAP_BITS = {
