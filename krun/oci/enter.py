@@ -64,7 +64,8 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     try:
         root = open_root(state)
         flags = differing_namespaces(state.pid)
-        ctx.groups_denied = _groups_denied(state.pid)
+        # Of a namespace that is joined, the child asks when it is inside (init.become_root).
+        ctx.groups_denied = not flags & CLONE_NEWUSER and _groups_denied()
         # All of it is of whoever had the number: only if that is still our init's has it been our init's all the time. Without
         # this, a process of the host with the number means "no namespace to join", and the program runs on the host's tree.
         if process_start_time(state.pid) != state.start_time:
@@ -110,7 +111,7 @@ def _exec_process(
         child.join_all = (pidfd, flags & ~(CLONE_NEWPID | CLONE_NEWUSER))
         # Nor to make a procfs where the mount namespace is the host's: a copy of it, until the container's is joined.
         born = CLONE_NEWNS
-    if flags & CLONE_NEWPID and not flags & CLONE_NEWUSER:
+    if flags & CLONE_NEWPID:
         child.birth_root = root
     launched = _spawn_on(initial, child, born)
     child.join_fds = {}  # the caller's to close
@@ -200,7 +201,8 @@ def differing_namespaces(pid: int) -> int:
 
 def open_root(state: "ContainerState") -> int:
     """Opens the root directory of the container's init, for our child to be born with: a process of the container that
-    may trace it (CAP_SYS_PTRACE) then finds its own root there, and not the host's.
+    may trace it (CAP_SYS_PTRACE) then finds its own root there, and not the host's; and mountinfo, which everybody may read,
+    shows nothing before the mount namespace is joined: it has the mounts below the process's root.
 
     Returns -1 for a container without a mount namespace, which has no root of its own. Raises SysError, KrunError.
     """
@@ -215,9 +217,10 @@ def open_root(state: "ContainerState") -> int:
         raise SysError("open", path, e.errno or 0) from None
 
 
-def _groups_denied(pid: int) -> bool:
+def _groups_denied() -> bool:
+    """Tells whether setgroups(2) is denied in our own user namespace."""
     try:
-        return read_file(f"/proc/{pid}/setgroups").startswith(b"deny")
+        return read_file("/proc/self/setgroups").startswith(b"deny")
     except SysError:
         return False
 

@@ -110,8 +110,6 @@ def _parent(child: Child) -> None:
     die_with_parent()
     lib.kr_sigactions_default()
     lib.kr_sigmask_clear()
-    if child.join_all and child.join_all[1] & FLAGS["user"]:
-        sched.set_oom_score_early("self", ctx.process.oom_score_adj)
     if child.map_ids:
         # An ordinary user's newuidmap(1) wants /proc/PID to be that user's, which needs a dumpable process.
         _ask(child, sync.MAPS)
@@ -148,6 +146,16 @@ def become_root(ctx: "Context") -> None:
         ctx.readable = -1
 
 
+def leave_groups() -> None:
+    """Drops the caller's supplementary groups before a user namespace is entered: in one that denies setgroups(2), which a payload
+    can make for itself, they would stay, and be the payload's. An ordinary user may not drop them. Raises SysError."""
+    try:
+        setgroups(())
+    except SysError as e:
+        if e.errno != EPERM:
+            raise
+
+
 def _session(child: Child) -> None:
     try:
         os.setsid()
@@ -173,6 +181,11 @@ def _join_container(child: Child) -> None:
     """exec: all namespaces of the container's init in one call, by its pidfd: no path, no other process's."""
     if child.join_all is not None:
         pidfd, flags = child.join_all
+        if flags & FLAGS["user"]:
+            leave_groups()
+            if child.ctx.process.oom_score_adj is not None:
+                # In there it could not be lowered any more.
+                sched.SetOomScore(child.ctx.process.oom_score_adj).execute(child.ctx)
         if flags:
             setns(pidfd, flags, "namespaces of the container")
         os.close(pidfd)

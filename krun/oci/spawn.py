@@ -141,10 +141,11 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
         try:
             user = child.join_fds.pop("user")
             pid_fd = child.join_fds.get("pid", -1)
-            close_all_but([*child.held(), user, pid_fd, pid_w])
+            close_all_but([*child.held(), user, pid_fd, pid_w, child.birth_root])
             die_with_parent()
             sched.set_oom_score_early("self", ctx.process.oom_score_adj)
             set_undumpable()
+            init.leave_groups()
             setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
             init.become_root(ctx)
             if pid_fd >= 0:
@@ -153,6 +154,10 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
                     setns(_network(child), CLONE_NEWNET, "network namespace")
             if child.plan.new_time_ns:
                 unshare(CLONE_NEWTIME, "time namespace")
+            if child.birth_root >= 0:
+                # As kr_clone_inside does: the host's /proc and paths are not needed any more.
+                os.fchdir(child.birth_root)
+                os.chroot(".")
             # No exit signal of its own with CLONE_PARENT: it is that of ours (clone(2)).
             pid, _ = clone3(flags | CLONE_PARENT, 0)
             if pid == 0:
@@ -162,6 +167,8 @@ def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
         except BaseException as e:
             sync.send(ctx.sync, sync.ERROR, *sync.error_fields("3 join", e))
             os._exit(1)
+    # Its cgroup v2 is the parent's to write: whoever is root in between need not be the one whom the group is delegated to.
+    child.in_cgroup = False
     os.close(ctx.sync)
     os.close(pid_w)
     told = os.read(pid_r, 32)

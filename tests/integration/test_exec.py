@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,26 @@ def test_an_init_that_has_left_its_user_namespace(runtime, bundle):
     assert container.exec("cat", f"/proc/{outside}/comm").ok().out == "sleep\n"
     assert container.exec("readlink", f"/proc/{outside}/cwd").status == 1
     assert container.exec("readlink", "/proc/self/cwd").ok().out == "/\n"
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_the_callers_groups_are_not_the_programs(runtime, bundle):
+    """The init makes a user namespace that denies setgroups(2): exec's process kept the groups that krun's caller has on the host,
+    and read what they may read. runc does not follow the init there."""
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name].append("CAP_SETFCAP")  # for `unshare -r`
+    bundle.linux.pop("seccomp", None)
+    container = runtime.start(bundle.args("unshare", "-Ur", "sh", "-c", "echo left; sleep 1000"))
+    wait_for(lambda: "left" in container.out(), "the init has not left its namespace")
+    words = [str(runtime.path), "--root", str(runtime.root), "exec", container.id]
+    done = subprocess.run(
+        ["setpriv", "--groups", "0,4,6", *words, "cat", "/proc/self/setgroups", "/proc/self/status"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    groups = next(line for line in done.stdout.splitlines() if line.startswith("Groups:"))
+    assert done.stdout.startswith("deny\n") and groups.split() == ["Groups:"], done

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.bundle import make_busybox_root
 from helpers.engines import remove, runtimes, short_directory, tar_of
-from helpers.runtime import find
+from helpers.runtime import cgroup_v2, find
 
 pytestmark = pytest.mark.engine
 USER = "krun-rootless"
@@ -59,11 +59,9 @@ def end_processes(uid):
 def call(home):
     """Run a command as the user, in a mount namespace where /dev/kvm is the user's; the host's stays as it is."""
 
-    def call(*argv, timeout=60, cwd=home):
+    def call(*argv, timeout=60, cwd=home, around=":"):
         uid = os.stat(home).st_uid
-        script = (
-            f'mount --bind {home}/kvm /dev/kvm && exec setpriv --reuid {uid} --regid {uid} --init-groups "$@"'
-        )
+        script = f'{around}; mount --bind {home}/kvm /dev/kvm && exec setpriv --reuid {uid} --regid {uid} --init-groups "$@"'
         return subprocess.run(
             ["unshare", "--mount", "sh", "-c", script, "sh", *map(str, argv)],
             stdin=subprocess.DEVNULL,
@@ -153,6 +151,48 @@ def test_create_start_exec_kill_delete(call, bundle, runtime, home):
     done = call("sh", "-c", script)
     assert done.returncode == 0, (done, (path / "out").read_text())
     assert done.stdout.split() == ["0", "status", "5", '"status":', '"running",'], done
+
+
+def delegated():
+    """The directory of each hierarchy that a container is put into (cgroups(7)), where the user gets a group."""
+    top = Path("/sys/fs/cgroup")
+    return (
+        [top] if cgroup_v2() else [path for path in top.iterdir() if path.is_dir() and not path.is_symlink()]
+    )
+
+
+def test_exec_is_in_the_groups_that_the_user_has_got(call, bundle, runtime, home):
+    """The process between krun and its child put the child into no group of cgroup v2: no limit was in force."""
+    name, id = f"krun-delegated-{runtime}", f"rg-{runtime}"
+    groups = [path / name for path in delegated()]
+    uid = os.stat(home).st_uid
+    path = bundle("sleep", "1000", linux={"cgroupsPath": f"/{name}/c", "resources": {}})
+    # A move within cgroup v2 needs the right to write to the group above both.
+    script = f"""set -e
+    {find(runtime)} run --detach --bundle {path} {id} </dev/null >{path}/out 2>&1
+    {find(runtime)} exec {id} cat /proc/self/cgroup
+    {find(runtime)} delete --force {id}"""
+    try:
+        for group in groups:
+            group.mkdir()
+            if (group / "cpuset.cpus").exists() and not cgroup_v2():
+                for file in ("cpuset.cpus", "cpuset.mems"):
+                    (group / file).write_text((group.parent / file).read_text())
+            if (group / "cgroup.controllers").exists():
+                (group / "caller").mkdir()
+            must("chown", "-R", str(uid), str(group))
+        caller = next(group for group in groups if (group / "caller").exists()) / "caller"
+        procs = caller / "cgroup.procs"
+        done = call("sh", "-c", script, cwd=home, around=f"echo $$ > {procs}")
+        assert done.returncode == 0, (done, (path / "out").read_text())
+        lines = done.stdout.split()
+        # With a cgroup namespace it is the root of what the process sees.
+        assert lines and all(line.endswith((f"/{name}/c", ":/")) for line in lines), done
+    finally:
+        for group in groups:
+            for below in (group / "c", group / "caller", group):
+                if below.exists():
+                    below.rmdir()
 
 
 def test_no_kvm_for_the_user_is_an_error_with_the_remedy(call, bundle, runtime, home):

@@ -26,7 +26,7 @@ ALLOWED = {
     "oci/state.py": {"open /proc/?/stat": 1},
     "oci/namespaces.py": {"stat /proc/self/ns/?": 1},
     "oci/events.py": {"readlink /proc/?/ns/net": 1, "readlink /proc/self/ns/net": 1, "open /proc/?/net/dev": 1},
-    "oci/enter.py": {"stat /proc/?/ns/?": 1, "stat /proc/self/ns/?": 1, "read_file /proc/?/setgroups": 1},
+    "oci/enter.py": {"stat /proc/?/ns/?": 1, "stat /proc/self/ns/?": 1, "read_file /proc/self/setgroups": 1},
     "oci/spec_cmd.py": {"exists /proc/self/ns/cgroup": 1},
     "oci/devices.py": {"access /proc/kcore": 1, "link /proc/kcore": 1},  # made, not followed
     "oci/cgroup/group.py": {"read_file /proc/self/uid_map": 1},
