@@ -7,9 +7,12 @@ TYPE_CHECKING = False
 
 def one_line(text: str) -> str:
     """Return `text` with every run of white space (line ends included) made one blank: logs hold one line per
-    error.
+    error. Control characters are shown (`\\x1b`): an image chooses names, and a message goes to an administrator's terminal.
     """
-    return " ".join(text.split())
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
+    return "".join(f"\\x{ord(c):02x}" if c < " " or "\x7f" <= c < "\xa0" else c for c in text)
 
 
 def strerror(number: int) -> str:

@@ -83,3 +83,9 @@ def test_errors_are_one_line_in_the_words_that_callers_match():
     assert KrunError("x", 255).exit_code == 255
     assert KrunError("x").exit_code == 1
     assert os.strerror(2) != SysError("a", "b", 2).message
+
+
+def test_a_message_sends_a_terminal_nothing_but_text():
+    """An image chooses the name of its script's interpreter, and where symbolic links lead."""
+    error = KrunError("interpreter /\x1b]0;title\x07\x9b31m\x7f\udcff é: no such file")
+    assert error.message == "interpreter /\\x1b]0;title\\x07\\x9b31m\\x7f\udcff é: no such file"
