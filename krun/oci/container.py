@@ -49,14 +49,15 @@ class CreateOptions:
     Arguments: root, the directory of the containers' state; id; log, of this container; notify, whether the program gets a
     NOTIFY_SOCKET (oci/notify.py); manager, of cgroups: "cgroupfs", "systemd" or
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
-    inherits; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace, paths or None;
+    inherits; stdio, as Context has it; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace,
+    paths or None;
     t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring;
     calls_local, of the administrator's configuration.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
-        "new_keyring", "calls_local",
+        "new_keyring", "calls_local", "stdio",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -67,6 +68,7 @@ class CreateOptions:
         self.manager = "cgroupfs"
         self.rootless = False
         self.keep: list[int] = []
+        self.stdio: list[int] = []
         self.console = -1
         self.pid_file: str | None = None
         self.pidfd_socket: str | None = None
@@ -184,6 +186,7 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     """Opens what the host may lack, for a first and for a further process; close_all closes it. Raises KrunError."""
     ctx.t0 = options.t0
     ctx.keep = options.keep
+    ctx.stdio = options.stdio
     ctx.console = options.console
     ctx.kvm = boot.open_kvm()
     ctx.exe = image.open_monitor()
@@ -345,12 +348,22 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
 
 def close_all(ctx: Context, child: init.Child) -> None:
     """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing."""
-    opened = (ctx.kvm, ctx.exe, ctx.readable, ctx.console, ctx.log, ctx.board, ctx.cgroup_fd, *ctx.tasks)
+    opened = (
+        ctx.kvm,
+        ctx.exe,
+        ctx.readable,
+        ctx.console,
+        ctx.log,
+        ctx.board,
+        ctx.cgroup_fd,
+        *ctx.tasks,
+        *ctx.stdio,
+    )
     for fd in {*opened, *ctx.sources.values(), *child.join_fds.values()}:
         if fd >= 0:
             os.close(fd)
     ctx.kvm = ctx.exe = ctx.readable = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
-    ctx.tasks, ctx.sources, child.join_fds = [], {}, {}
+    ctx.tasks, ctx.stdio, ctx.sources, child.join_fds = [], [], {}, {}
 
 
 def _log_stages(log: Log, t0: int, stages: "dict[str, int]") -> None:

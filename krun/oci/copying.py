@@ -23,10 +23,15 @@ class Target:
 
     __slots__ = ("fd", "_own", "_socket", "_most")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, own: bool = False) -> None:
+        """Arguments: fd; own, whether the open file is ours alone, and ours to close."""
         self.fd = fd
-        self._own = self._socket = False
+        self._own = own
+        self._socket = False
         self._most = _PIECE
+        if own:
+            os.set_blocking(fd, False)
+            return
         mode = os.fstat(fd).st_mode
         if S_ISSOCK(mode):
             self._socket = True
@@ -59,22 +64,38 @@ class Target:
             return 0
 
     def close(self) -> None:
-        """Closes what was opened anew; the caller's descriptor stays open."""
+        """Closes what was opened anew or is ours; the caller's descriptor stays open. A second call does nothing."""
         if self._own:
             os.close(self.fd)
+            self._own = False
+
+
+def own_source(fd: int) -> int:
+    """Opens a pipe that the caller has given as input anew, because others may read from it between poll(2) and our read(2). Returns
+    a descriptor that is ours, or -1: another kind of file, or one that cannot be opened."""
+    if not S_ISFIFO(os.fstat(fd).st_mode):
+        return -1
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 class Flow:
     """One direction: a source, a target, and the bytes that have been read and not written yet."""
 
-    __slots__ = ("source", "target", "left", "open")
+    __slots__ = ("source", "target", "left", "open", "_own")
 
-    def __init__(self, source: int, target: "Target | None") -> None:
-        """Arguments: source, a descriptor; target, None for a flow that is closed from the beginning."""
+    def __init__(self, source: int, target: "Target | None", own: bool = False) -> None:
+        """Arguments: source, a descriptor; target, None for a flow that is closed from the beginning; own, whether the open file of
+        source is ours alone, and closed with the flow: who writes there hears that nobody reads."""
         self.source = source
         self.target = target
         self.left = b""
         self.open = target is not None
+        self._own = own
+        if own:
+            os.set_blocking(source, False)
 
     def wanted(self) -> "tuple[int, int]":
         """Returns what poll(2) waits for: (descriptor, events); (-1, 0) if the flow is closed."""
@@ -91,10 +112,21 @@ class Flow:
             if not self.left:
                 self.left = os.read(self.source, _PIECE)
                 # Not written before poll(2) has been asked about the target.
-                self.open = bool(self.left)
+                if not self.left:
+                    self.close()
             else:
                 self.left = self.left[self.target.write(self.left) :]
         except BlockingIOError:
             return
         except OSError:
-            self.open = False
+            self.close()
+
+    def close(self) -> None:
+        """Ends the flow. What could not be written is dropped: nobody waits for it any more."""
+        self.open = False
+        self.left = b""
+        if self._own:
+            self._own = False
+            os.close(self.source)
+        if self.target is not None:
+            self.target.close()

@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
     from krun.oci.container import Container
+    from krun.oci.foreground import Foreground
 
 
 def main(opts: "Options") -> int:
@@ -26,11 +27,13 @@ def prefixed(verb: str, error: KrunError) -> KrunError:
     return KrunError(f"krun {verb} failed: {error}", error.exit_code)
 
 
-def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) -> "Container | None":
+def make(
+    opts: "Options", keep: "list[int]", detach: bool, console: int = -1, front: "Foreground | None" = None
+) -> "Container | None":
     """The common part of create and run.
 
     Arguments: opts; keep, descriptors that the payload inherits; detach, whether we go away before the container
-    does; console, socket for the terminal of a `run` in the foreground.
+    does; console, socket for the terminal of a `run` in the foreground; front, of such a one.
     Returns the Container, None after --dry-run. Raises KrunError, SysError.
     """
     bundle = os.path.abspath(opts.bundle or ".")
@@ -67,6 +70,8 @@ def make(opts: "Options", keep: "list[int]", detach: bool, console: int = -1) ->
     options.new_keyring, options.calls_local = not opts.no_new_keyring, opts.settings.calls_local
     options.keep, options.console, options.t0 = keep, console, opts.t0
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
+    if front is not None and not process.terminal:
+        options.stdio = front.take_streams()
     return container.create(config, made, options)
 
 

@@ -57,7 +57,14 @@ def _exec(opts: "Options") -> int:
     options.keep, options.console, options.t0 = keep, console, t0
     options.cgroup, options.calls_local = opts.cgroup or [], opts.settings.calls_local
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
-    launched = exec_process(config, state, process, options)
+    if front is not None and not process.terminal:
+        options.stdio = front.take_streams()
+    try:
+        launched = exec_process(config, state, process, options)
+    except KrunError:
+        if front is not None:
+            front.flush()
+        raise
     if front is None:
         return 0
     return front.wait(launched.pid, launched.pidfd, ours)

@@ -1,11 +1,12 @@
-"""Foreground processes of `run` and `exec`: forwards signals, copies the terminal, returns the exit code."""
+"""Foreground processes of `run` and `exec`: forwards signals, copies the terminal or stdio, returns the exit code."""
 
 import os
 from _signal import SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGURG, SIGWINCH
 from select import POLLIN
 
 from krun.errors import SysError
-from krun.oci.copying import Flow, Target
+from krun.oci.console import is_null
+from krun.oci.copying import Flow, Target, own_source
 from krun.sysio import (
     check,
     exit_code,
@@ -33,13 +34,44 @@ _LAST = (
 class Foreground:
     """Signals are held back from construction on, so that none is lost while the container is made."""
 
-    __slots__ = ("signals", "relay", "_saved", "_tty")
+    __slots__ = ("signals", "relay", "_saved", "_tty", "_outputs", "_input")
 
     def __init__(self) -> None:
         self.signals = signalfd_all()
         self.relay: Relay | None = None
         self._saved: object = None
         self._tty = -1
+        self._outputs: list[Flow] = []
+        self._input = Flow(0, None)
+
+    def take_streams(self) -> "list[int]":
+        """Makes pipes in place of standard input, output and error, which `wait` copies from and to.
+
+        The caller's own are not for a payload: it opens a file anew for writing, changes its mode, and reads from the caller's
+        terminal when krun has ended (runc has pipes, too). Output and error that are one file have one pipe, which keeps their order.
+        Returns the program's ends by number, -1 for the null device, which stays. Raises OSError.
+        """
+        ends = [-1, -1, -1]
+        if not is_null(0):
+            ends[0], feeder = os.pipe()
+            source = own_source(0)
+            self._input = Flow(0 if source < 0 else source, Target(feeder, True), source >= 0)
+        for number in (1, 2):
+            if is_null(number):
+                continue
+            if number == 2 and ends[1] >= 0 and os.path.samestat(os.fstat(1), os.fstat(2)):
+                ends[2] = ends[1]
+                continue
+            source, ends[number] = os.pipe()
+            self._outputs.append(Flow(source, Target(number), True))
+        return ends
+
+    def flush(self) -> None:
+        """Copies what the pipes hold, for a program that will not begin: its monitor may have said why."""
+        while any(ready := poll_for([flow.wanted() for flow in self._outputs], 0)):
+            for flow, now in zip(self._outputs, ready, strict=True):
+                if now:
+                    flow.go_on()
 
     def wait(self, pid: int, pidfd: int, console: int) -> int:
         """Stays until the process ends.
@@ -76,20 +108,18 @@ class Foreground:
             lib.kr_tty_set_size(master, size[0], size[1])
 
     def _loop(self, pid: int, pidfd: int, master: int) -> int:
-        terminal = master >= 0
-        if terminal:
+        if master >= 0:
             # The file is ours alone: its other users were the child, which has closed it.
             os.set_blocking(master, False)
-        target = Target(1) if terminal else None
-        output, typed = Flow(master, target), Flow(0, Target(master) if terminal else None)
+            self._outputs, self._input = [Flow(master, Target(1))], Flow(0, Target(master))
         try:
-            return self._serve(pid, pidfd, master, output, typed)
+            return self._serve(pid, pidfd, master, self._outputs, self._input)
         finally:
-            if target is not None:
-                target.close()
+            for flow in (self._input, *self._outputs):
+                flow.close()
 
-    def _serve(self, pid: int, pidfd: int, master: int, output: Flow, typed: Flow) -> int:
-        """Returns the exit code, once all that the terminal still held has been copied, at most _LAST bytes.
+    def _serve(self, pid: int, pidfd: int, master: int, outputs: "list[Flow]", typed: Flow) -> int:
+        """Returns the exit code, once all that terminal or pipes still held has been copied, at most _LAST bytes.
 
         The reader of our output decides how long that takes; but after a signal that asks for the end it has _PATIENCE_MS for each piece.
         """
@@ -103,13 +133,14 @@ class Foreground:
             wanted = (
                 (self.signals, POLLIN),
                 (pidfd if code < 0 else -1, POLLIN),
-                output.wanted(),
-                typed.wanted(),
                 (notice, POLLIN),
+                typed.wanted(),
+                *(flow.wanted() for flow in outputs),
             )
+            left = any(flow.left for flow in outputs)
             # A process that has ended writes nothing more: what is not there now will not come. What is read waits for its reader.
-            patience = -1 if code < 0 or (output.left and not ending) else _PATIENCE_MS if output.left else 0
-            signal, ended, out, put, said = poll_for(wanted, patience)
+            patience = -1 if code < 0 or (left and not ending) else _PATIENCE_MS if left else 0
+            signal, ended, said, put, *out = poll_for(wanted, patience)
             if signal and self._forward(pidfd, master, pid):
                 ending = True
             if relay is not None and (said or ended):
@@ -119,17 +150,18 @@ class Foreground:
                     relay.tell(os.getpid())
                 relay.close()
                 relay = None
-            if out:
-                reading = not output.left
-                output.go_on()
-                if reading and code >= 0:
-                    late += len(output.left)
+            for flow, ready in zip(outputs, out, strict=True):
+                if ready:
+                    reading = not flow.left
+                    flow.go_on()
+                    if reading and code >= 0:
+                        late += len(flow.left)
             if put:
                 typed.go_on()
             if ended:
                 code = self._collect(pid)
-                typed.open = False
-            elif code >= 0 and (not (signal or out or said) or (late >= _LAST and not output.left)):
+                typed.close()
+            elif code >= 0 and (not (signal or any(out) or said) or (late >= _LAST and not left)):
                 return code
 
     def _forward(self, pidfd: int, master: int, pid: int) -> bool:

@@ -298,6 +298,15 @@ def _limits(child: Child) -> None:
             setrlimit(_RLIMIT_STACK, min(STACK_SOFT, hard), hard, "RLIMIT_STACK")
 
 
+def _stdio(child: Child) -> None:
+    for number, fd in enumerate(child.ctx.stdio):
+        if fd >= 0:
+            os.dup2(fd, number)
+    child.ctx.stdio = []
+    for step in child.plan.stages["stdio"]:
+        step.execute(child.ctx)
+
+
 def _descriptors(child: Child) -> None:
     ctx = child.ctx
     close_all_but(ctx.for_monitor())
@@ -386,7 +395,7 @@ ORDER: "Order" = (
     Row(13, "pivot", "pivot_root", _pivot),
     Row(14, "paths", "sysctl, read-only and masked paths", _steps("paths")),
     Row(15, "process", "scheduling, policy, oom score, labels, umask; procfs read-only", _steps("process")),
-    Row(16, "stdio", "the null device is the container's own; a pipe goes to the user", _steps("stdio")),
+    Row(16, "stdio", "the null device is the container's own; a pipe goes to the user", _stdio),
     Row(17, "descriptors", "close all descriptors but the monitor's and the payload's", _descriptors),
     Row(18, "chdir", "working directory, as root", _early_cwd),
     Row(19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),

@@ -33,13 +33,18 @@ def _run(opts: "Options") -> int:
         front = Foreground()
         if not opts.console_socket:
             ours, theirs = socketpair()
-    container = make(opts, keep, detach, theirs)
-    if container is None:
-        return 0
+    try:
+        container = make(opts, keep, detach, theirs, front)
+        if container is None:
+            return 0
+        relay = wake.open_relay(container.statedir, caller.notify_socket(), opts.logger)
+        log_stages(container.start(), opts.logger)
+    except KrunError:
+        if front is not None:
+            front.flush()
+        raise
     launched = container.launched
     assert launched is not None
-    relay = wake.open_relay(container.statedir, caller.notify_socket(), opts.logger)
-    log_stages(container.start(), opts.logger)
     if front is None:
         if relay is not None:
             relay.wait(launched.pidfd, launched.pid)

@@ -38,6 +38,7 @@ class Context:
     container's pid namespace. null: the host's /dev/null, verified. sync: socket to the parent. console: socket that
     gets the pty's master. kvm, exe, start, result, log, board: for the boot block. sources: descriptors of mount sources that
     the parent has opened, by index of the mount. keep: descriptors that the payload inherits from the caller.
+    stdio: what the payload gets as standard input, output and error, -1: what krun has; [] for all three.
     readable: file that the child copies the monitor from when it enters another user namespace.
     hook_state: State for hooks, without pid. env, argv, target: found by the last steps. stack_limit: soft
     RLIMIT_STACK to restore, or None; file_limit: RLIMIT_FSIZE, soft and hard, to set last, or None.
@@ -51,6 +52,7 @@ class Context:
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
+        "stdio",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -64,6 +66,7 @@ class Context:
         self.sources: dict[int, int] = {}
         self.attached: list[tuple[str, int]] = []
         self.keep: list[int] = []
+        self.stdio: list[int] = []
         self.hook_state: dict[str, object] = {}
         self.env: list[bytes] = []
         self.argv: list[bytes] = []
@@ -84,7 +87,7 @@ class Context:
     def held(self) -> "list[int]":
         """Returns every descriptor that the child may have: all others are closed as soon as it is born."""
         steps = [getattr(self, name) for name in FOR_STEPS]
-        return [*self.for_monitor(), *steps, *self.tasks, *self.sources.values()]
+        return [*self.for_monitor(), *steps, *self.tasks, *self.sources.values(), *self.stdio]
 
 
 def labelled(options: "list[tuple[str, str | None]]", label: str) -> "list[tuple[str, str | None]]":

@@ -133,7 +133,7 @@ def serve(source: int, target: Target | None) -> int:
         program.stdin.close()
         select.select([pidfd], [], [])
         try:
-            return front._serve(program.pid, pidfd, source, Flow(source, target), Flow(0, None))
+            return front._serve(program.pid, pidfd, source, [Flow(source, target)], Flow(0, None))
         finally:
             os.close(pidfd)
             program.returncode = 7  # reaped by the loop
