@@ -31,6 +31,7 @@ from krun.oci.state import (
     ContainerState,
     StateDir,
     hook_state,
+    process_start_time,
 )
 from krun.oci.steps import Context
 from krun.sysio import (
@@ -277,6 +278,10 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
     close_all(ctx, child)
+    # From here on `delete --force` finds the process, whatever becomes of us, or of it: in a pid namespace that it shares, another
+    # container's processes may stop it.
+    state.pid, state.start_time = launched.pid, process_start_time(launched.pid)
+    statedir.save(state)
     conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup)
     try:
         conversation.run()

@@ -5,7 +5,7 @@ from errno import EPIPE
 from krun.errors import KrunError, SysError
 from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
-from krun.oci.state import hook_state, process_start_time
+from krun.oci.state import hook_state
 from krun.sysio import sched_setaffinity, write_file
 
 TYPE_CHECKING = False
@@ -91,11 +91,6 @@ class CreateTalk(Conversation):
             from krun.oci import network
 
             network.move_devices(container.spec.net_devices, pid)
-        # From here on `delete --force` finds the process whatever becomes of us; until here it dies with us.
-        state = container.state
-        state.pid = pid
-        state.start_time = process_start_time(pid)
-        container.statedir.save(state)
 
     def _unit_started(self) -> None:
         """A unit of systemd is ours from its start on: only now may a teardown, also another krun's, stop it."""

@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
+import time
 
 import pytest
+from helpers.bundle import Bundle
 from helpers.runtime import cgroup_v2, wait_for
 
 KINDS = {"pid": "pid", "network": "net", "ipc": "ipc", "uts": "uts", "mount": "mnt"}
@@ -301,3 +303,27 @@ def test_several_by_path(runtime, bundle, holder, kinds):
         container.call("delete", "--force").ok()
         # A pid namespace ends only when all its processes have been waited for, and this one is our child.
         container.wait()
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_neighbour_stops_what_is_being_created(runtime, bundle, tmp_path):
+    """In a shared pid namespace it may send SIGSTOP to the process on its way, and `create` waits; `delete --force` ends that. After runc's the
+    cgroups are there, and `runc create` waits."""
+    hostile = runtime.start(bundle.shell("echo on; while :; do kill -STOP -1; done"))
+    wait_for(lambda: "on" in hostile.out(), "no neighbour")
+    other = Bundle(tmp_path / "other", root=bundle.rootfs)
+    other.namespace_path("pid", f"/proc/{hostile.pid}/ns/pid")
+    container = runtime.new(other.args("sleep", "1000"))
+    null = subprocess.DEVNULL
+    with subprocess.Popen(
+        container.argv("create"), stdin=null, stdout=null, stderr=null, env=runtime.environment
+    ) as create:
+        try:
+            wait_for((runtime.root / container.id).exists, "no state directory")
+            time.sleep(1)
+            assert create.poll() is None, "it was not stopped"
+            container.call("delete", "--force").ok()
+            assert create.wait(10) == 1 and container.left() == []
+        finally:
+            create.kill()
+            container.call("delete", "--force")
