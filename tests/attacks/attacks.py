@@ -297,6 +297,7 @@ ATTACKS = (
     ),
     Attack("fd_overlay_layers", seconds=3, prepare=(unfiltered,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
+    Attack("ask_linger", seconds=3),
     Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
     Attack("setns_flags", seconds=2, prepare=(unfiltered,)),
     Attack("clone_tid_address", seconds=1, engines=True),
