@@ -112,6 +112,7 @@
 #ifndef X_OK /* unistd.h of libc */
 #define X_OK 1
 #define W_OK 2
+#define R_OK 4
 #endif
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8

@@ -65,9 +65,29 @@ static u64 effective_caps(struct kr_task *t, u32 pid) {
 }
 
 #define CAP(c) (1ULL << (c))
+#define CAPS_MODE                                                                                            \
+    (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH)) /* they pass the modes of files and directories */
+
+/* Whether the mode of the entry, or of its directory fd, is for the owner only (0400, 0500). */
+static int is_owners(enum kr_ask_op op, enum kr_proc_entry entry) {
+    return op == KR_ASK_TEXT  ? entry == KR_PE_ENVIRON || entry == KR_PE_AUXV
+           : op == KR_ASK_FDS ? entry == KR_PE_FD
+                              : entry == KR_PE_FD_N;
+}
+
+/* The owner of such an entry of the payload's process (task_dump_owner() in fs/proc/base.c). The monitor's own entries have the owner
+ * of an undumpable process. */
+static u32 owner_of(struct kr_task *t) {
+    struct statx sx;
+    char rel[64];
+    if (kr_dumpable_view(t))
+        return (u32)kr_sys0(__NR_geteuid);
+    int dir = kr_proc_handle(rel, sizeof rel, "thread-self/environ");
+    return kr_sys5(__NR_statx, (s64)dir, rel, 0, STATX_UID, &sx) < 0 ? ~0u : sx.stx_uid;
+}
 
 /* The checks of __ptrace_may_access(PTRACE_MODE_READ_FSCREDS), cap_ptrace_access_check() and hook_ptrace_access_check()
- * (landlock) in the kernel, applied to the payload's view. The asker is in the same user namespace (may_ask). A monitor under the
+ * (landlock) in the kernel, applied to the payload's view, and those of the entry's mode. The asker is in the same user namespace (may_ask). A monitor under the
  * payload's control could forge its flag on the board and its domain: it gains what its capabilities allow inside the
  * container. For the list of descriptors, the mode of the directory fd decides, and the capabilities that override it: it is
  * not asked whether the caller may trace (proc_fd_permission(); proc_fdinfo_permission() asks). */
@@ -78,9 +98,11 @@ static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op, 
     int by_mode = op == KR_ASK_FDS && entry == KR_PE_FD;
     if (!by_mode && !kr_domain_admits(t, domain))
         return 0;
+    if (is_owners(op, entry) && !(caps & CAPS_MODE) && c->uid != owner_of(t))
+        return 0;
     if (caps & CAP(CAP_SYS_PTRACE))
         return 1;
-    if (by_mode && caps & (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH)))
+    if (by_mode && caps & CAPS_MODE)
         return 1;
     if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
         return 0;

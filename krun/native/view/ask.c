@@ -247,6 +247,13 @@ static long wait_for(struct kr_task *t, int a, int b) {
     }
 }
 
+/* Whether the kernel would judge the caller by other ids than the owner knows of it: of a listener the kernel tells the effective
+ * ids (SO_PEERCRED), and a look at /proc goes by those for files (PTRACE_MODE_FSCREDS). */
+static int looks_as_other(void) {
+    return kr_sys1(__NR_setfsuid, -1) != kr_sys0(__NR_geteuid) ||
+           kr_sys1(__NR_setfsgid, -1) != kr_sys0(__NR_getegid);
+}
+
 /* One request. 0 with the answer and its descriptor, or an error of ask.h. */
 static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, struct answer *a, int *fd) {
     struct kr_board_entry e;
@@ -259,7 +266,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
         return -ESRCH;
     if (life.state == 'Z' || life.state == 'X')
         return -ENOENT;
-    if (life.state == 'T' || life.state == 't' ||
+    if (life.state == 'T' || life.state == 't' || looks_as_other() ||
         __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_USERNS)
         return -EACCES;
     kr_board_ask(pid, life.start);

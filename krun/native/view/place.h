@@ -72,8 +72,8 @@ static inline u32 kr_place_asked(const struct kr_proc_name *w) {
     return w->numbers & KR_NUMBERS_OURS ? (u32)w->pid : 0;
 }
 
-/* Whether the rules of the payload's landlock domains let it read w, for which the monitor makes a text or a listing
- * (rules.c). fd: the entry, where no other thread can exchange it; negative where it cannot be opened. mode: its stx_mode. */
+/* Whether the rules of the payload's landlock domains, and the mode and owner of w, let it read w, for which the monitor makes a
+ * text or a listing (rules.c). fd: the entry, where no other thread can exchange it; negative where it cannot be opened. mode: its stx_mode. */
 int kr_rules_let(struct kr_task *t, int fd, const struct kr_proc_name *w, u32 mode);
 
 enum kr_verdict {
