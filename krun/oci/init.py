@@ -284,7 +284,6 @@ def _program(child: Child) -> None:
     ctx = child.ctx
     path = next((word[5:] for word in ctx.env if word[:5] == b"PATH="), None)
     ctx.target = probe.find_program(ctx.process.args[0], None if path is None else os.fsdecode(path))
-    probe.classify(ctx.target)
 
 
 def _limits(child: Child) -> None:
@@ -401,7 +400,7 @@ ORDER: "Order" = (
     Row(19, "ids", "groups, ids, capabilities, no_new_privs", _steps("ids")),
     Row(20, "cwd", "working directory, checked", _cwd),
     Row(21, "env", "environment and HOME", _environment),
-    Row(22, "program", "find and classify the program", _program),
+    Row(22, "program", "find the program", _program),
     Row(23, "limits", "rlimits", _limits),
     Row(24, "monitor", "become the monitor", _monitor),
 )

@@ -339,6 +339,27 @@ def test_program_that_cannot_be_started(box, program, status, same):
     same(done.status, program)
 
 
+def test_program_that_execve_refuses(box, same, tmp_path):
+    """It fails when it starts, not before: exit codes, logs and the restart policy are those of a program that ends."""
+    (tmp_path / "prog").write_text("#!/no/such\n")
+    (tmp_path / "prog").chmod(0o755)
+    volume = ("--volume", f"{tmp_path}/prog:/prog")
+    box.start("/prog", options=(*volume, "--restart", "on-failure:1"))
+    wait_for(lambda: "Exited (1)" in box("ps", "-a").out and logged(box) == 2, "not restarted", 60)
+    same(box.state()["ExitCode"], "code")
+    box("rm", "--force", "box").ok()
+    box.sleeping(*volume)
+    done = box("exec", "box", "/prog")
+    same(done.status, "exec")
+    assert "exec /prog: no such file or directory" in done.err, done
+
+
+def logged(box):
+    """How often the box's log says that its program could not be executed."""
+    done = box("logs", "box")
+    return (done.out + done.err).count("exec /prog: no such file or directory")
+
+
 def test_exec(box, same):
     box.sleeping("--workdir", "/tmp")
     done = box("exec", "--env", "A=b", "box", "sh", "-c", "echo $A; pwd; exit 5")

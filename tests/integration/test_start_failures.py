@@ -5,9 +5,11 @@ import os
 import struct
 import subprocess
 import sys
-from signal import SIGXFSZ
+from pathlib import Path
+from signal import SIGSEGV, SIGXFSZ
 
 import pytest
+from helpers.bundle import Bundle
 
 KRUN_ONLY = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 _PT_LOAD, _ET_EXEC, _EM_X86_64 = 1, 2, 62
@@ -29,19 +31,60 @@ def exec_with(container, **changes):
     return container.runtime.call("exec", "--process", file, container.id)
 
 
+def put(bundle, name: str, data: bytes) -> str:
+    """A file of the image that may be executed; its path inside."""
+    file = bundle.rootfs / "bin" / name
+    file.write_bytes(data)
+    file.chmod(0o755)
+    return f"/bin/{name}"
+
+
+DYNAMIC = Path("/bin/true").read_bytes()  # the busybox root has no interpreter for it
+STATIC = Path("/bin/busybox").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "words", "cause"),
+    [
+        pytest.param(
+            DYNAMIC, 1, "no such file or directory", "/lib64/ld-linux-x86-64.so.2; is the", id="libc"
+        ),
+        pytest.param(b"#!/bin/nope\n", 1, "no such file or directory", "interpreter: /bin/nope", id="script"),
+        pytest.param(b"#!/bin/sh\r\n", 1, "no such file or directory", "CR LF", id="crlf"),
+        pytest.param(b"#!/etc/hosts.d\n", 1, "no such file or directory", "/etc/hosts.d", id="absent"),
+        pytest.param(b"#!/etc/passwd\n", 1, "permission denied", "/etc/passwd", id="denied"),
+        pytest.param(b"text\n", 1, "exec format error", "neither an ELF program nor a script", id="text"),
+        pytest.param(STATIC[:60], 1, "exec format error", "a truncated ELF header", id="cut"),
+        pytest.param(STATIC[:18] + b"\xb7" + STATIC[19:], 1, "exec format error", "aarch64", id="aarch64"),
+        pytest.param(STATIC[:3000], 128 + SIGSEGV, "", "mapping the program", id="beyond"),
+    ],
+)
+def test_a_program_that_execve_refuses(runtime, bundle, data, status, words, cause):
+    """As with runc, it is the end of the container's process: start and exec succeed, the reason is in the payload's output."""
+    program = put(bundle, "unfit", data)
+    container = runtime.start(bundle.args("sleep", "1000"))
+    done = container.exec(program)
+    # An execve(2) that has failed; beyond its point of no return the process dies without a word.
+    line = f"exec {program}: {words}"
+    assert done.status == status and (line in done.err if status == 1 else True), done
+    if runtime.name == "krun":
+        assert done.err.count("\n") == 1 and line in done.err and cause in done.err, done
+    first = runtime.create(runtime_bundle(bundle, program))
+    first.call("start").ok()
+    assert first.wait() == status and (line in first.out() if status == 1 else True), first.out()
+
+
+def runtime_bundle(bundle, program: str) -> Bundle:
+    """Another container of the same root, whose program this is."""
+    return Bundle(bundle.path.with_name("second"), root=bundle.rootfs).args(program)
+
+
 @KRUN_ONLY
 def test_exec_says_why_a_program_does_not_load(runtime, bundle):
     """Without a start FIFO nobody listened any more when the program was loaded: status 139, no word."""
-    program = bundle.rootfs / "bin" / "unloadable"
-    program.write_bytes(unloadable())
-    program.chmod(0o755)
-    container = runtime.start(bundle.args("sleep", "1000"))
-    done = container.exec("unloadable")
-    assert (
-        done.status == 255
-        and "unable to start container process: an ELF" in done.err
-        and "exec format" in done.err
-    ), done
+    program = put(bundle, "unloadable", unloadable())
+    done = runtime.start(bundle.args("sleep", "1000")).exec(program)
+    assert done.status == 1 and f"exec {program}: exec format error: an ELF" in done.err, done
 
 
 @KRUN_ONLY

@@ -227,12 +227,28 @@ static void wait_for_start(struct kr_task *t) {
     kr_fd_drop(&kr_boot.fd_start);
 }
 
+/* A first program that execve(2) would refuse, or that would die in it (begun), is the payload's failure and not krun's: start and
+ * exec succeed, and the process ends as runc's init does, so that logs, exit codes and restart policies are those of runc. */
+__noreturn static void unfit(struct kr_task *t, const struct kr_program *p, const char *why, long err,
+                             int begun) {
+    if (!(kr_boot.flags & KR_BOOTF_FIRST) || (kr_boot.fd_sync < 0 && kr_boot.fd_result < 0))
+        give_up(t, "exec", why, kr_boot.exe_path, err);
+    kr_log("exec: %s %s: errno %ld", why, kr_boot.exe_path, -err);
+    say_ok(&kr_boot.fd_sync, 'R');
+    say_ok(&kr_boot.fd_result, 'O');
+    kr_unfit_say(kr_boot.exe_path, p, why, -err);
+    if (begun)
+        kr_die_signal(t, SIGSEGV);
+    for (;;)
+        kr_sys1(__NR_exit_group, 1);
+}
+
 /* Finds the first program, which may be a script, and gives argv its final form. */
 static void find_first(struct kr_task *t, struct kr_program *p, char ***argv) {
     const char *why;
     long r = kr_program_find(t, AT_FDCWD, kr_boot.exe_path, 0, p, &why);
     if (r < 0)
-        give_up(t, "exec", why, kr_boot.exe_path, r);
+        unfit(t, p, why, r, 0);
     if (!p->nwords)
         return;
     u32 argc = 0;
@@ -427,7 +443,7 @@ static void load(struct kr_task *t, char **argv, char **envp, const u64 *auxv, i
     struct kr_start start;
     long e = kr_load(&first_mm, &p, argv, envp, auxv, &start, &why);
     if (e < 0)
-        give_up(t, "exec", why, p.path, e);
+        unfit(t, &p, why, e, 1);
     kr_stage("loaded");
     kr_slot_free(p.interp);
     kr_fd_hide(p.fd, KR_FD_EXEC_DROPS, &first_proc.exe_fd);

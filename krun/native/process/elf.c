@@ -18,10 +18,12 @@ int kr_elf_header(const u8 *hdr, size_t n, struct kr_elf *e, const char **why) {
     struct elf64_hdr h;
     memset(e, 0, offsetof(struct kr_elf, load));
     if (n < 20 || memcmp(hdr, "\177ELF", 4) != 0)
-        return fail(why, "not an ELF program", -ENOEXEC);
+        return fail(why, "neither an ELF program nor a script with #!", -ENOEXEC);
     memcpy(&h, hdr, KR_MIN(n, sizeof h));
     if (h.e_ident[4] != 2)
         return fail(why, "a 32-bit program: krun runs 64-bit x86-64 programs only", -ENOEXEC);
+    if (h.e_machine == EM_AARCH64)
+        return fail(why, "a program for aarch64: krun runs x86-64 programs only", -ENOEXEC);
     if (h.e_ident[5] != 1 || h.e_machine != EM_X86_64)
         return fail(why, "a program for another processor: krun runs x86-64 programs only", -ENOEXEC);
     if (n < sizeof h)

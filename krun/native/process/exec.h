@@ -19,12 +19,15 @@ struct kr_program {
                 1]; /* replaces argv[0]; kr_alloc(4096) each; words[nwords-1] is the script */
     int full_args;  /* see kr_args; for kr_exec_self */
     u32 nwords;     /* 0: no script, argv stays */
+    char which
+        [256]; /* of a program that was not found fit: the interpreter's path that the reason is about, cut; else empty */
+    const char *hint; /* the likely cause, or NULL */
 };
 
 /* ---- find.c ---- */
 
 /* Opens path (relative to dirfd; empty with AT_EMPTY_PATH: dirfd itself), follows #! lines, checks execute
- * permission and the ELF header, and that its interpreter exists. 0 or -errno with the reason in *why. */
+ * permission and the ELF header, and that its interpreter exists. 0 or -errno with the reason in *why, p->which and p->hint. */
 long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, struct kr_program *p,
                      const char **why);
 void kr_program_free(struct kr_program *p);
@@ -38,6 +41,12 @@ int kr_execve_checks(void);
 /* execveat(2) with AT_EXECVE_CHECK, on a kernel that has it: whether the file at path may be executed. The file's
  * format is not judged. 0 or -errno. */
 long kr_program_check(struct kr_task *t, int dirfd, const char *path, int flags);
+
+/* ---- unfit.c ---- */
+
+/* Writes to the payload's stderr that its first program cannot be executed: one line, as runc's init writes it when execve(2) has
+ * failed. path: as it was named; p: which and hint count; why, err (an errno): of kr_program_find or kr_load. */
+void kr_unfit_say(const char *path, const struct kr_program *p, const char *why, long err);
 
 /* ---- load.c ---- */
 

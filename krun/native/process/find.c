@@ -117,13 +117,17 @@ static long open_interp(struct kr_task *t, struct kr_program *p, const char **wh
         r = p->interp;
         if (r < 0) {
             *why = "opening the program's ELF interpreter";
+            if (r == -ENOENT)
+                p->hint = "is the program built for another C library (glibc, musl) than the image's?";
         } else {
             r = may_execute(p->interp, why);
             if (r == 0 && kr_elf_read(p->interp, &e, why) < 0) {
-                *why = "the program's ELF interpreter is not usable";
+                *why = "an unusable ELF interpreter";
                 r = -ELIBBAD;
             }
         }
+        if (r < 0)
+            kr_snprintf(p->which, sizeof p->which, "%s", path);
     }
     kr_free(path, PATH_MAX_);
     return r < 0 ? r : 0;
@@ -212,6 +216,8 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
             kr_snprintf(p->path, PATH_MAX_, "/dev/fd/%d", dirfd);
         if (fd < 0) {
             r = fd;
+            if (depth && p->path[strlen(p->path) - 1] == '\r')
+                p->hint = "the script's lines end with CR LF, not LF";
             break;
         }
         kr_slot_free(p->fd);
@@ -264,8 +270,11 @@ long kr_program_find(struct kr_task *t, int dirfd, const char *path, int flags, 
             r = -ENOMEM;
     }
     kr_free(line, KR_SCRIPT_LINE + 1);
-    if (r < 0)
+    if (r < 0) {
+        if (p->nwords && p->path && !p->which[0])
+            kr_snprintf(p->which, sizeof p->which, "%s", p->path);
         kr_program_free(p);
+    }
     return r;
 }
 
