@@ -64,6 +64,9 @@ class OpenConsole(Step):
 
     def execute(self, ctx: Context) -> None:
         master, slave, name = open_pty(ctx, self.uid, None, self.size)
+        if ctx.foreground:
+            # krun's own output is what the program writes, and may be a file (runc, ClearONLCR). The program may set it again.
+            check(lib.kr_tty_lf(slave), "set mode of", "pty")
         if self.dev_console:
             self._bind_console(ctx, slave)
         send_fd(ctx.console, name.encode(), master)

@@ -53,12 +53,12 @@ class CreateOptions:
     inherits; stdio, as Context has it; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace,
     paths or None;
     t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring;
-    calls_local, of the administrator's configuration.
+    calls_local, of the administrator's configuration; foreground, whether krun itself copies the terminal.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
-        "new_keyring", "calls_local", "stdio",
+        "new_keyring", "calls_local", "stdio", "foreground",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -76,6 +76,7 @@ class CreateOptions:
         self.trace: str | None = None
         self.t0 = 0
         self.new_keyring = True
+        self.foreground = False
         self.calls_local = "off"
 
 
@@ -188,7 +189,7 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.t0 = options.t0
     ctx.keep = options.keep
     ctx.stdio = options.stdio
-    ctx.console = options.console
+    ctx.console, ctx.foreground = options.console, options.foreground
     ctx.kvm = boot.open_kvm()
     ctx.exe = image.open_monitor()
     ctx.flags = boot.local_flag(options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL))

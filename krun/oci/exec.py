@@ -54,6 +54,7 @@ def _exec(opts: "Options") -> int:
     if opts.console_socket:
         console = unix_connect(opts.console_socket)
     options = ExecOptions(opts.root, opts.id, opts.logger)
+    options.foreground = not detach
     options.keep, options.console, options.t0 = keep, console, t0
     options.cgroup, options.calls_local = opts.cgroup or [], opts.settings.calls_local
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket

@@ -45,14 +45,14 @@ class Context:
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
     attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
-    t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST.
+    t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
-        "stdio",
+        "stdio", "foreground",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -77,7 +77,7 @@ class Context:
         self.t0 = 0
         self.seccomp = b""
         self.flags = 0
-        self.groups_denied = False
+        self.groups_denied = self.foreground = False
         self.saved_uid = -1
 
     def for_monitor(self) -> "list[int]":

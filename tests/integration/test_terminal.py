@@ -126,10 +126,10 @@ def test_console_socket_needs_a_terminal(runtime, bundle, console):
     assert done.status == 1 and "console" in done.err, done
 
 
-def spawn_on_terminal(argv, environment):
+def spawn_on_terminal(argv, environment, output=None):
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        argv, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        argv, stdin=slave, stdout=output or slave, stderr=slave, env=environment, start_new_session=True
     )
     os.close(slave)
     return process, master
@@ -144,6 +144,32 @@ def test_run_on_a_terminal(runtime, bundle):
     os.write(master, b"line\n")
     read_until(master, b"got line")
     assert process.wait(20 * SLOW) == 5
+    os.close(master)
+
+
+@pytest.mark.parametrize("verb", ["run", "exec"])
+def test_lines_end_with_lf_alone(runtime, bundle, verb):
+    """Output that goes to a file is what the program wrote (runc: ClearONLCR); on a terminal its own settings add the CR."""
+    # runc's exec sets the mode while the program runs already.
+    script = "until stty -a 2>/dev/null | grep -q -- -onlcr; do sleep 0.05; done; echo without; stty onlcr; echo with"
+    if verb == "run":
+        bundle.process["terminal"] = True
+        argv = runtime.new(bundle.shell(script)).argv("run")
+    else:
+        running = runtime.start(bundle.args("sleep", "1000"))
+        base = [str(runtime.path), "--root", str(runtime.root), "exec", "--tty", running.id]
+        argv = [*base, "sh", "-c", script]
+    with open(runtime.work / "lines", "w+b") as output:
+        process, master = spawn_on_terminal(argv, runtime.environment, output)
+        assert process.wait(20 * SLOW) == 0
+        os.close(master)
+        output.seek(0)
+        assert output.read() == b"without\nwith\r\n"
+    if verb == "run":
+        argv = runtime.new(bundle.shell("echo line")).argv("run")
+    process, master = spawn_on_terminal(argv, runtime.environment)
+    read_until(master, b"line\r\n" if verb == "run" else b"without\r\n")
+    assert process.wait(20 * SLOW) == 0
     os.close(master)
 
 

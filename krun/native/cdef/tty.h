@@ -5,5 +5,6 @@ int kr_tty_set_controlling(int fd);
 int kr_tty_get_size(int fd, unsigned short *rows_cols);
 int kr_tty_set_size(int fd, unsigned short rows, unsigned short cols);
 int kr_tty_raw(int fd, unsigned char *saved, size_t size);
+int kr_tty_lf(int fd);
 int kr_tty_restore(int fd, const unsigned char *saved, size_t size);
 int kr_isatty(int fd);

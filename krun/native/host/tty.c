@@ -54,7 +54,18 @@ int kr_tty_raw(int fd, unsigned char *saved, size_t size) {
     memcpy(saved, &old, sizeof(old));
     raw = old;
     cfmakeraw(&raw);
+    raw.c_oflag |= old.c_oflag & OPOST; /* lines of the container's end with LF alone (kr_tty_lf) */
     return (int)kr_ret(tcsetattr(fd, TCSANOW, &raw));
+}
+
+/* Lines that are written to the terminal `fd` end with LF alone, and not with CR LF (ONLCR of termios(3)). */
+int kr_tty_lf(int fd) {
+    struct termios t;
+
+    if (tcgetattr(fd, &t) < 0)
+        return -errno;
+    t.c_oflag &= ~(tcflag_t)ONLCR;
+    return (int)kr_ret(tcsetattr(fd, TCSANOW, &t));
 }
 
 int kr_tty_restore(int fd, const unsigned char *saved, size_t size) {
