@@ -8,7 +8,7 @@ import sys
 
 import krun
 from krun.jsonio import dumps
-from krun.oci import cred, fields, hooks, mounts
+from krun.oci import cred, fields, hooks, mountopts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def features() -> "dict[str, Any]":
         "ociVersionMin": krun.SPEC_VERSION_MIN,
         "ociVersionMax": krun.SPEC_VERSION,
         "hooks": list(hooks.KINDS),
-        "mountOptions": mounts.option_names(),
+        "mountOptions": mountopts.option_names(),
         "linux": {
             "namespaces": sorted(fields.NAMESPACE_TYPES),
             "capabilities": list(cred.CAPABILITIES),
@@ -68,7 +68,7 @@ def features() -> "dict[str, Any]":
                 "monitoring": _served("/linux/intelRdt/enableMonitoring"),
             },
             "memoryPolicy": {"modes": list(fields.MPOL_MODES), "flags": list(fields.MPOL_FLAGS)},
-            "mountExtensions": {"idmap": {"enabled": "idmap" in mounts.OWN}},
+            "mountExtensions": {"idmap": {"enabled": "idmap" in mountopts.OWN}},
             "netDevices": {"enabled": _served("/linux/netDevices")},
         },
         "annotations": {

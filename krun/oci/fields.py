@@ -77,6 +77,12 @@ TYPES: "dict[str, tuple[type, int, int]]" = {
 }
 
 
+def below_root(rootfs: str, path: str) -> str:
+    """Returns a mount's destination as a path of the container: one that begins with the root's path on the host means that file
+    below it, as with runc (utils.StripRoot)."""
+    return path[len(rootfs) :] if rootfs and path.startswith(rootfs + "/") else path
+
+
 def absolute(value: str, pointer: str) -> None:
     """Check: an absolute path without NUL."""
     if not value.startswith("/"):
@@ -252,7 +258,7 @@ FIELDS: "dict[str, Field]" = {
     "/mounts/*/type": served("string", "mounts.make", "binfmt_misc is refused", check=no_nul),
     "/mounts/*/source": served("string", "mounts.make", check=no_nul),
     "/mounts/*/options": served(
-        "strings", "mounts.parse", "unknown words are options of the file system", check=no_nul_all
+        "strings", "mountopts.parse", "unknown words are options of the file system", check=no_nul_all
     ),
     **_id_maps("/mounts/*", "mounts.BindMount", "idmapped mount"),
     # process

@@ -1,28 +1,22 @@
-"""mounts of config.json: the option table, and one step per kind of mount.
+"""mounts of config.json: one step per kind of mount.
 
 Every mount is made detached (fsopen(2) or open_tree(2)), gets its attributes there, and is then attached to a
 descriptor of its destination: it is never visible half-made, and no path is followed twice. Needs Linux 5.12.
 """
 
 import os
+from errno import EEXIST, EPERM
 
 from krun.errors import ConfigError, KrunError, SysError
 from krun.mountio import (
     AT_RECURSIVE,
-    MOUNT_ATTR_ATIME,
-    MOUNT_ATTR_NOATIME,
     MOUNT_ATTR_NODEV,
-    MOUNT_ATTR_NODIRATIME,
     MOUNT_ATTR_NOEXEC,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_NOSYMFOLLOW,
     MOUNT_ATTR_RDONLY,
-    MOUNT_ATTR_STRICTATIME,
-    MS_PRIVATE,
     MS_REC,
-    MS_SHARED,
     MS_SLAVE,
-    MS_UNBINDABLE,
     OPEN_TREE_CLONE,
     mount_setattr,
     move_mount,
@@ -30,6 +24,8 @@ from krun.mountio import (
     open_tree,
 )
 from krun.oci import places
+from krun.oci.fields import below_root
+from krun.oci.mountopts import Options, parse
 from krun.oci.steps import (
     PATH,
     Context,
@@ -40,6 +36,7 @@ from krun.oci.steps import (
     labelled,
 )
 from krun.sysio import (
+    AT_EMPTY_PATH,
     AT_FDCWD,
     BINFMTFS_MAGIC,
     PROC_SUPER_MAGIC,
@@ -52,113 +49,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.oci.spec import Mount, Spec
 
-# Attribute options (mount(8), mount_setattr(2)): name: (set, clear). With a leading "r": the same, recursively.
-ATTRS: "dict[str, tuple[int, int]]" = {
-    "ro": (MOUNT_ATTR_RDONLY, 0),
-    "rw": (0, MOUNT_ATTR_RDONLY),
-    "nosuid": (MOUNT_ATTR_NOSUID, 0),
-    "suid": (0, MOUNT_ATTR_NOSUID),
-    "nodev": (MOUNT_ATTR_NODEV, 0),
-    "dev": (0, MOUNT_ATTR_NODEV),
-    "noexec": (MOUNT_ATTR_NOEXEC, 0),
-    "exec": (0, MOUNT_ATTR_NOEXEC),
-    "noatime": (MOUNT_ATTR_NOATIME, MOUNT_ATTR_ATIME),
-    "atime": (0, MOUNT_ATTR_ATIME),
-    "relatime": (0, MOUNT_ATTR_ATIME),
-    "norelatime": (MOUNT_ATTR_STRICTATIME, MOUNT_ATTR_ATIME),
-    "strictatime": (MOUNT_ATTR_STRICTATIME, MOUNT_ATTR_ATIME),
-    "nostrictatime": (0, MOUNT_ATTR_ATIME),
-    "nodiratime": (MOUNT_ATTR_NODIRATIME, 0),
-    "diratime": (0, MOUNT_ATTR_NODIRATIME),
-    "nosymfollow": (MOUNT_ATTR_NOSYMFOLLOW, 0),
-    "symfollow": (0, MOUNT_ATTR_NOSYMFOLLOW),
-}
-PROPAGATION = {
-    "shared": MS_SHARED,
-    "slave": MS_SLAVE,
-    "private": MS_PRIVATE,
-    "unbindable": MS_UNBINDABLE,
-}
-# Flags of the file system, not of the mount: passed to it by name (fsconfig(2), FSCONFIG_SET_FLAG).
-SUPERBLOCK = ("sync", "async", "dirsync", "lazytime", "nolazytime", "mand", "nomand")
-# Words without an effect here: a new mount is not a remount, and nothing is printed.
-NOTHING = ("defaults", "remount", "silent", "loud", "iversion", "noiversion")
-OWN = ("bind", "rbind", "tmpcopyup", "idmap", "ridmap")
-
-
+# Attributes that a remount of a bind sets or clears as a whole (MS_REMOUNT | MS_BIND of mount(2)).
+_PLAIN = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSYMFOLLOW
 # An instance of binfmt_misc that the payload can write chooses the program that starts in the monitor's place.
 NO_BINFMT = "binfmt_misc is not served: its entries run programs of the image natively; remove the mount"
-
-
-def option_names() -> "list[str]":
-    """Returns every option of mounts that krun itself knows, for `features`."""
-    names = [*ATTRS, *("r" + name for name in ATTRS), *SUPERBLOCK, *NOTHING, *OWN]
-    for name in PROPAGATION:
-        names += [name, "r" + name]
-    return sorted(set(names))
-
-
-class Options:
-    """A mount's options, sorted by what they act on."""
-
-    __slots__ = (
-        "bind",
-        "recursive",
-        "set",
-        "clear",
-        "rec_set",
-        "rec_clear",
-        "propagation",
-        "data",
-        "copy_up",
-        "idmap",
-    )
-
-    def __init__(self) -> None:
-        self.bind = self.recursive = self.copy_up = False
-        self.set = self.clear = self.rec_set = self.rec_clear = 0
-        self.propagation: list[int] = []
-        self.data: list[tuple[str, str | None]] = []
-        self.idmap = ""
-
-
-def parse(words: "list[str]") -> Options:
-    """Sorts mount options; what is not known goes to the file system (config.md, "Linux mount options")."""
-    out = Options()
-    for word in words:
-        if word in ATTRS:
-            on, off = ATTRS[word]
-            # The last word wins, as with mount(8).
-            out.set = out.set & ~off & ~_inverse(on) | on
-            out.clear = out.clear & ~on | off
-        elif word in PROPAGATION:
-            out.propagation.append(PROPAGATION[word])
-        elif word[:1] == "r" and word[1:] in PROPAGATION:
-            out.propagation.append(PROPAGATION[word[1:]] | MS_REC)
-        elif word[:1] == "r" and word[1:] in ATTRS:
-            on, off = ATTRS[word[1:]]
-            out.rec_set = out.rec_set & ~off | on
-            out.rec_clear = out.rec_clear & ~on | off
-        elif word == "bind":
-            out.bind = True
-        elif word == "rbind":
-            out.bind = out.recursive = True
-        elif word in ("idmap", "ridmap"):
-            out.idmap = word
-        elif word == "tmpcopyup":
-            out.copy_up = True
-        elif word in SUPERBLOCK:
-            out.data.append((word, None))
-        elif word not in NOTHING and word:
-            for part in word.split(","):
-                key, equals, value = part.partition("=")
-                out.data.append((key, value if equals else None))
-    return out
-
-
-def _inverse(on: int) -> int:
-    """Atime settings exclude one another: any of them takes the others' bits away."""
-    return MOUNT_ATTR_ATIME if on & MOUNT_ATTR_ATIME else 0
 
 
 class MountStep(Step):
@@ -218,6 +112,11 @@ class FsMount(MountStep):
 
     def execute(self, ctx: Context) -> None:
         kind, name = self.mount.type, self.destination
+        attrs, late = self.options.set, False
+        if attrs & MOUNT_ATTR_RDONLY and (kind == "tmpfs" or name == "/dev"):
+            # krun puts files into them: places of later mounts, devices (rootfs.ReadonlyMounts; runc, finalizeRootfs()).
+            attrs, late = attrs & ~MOUNT_ATTR_RDONLY, True
+        there = kind == "tmpfs" and exists(ctx, name)
         if kind in ("proc", "sysfs"):
             place = places.plain_directory(ctx, name, f'filesystem "{kind}"')
         else:
@@ -225,12 +124,14 @@ class FsMount(MountStep):
         data = self.options.data
         if self.mount.source:
             data = [("source", self.mount.source), *data]
-        if kind == "tmpfs" and not any(key == "mode" for key, _ in data):
-            # The tree's own mode shows through, as with runc; tmpfs would make it 1777.
+        if there and not any(key == "mode" for key, _ in data):
+            # The tree's own mode shows through, as with runc. On a directory that krun has made it is tmpfs's own, 1777.
             data = [*data, ("mode", f"{os.fstat(place).st_mode & 0o7777:o}")]
         if kind not in _UNLABELLED:
             data = labelled(data, ctx.mount_label)
-        fd = new_mount(kind, data, self.options.set, name)
+        fd = new_mount(kind, data, attrs, name)
+        if late:
+            ctx.read_only.append((name, os.dup(fd)))
         if kind == "mqueue":
             label_file(fd, ctx.mount_label, name)
         if self.options.rec_set or self.options.rec_clear:
@@ -240,9 +141,7 @@ class FsMount(MountStep):
         self.attach(ctx, fd, place)
 
     def copy_up(self, ctx: Context, fd: int, place: int) -> None:
-        """Copies what the mount will hide into it (option tmpcopyup). A read-only tmpfs is opened for it meanwhile."""
-        if self.options.set & MOUNT_ATTR_RDONLY:
-            mount_setattr(fd, 0, MOUNT_ATTR_RDONLY, name=self.destination)
+        """Copies what the mount will hide into it (option tmpcopyup)."""
         source = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
         target = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         try:
@@ -253,18 +152,29 @@ class FsMount(MountStep):
         finally:
             os.close(source)
             os.close(target)
-        if self.options.set & MOUNT_ATTR_RDONLY:
-            mount_setattr(fd, MOUNT_ATTR_RDONLY, name=self.destination)
+
+
+def exists(ctx: Context, path: str) -> bool:
+    """Tells whether there is something at a path of the container."""
+    fd = places.find(ctx, path)
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0
 
 
 class BindMount(MountStep):
-    """A bind mount: a clone of a host tree, taken by the child, or by the parent where the child could not reach it."""
+    """A bind mount: a clone of a host tree, taken by the child, or by the parent where the child could not reach it.
 
-    __slots__ = ("source",)
+    inside: path in the container of a source that lies in an earlier mount of a user namespace's container, which the parent does not
+    see; else "".
+    """
+
+    __slots__ = ("source", "inside")
 
     def __init__(self, mount: "Mount", options: Options, index: int, bundle: str) -> None:
         super().__init__(mount, options, index)
         self.source = mount.source if mount.source.startswith("/") else f"{bundle}/{mount.source}"
+        self.inside = ""
 
     def describe(self) -> str:
         words = ",".join(self.mount.options)
@@ -275,12 +185,50 @@ class BindMount(MountStep):
         flags = OPEN_TREE_CLONE | (AT_RECURSIVE if self.options.recursive else 0)
         return open_tree(AT_FDCWD, self.source, flags)
 
+    def _open_inside(self, ctx: Context) -> int:
+        """Clones a source that lies in an earlier mount; links are followed below the container's root. Raises SysError."""
+        place = places.find(ctx, self.inside)
+        if place < 0:
+            raise SysError("open mount source", self.source, -place)
+        flags = OPEN_TREE_CLONE | AT_EMPTY_PATH | (AT_RECURSIVE if self.options.recursive else 0)
+        fd = open_tree(place, "", flags, self.source)
+        os.close(place)
+        return fd
+
+    def _copy_link(self, ctx: Context) -> None:
+        """Option copy-symlink (crun): a source that is a link becomes such a link in the container, instead of a mount. Raises SysError."""
+        target = os.readlink(self.source)
+        folder, _, name = self.destination.rpartition("/")
+        place = places.directory(ctx, folder or "/")
+        try:
+            os.symlink(target, name, dir_fd=place)
+        except OSError as e:
+            if e.errno != EEXIST or _link_at(place, name) != target:
+                raise SysError("make link", self.destination, e.errno or 0) from None
+        finally:
+            os.close(place)
+
+    def set_attrs(self, fd: int) -> None:
+        """Applies the attributes. As with runc, a bind that sets one has none of the source's that it does not name, unless the kernel
+        holds on to them: those of a mount that another user namespace's owner has made (mount_namespaces(7))."""
+        options = self.options
+        if options.set:
+            try:
+                mount_setattr(fd, options.set, options.clear | (_PLAIN & ~options.set), name=self.destination)
+            except SysError as e:
+                if e.errno != EPERM:
+                    raise
+        super().set_attrs(fd)
+
     def execute(self, ctx: Context) -> None:
         name = self.destination
+        if self.options.copy_link and os.path.islink(self.source):
+            self._copy_link(ctx)
+            return
         fd = ctx.sources.get(self.index, -1)
         from_parent = fd >= 0
         if not from_parent:
-            fd = self.open_source()
+            fd = self._open_inside(ctx) if self.inside else self.open_source()
         below_proc = name == "/proc" or name.startswith("/proc/")
         if fs_magic(fd, self.source) == BINFMTFS_MAGIC:
             raise KrunError(f"bind {self.source} on {name}: {NO_BINFMT}")
@@ -298,6 +246,13 @@ class BindMount(MountStep):
             # Cloned in the host's mount namespace: not to hear of us, as one cloned here would not.
             mount_setattr(fd, 0, 0, MS_SLAVE, recursive=True, name=name)
         self.attach(ctx, fd, place)
+
+
+def _link_at(place: int, name: str) -> str:
+    try:
+        return os.readlink(name, dir_fd=place)
+    except OSError:
+        return ""
 
 
 # Files below /proc over which a file may be bound, as lxcfs and similar programs do (runc's list).
@@ -445,7 +400,10 @@ def make(spec: "Spec", warnings: "list[str]") -> "list[MountStep]":
                 warnings.append(
                     f"mount option {options.data[0][0]} of bind mount {mount.destination} has no effect"
                 )
-            steps.append(BindMount(mount, options, index, spec.bundle))
+            step = BindMount(mount, options, index, spec.bundle)
+            if "user" in spec.namespaces and not mount.uid_maps and not options.idmap:
+                step.inside = within(spec.rootfs, step.source, [earlier.destination for earlier in steps])
+            steps.append(step)
         elif mount.type == "cgroup":
             steps.append(CgroupMount(mount, options, index, "cgroup" in spec.namespaces))
         elif not mount.type:
@@ -462,6 +420,13 @@ def make(spec: "Spec", warnings: "list[str]") -> "list[MountStep]":
             )
     mark_kept(steps, spec)
     return steps
+
+
+def within(rootfs: str, source: str, destinations: "list[str]") -> str:
+    """Returns the path in the container of a source that lies in one of these mounts, else "". Pure."""
+    path = below_root(rootfs, clean(source))
+    parents = places.with_parents(path) if path != clean(source) else ()
+    return path if any(parent in destinations for parent in parents) else ""
 
 
 def mark_kept(steps: "list[MountStep]", spec: "Spec") -> None:

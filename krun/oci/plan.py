@@ -106,7 +106,9 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     # A user namespace's root may not reach what the caller's root can: then the parent opens the sources (and the root).
     user = "user" in spaces
     for step in all_mounts:
-        if isinstance(step, mounts.BindMount) and (user or step.mount.uid_maps or step.options.idmap):
+        if not isinstance(step, mounts.BindMount) or step.inside:
+            continue
+        if user or step.mount.uid_maps or step.options.idmap:
             plan.parent_sources.append(step)
     _describe_host(plan, spec)
     return plan

@@ -307,6 +307,21 @@ class ReadonlyRoot(Step):
         mount_setattr(ctx.root, MOUNT_ATTR_RDONLY, name="/")
 
 
+class ReadonlyMounts(Step):
+    """File systems that are read-only for the payload, and into which krun has put files until now (mounts.FsMount)."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return "file systems with option ro are read-only"
+
+    def execute(self, ctx: Context) -> None:
+        for name, fd in ctx.read_only:
+            mount_setattr(fd, MOUNT_ATTR_RDONLY, name=name)
+            os.close(fd)
+        ctx.read_only = []
+
+
 def make_before_pivot(spec: "Spec") -> "list[Step]":
     """Steps for the tree between mounts and pivot. Pure."""
     steps: list[Step] = []
@@ -329,6 +344,8 @@ def make_after_pivot(spec: "Spec") -> "list[Step]":
         steps.append(RootPropagation(spec.propagation))
     if spec.sysctl:
         steps.append(SetSysctls(spec.sysctl))
+    if any("ro" in m.options for m in spec.mounts):
+        steps.append(ReadonlyMounts())
     if spec.root_readonly:
         steps.append(ReadonlyRoot())
     if "mount" in spec.namespaces:

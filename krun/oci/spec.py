@@ -9,10 +9,8 @@ from errno import ENOENT
 
 from krun.errors import ConfigError, KrunError, SysError
 from krun.jsonio import loads
-from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, REQUIRED, SCHED_FLAGS, TYPES
-from krun.sysio import (
-    read_file,
-)
+from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, REQUIRED, SCHED_FLAGS, TYPES, below_root
+from krun.sysio import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,6 +145,8 @@ class Spec:
         self.rootfs = path if path.startswith("/") or not path else f"{bundle}/{path}"
         self.root_readonly: bool = root.get("readonly") or False
         self.mounts = [Mount(item) for item in get("mounts") or ()]
+        for mount in self.mounts:
+            mount.destination = below_root(self.rootfs, mount.destination)
         process = get("process")
         self.process = Process(process) if process is not None else None
         self.hooks: dict[str, Any] = get("hooks") or {}

@@ -45,6 +45,7 @@ class Context:
     mount_label: SELinux label for new file systems, "" where SELinux is off. tasks: `tasks` files of cgroup v1 to join;
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
     attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
+    read_only: destination and descriptor of mounts that become read-only when nothing is put into them any more.
     t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
     """
 
@@ -52,7 +53,7 @@ class Context:
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
-        "stdio", "foreground",
+        "stdio", "foreground", "read_only",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -65,6 +66,7 @@ class Context:
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
         self.attached: list[tuple[str, int]] = []
+        self.read_only: list[tuple[str, int]] = []
         self.keep: list[int] = []
         self.stdio: list[int] = []
         self.hook_state: dict[str, object] = {}

@@ -50,6 +50,76 @@ def test_bind_flags(runtime, bundle, tmp_path, option):
     assert option in seen["/mnt"][0]
 
 
+@pytest.fixture
+def noexec(tmp_path):
+    """A mount of the host's with options of its own."""
+    source = tmp_path / "noexec"
+    source.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec", "none", source], check=True)
+    yield source
+    subprocess.run(["umount", "-l", source], check=True)
+
+
+@pytest.mark.parametrize("options", [(), ("ro",), ("nosuid",), ("noatime",)])
+def test_flags_of_the_source_that_are_not_named(runtime, bundle, noexec, options, observe):
+    """A bind that sets a flag has those that it names; without one it has the source's."""
+    bundle.mount("/mnt", noexec, "bind", *options)
+    seen = mountinfo(runtime.run(bundle.args("cat", "/proc/self/mountinfo")).ok().out)["/mnt"][0]
+    assert ("noexec" in observe(seen)) == (not options)
+
+
+def test_destination_that_begins_with_the_roots_path(runtime, bundle, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "f").write_text("there\n")
+    bundle.mount(f"{bundle.rootfs}/mnt", tmp_path / "data", "bind")
+    assert runtime.run(bundle.args("cat", "/mnt/f")).ok().out == "there\n"
+
+
+USER = [{"containerID": 0, "hostID": 0, "size": 65536}]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "user"), [("runc", False), ("krun", False), ("krun", True)], indirect=["runtime"]
+)
+def test_source_in_an_earlier_mount(runtime, bundle, tmp_path, user):
+    """runc 1.1 opens the sources of a container with a user namespace before it mounts anything."""
+    if user:
+        bundle.namespaces(add=("user",)).linux.update(uidMappings=USER, gidMappings=USER)
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "sub" / "f").write_text("there\n")
+    (tmp_path / "data" / "out").symlink_to("/etc")
+    bundle.mount("/mnt", tmp_path / "data", "bind").mount("/home", bundle.rootfs / "mnt" / "sub", "bind")
+    if user:  # a link is followed below the container's root, never on the host
+        bundle.mount("/var", bundle.rootfs / "mnt" / "out", "bind")
+    done = (
+        runtime.run(bundle.shell("cat /home/f; grep -c . /var/passwd")).ok()
+        if user
+        else runtime.run(bundle.args("cat", "/home/f")).ok()
+    )
+    assert done.out == ("there\n2\n" if user else "there\n")
+
+
+def test_a_read_only_file_system_with_places_in_it(runtime, bundle, observe):
+    """runc makes /dev and tmpfs read-only at the end: later mounts and devices have their places in them."""
+    next(m for m in bundle.config["mounts"] if m["destination"] == "/dev")["options"].append("ro")
+    bundle.mount("/mnt", "tmpfs", "ro", type="tmpfs").mount("/mnt/below", bundle.path, "bind")
+    done = runtime.run(
+        bundle.shell(
+            "ls /dev /mnt; ls /mnt/below; touch /dev/x /mnt/x 2>&1; grep -E ' /(dev|mnt) ' /proc/self/mounts | cut -d' ' -f2,4 | cut -d, -f1"
+        )
+    )
+    assert "/dev ro" in observe(done.out) and "/mnt ro" in done.out and "config.json" in done.out
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_link_that_is_copied(runtime, bundle):
+    """Option copy-symlink of crun, which does not run on cgroups of both versions."""
+    (bundle.path / "link").symlink_to("/no/such")
+    bundle.mount("/mnt/link", "link", "bind", "copy-symlink")
+    for _ in range(2):  # the second time it is there
+        assert runtime.run(bundle.args("readlink", "/mnt/link")).ok().out == "/no/such\n"
+
+
 @pytest.mark.parametrize(("option", "field"), [("private", None), ("shared", "shared:"), ("slave", None)])
 def test_bind_propagation(runtime, bundle, tmp_path, option, field):
     source = tmp_path / "data"
@@ -70,6 +140,13 @@ def test_tmpfs(runtime, bundle):
     mount = mountinfo("\n".join(line for line in done.out.splitlines() if " - " in line))["/mnt/new"]
     assert done.out.startswith("700\n") and mount[2] == "tmpfs" and "noexec" in mount[0]
     assert done.status != 0 and "No space left" in done.err
+
+
+def test_tmpfs_on_a_new_directory(runtime, bundle):
+    """The mode of a directory that is there shows through; one that the runtime makes has none to show."""
+    for destination in ("/new", "/mnt"):
+        bundle.mount(destination, "tmpfs", "nosuid", type="tmpfs")
+    assert runtime.run(bundle.args("stat", "-c", "%a", "/new", "/mnt")).ok().out == "1777\n755\n"
 
 
 def test_tmpcopyup(runtime, bundle):

@@ -8,7 +8,7 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci import labels, masks, mounts, places
+from krun.oci import labels, masks, mountopts, mounts, places
 from krun.oci.spec import Mount, Process, Spec
 from krun.oci.steps import Context, labelled
 
@@ -120,7 +120,7 @@ def made(monkeypatch):
 )
 def test_which_file_systems_get_it(ctx, made, kind, label):
     ctx.mount_label = LABEL
-    step = mounts.FsMount(Mount({"destination": "/x", "type": kind}), mounts.parse([]), 0)
+    step = mounts.FsMount(Mount({"destination": "/x", "type": kind}), mountopts.parse([]), 0)
     with pytest.raises(Made) as caught:
         step.execute(ctx)
     assert caught.value.args[0] == kind

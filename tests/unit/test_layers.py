@@ -52,7 +52,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.cgroup.limits", "krun.oci.cgroup.stats"},
         {"krun.oci.cgroup.v1", "krun.oci.cgroup.v2"},
         {"krun.oci.cgroup.systemd"},
-        {"krun.oci.cgroup.group"},
+        {"krun.oci.cgroup.group", "krun.oci.mountopts"},
         {
             "krun.oci." + name
             for name in (

@@ -9,7 +9,7 @@ import pytest
 
 from krun import mountio, sysio
 from krun.errors import ConfigError, KrunError
-from krun.oci import cred, devices, exec, mounts, namespaces, plan, sched, spec, steps
+from krun.oci import cred, devices, exec, mountopts, namespaces, plan, sched, spec, steps
 
 
 def config(**change: Any) -> dict[str, Any]:
@@ -83,12 +83,12 @@ def test_describe_is_one_line_each() -> None:
     ],
 )
 def test_attributes(words: list[str], on: int, off: int) -> None:
-    options = mounts.parse(words)
+    options = mountopts.parse(words)
     assert (options.set, options.clear) == (on, off)
 
 
 def test_options_are_sorted_by_what_they_act_on() -> None:
-    options = mounts.parse(
+    options = mountopts.parse(
         ["rbind", "rro", "rslave", "private", "mode=755", "sync", "newinstance", "tmpcopyup", "a=b,c"]
     )
     assert options.bind and options.recursive and options.copy_up
