@@ -217,6 +217,8 @@ def _hooks(child: Child) -> None:
     if wanted.get("prestart") or wanted.get("createRuntime"):
         _ask(child, sync.HOOKS)
     if wanted.get("createContainer"):
+        # As with runc: hooks that add libraries find the container's files by relative names.
+        os.fchdir(ctx.root)
         # In the container's namespaces, with the host's tree still visible; the pid is the one seen in here.
         hooks.run(wanted, "createContainer", {**ctx.hook_state, "status": "creating", "pid": os.getpid()})
 
@@ -323,8 +325,13 @@ def _monitor(child: Child) -> None:
     if starts:
         state = {**ctx.hook_state, "status": "created", "pid": os.getpid()}
         block.add(boot.STATE_JSON, dumps(state).encode())
+        ours = [os.fsdecode(word) for word in ctx.env]
         for hook in starts:
-            block.hook(hook["path"], hook.get("args") or (), hook.get("env"), hook.get("timeout"))
+            env = hook.get("env")
+            # A program of the container: without "env" it has the environment of the container's process, as with runc.
+            block.hook(
+                hook["path"], hook.get("args") or (), ours if env is None else env, hook.get("timeout")
+            )
     if ctx.seccomp:
         block.add(boot.SECCOMP, ctx.seccomp)
     block.fd(boot.FD_KVM, ctx.kvm)

@@ -1,5 +1,6 @@
 """The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
+import os
 from errno import EPIPE
 
 from krun.errors import KrunError, SysError
@@ -102,6 +103,16 @@ class CreateTalk(Conversation):
 
     def on_hooks(self) -> None:
         container = self.container
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.chdir(container.spec.bundle)  # as with runc, which works there
+            self._run_hooks(container)
+        finally:
+            os.fchdir(here)
+            os.close(here)
+
+    @staticmethod
+    def _run_hooks(container: "Container") -> None:
         # A prestart hook has always read "created" (it ran in start until runtime-spec 1.1); createRuntime came later.
         for kind, status in (("prestart", "created"), ("createRuntime", "creating")):
             hooks.run(container.spec.hooks, kind, hook_state(container.state, status))

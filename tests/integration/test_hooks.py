@@ -141,6 +141,58 @@ def test_a_hook_without_path(runtime, bundle, kind):
     assert done.status == 1 and f"/hooks/{kind}/0/path: is missing" in done.err, done
 
 
+def image_hook(bundle, script):
+    """A hook that is a program of the image."""
+    file = bundle.rootfs / "hook"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return {"path": "/hook"}
+
+
+def test_environment_of_a_hook_in_the_container(runtime, bundle, observe):
+    """Without one of its own it is that of the container's process."""
+    bundle.process["env"] = ["PATH=/bin", "ONE=two words"]
+    bundle.config["hooks"] = {"startContainer": [image_hook(bundle, "env | sort >/env")]}
+    runtime.run(bundle.args("true")).ok()
+    assert "ONE=two words\n" in observe((bundle.rootfs / "env").read_text())
+
+
+@pytest.mark.parametrize("kind", ["createRuntime", "createContainer", "startContainer"])
+def test_what_a_failing_hook_says_is_in_the_message(runtime, bundle, log, kind):
+    script = "echo words >&2; exit 3"
+    one = image_hook(bundle, script) if kind == "startContainer" else hook(log, "x", script)
+    bundle.config["hooks"] = {kind: [one]}
+    done = runtime.run(bundle)
+    assert done.status == 1 and "exit status 3, " in done.err and "words" in done.err, done
+    if runtime.name == "krun":
+        assert done.err.count("\n") == 1 and done.err.endswith('exit status 3, output: words"\n'), done
+
+
+@pytest.mark.parametrize("kind", ["createRuntime", "createContainer"])
+def test_where_a_hook_begins(runtime, bundle, log, kind):
+    """The bundle; in the container's namespaces its root directory, below which hooks add libraries."""
+    bundle.config["hooks"] = {kind: [hook(log, "x", f"pwd >{log}/pwd")]}
+    runtime.run(bundle).ok()
+    wanted = bundle.rootfs if kind == "createContainer" else bundle.path
+    assert (log / "pwd").read_text() == f"{wanted}\n"
+
+
+def test_a_hook_of_the_container_that_is_missing(runtime, bundle):
+    bundle.config["hooks"] = {"startContainer": [{"path": "/no/such/hook"}]}
+    done = runtime.run(bundle)
+    assert done.status == 1 and "/no/such/hook: no such file or directory" in done.err, done
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_hook_of_the_container_that_talks_without_end(runtime, bundle):
+    """runc keeps all of it in memory."""
+    bundle.config["hooks"] = {
+        "startContainer": [image_hook(bundle, "yes | head -c 10000000; printf '\\0\\377'; yes & exit 1")]
+    }
+    done = runtime.run(bundle)
+    assert done.status == 1 and "output: y y y" in done.err and len(done.err) < 1000, done
+
+
 LOWERS = """
 #define _GNU_SOURCE
 #include <signal.h>

@@ -389,7 +389,7 @@ static void take_over(struct kr_task *t) {
 
 /* Steps 6 to 8 of a first program. */
 static void wait_as_first(struct kr_task *t) {
-    static char text[256];
+    static char text[512];
     /* Made before the vCPU, because it is needed anyway: the stack's top, the vDSO, ELF interpreter and libraries. */
     u64 top = KR_MIN((first_mm.stack_end | (KR_CHUNK_SIZE - 1)) + 1, KR_WINDOW_END);
     kr_vm_cover(&first_mm.vm, top - KR_CHUNK_SIZE / 4, top);
@@ -399,8 +399,8 @@ static void wait_as_first(struct kr_task *t) {
     say_ok(&kr_boot.fd_sync, 'R');
     wait_for_start(t);
     long e = kr_hooks_run(t, text, sizeof text);
-    if (e < 0)
-        give_up(t, "startContainer hook", text, "", e);
+    if (e != 0) /* the line says it all of a hook that has failed, or has taken too long */
+        give_up(t, "startContainer hook", text, "", e > 0 || e == -ETIMEDOUT ? 0 : e);
 }
 
 #define WORKER_TRIES 100

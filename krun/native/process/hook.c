@@ -2,7 +2,7 @@
  *
  * startContainer hooks (config.md, "POSIX-platform Hooks"). Each hook is a program of the container, so it
  * runs in a VM of its own: a child of the monitor executes the monitor anew with a boot block for the hook.
- * The hook reads the container's state on stdin and has the container's stdout and stderr.
+ * The hook reads the container's state on stdin. What it writes is part of the message if it fails, and is dropped otherwise.
  *
  * State: none. Called once by the first thread, before the payload is loaded; no other thread runs.
  */
@@ -15,6 +15,8 @@
 #include <asm/signal.h>
 
 #define CODE_NO_EXEC 127
+#define SAID 200       /* bytes of a hook's output that the message has */
+#define LAST_READS 16u /* of output that is left when the hook has ended: others may write without end */
 #define BLIND_NS 10000000
 
 struct hook {
@@ -69,10 +71,20 @@ static int parse(const u8 *data, u32 len, struct hook *h) {
 }
 
 /* Runs in the child: executes the monitor of the hook's program. */
-__attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, int in) {
+__attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, int in, int out) {
     char *text;
     size_t size;
+    struct kr_program p;
+    const char *why;
     kr_sys3(__NR_dup3, in, 0, 0);
+    kr_sys3(__NR_dup3, out, 1, 0);
+    kr_sys3(__NR_dup3, out, 2, 0);
+    long r = kr_program_find(t, AT_FDCWD, h->path, 0, &p, &why);
+    if (r < 0) { /* the next monitor would die of it, without a word */
+        kr_unfit_say(h->path, &p, why, -r);
+        kr_sys1(__NR_exit_group, CODE_NO_EXEC);
+    }
+    kr_program_free(&p);
     /* Without KR_BOOTF_FIRST and the descriptors for messages the new monitor runs at once and sends no
      * message. */
     long n = kr_boot_block(t, h->path, NULL, t->proc->flags, &text, &size);
@@ -85,9 +97,30 @@ __attribute__((noreturn)) static void child(struct kr_task *t, struct hook *h, i
         kr_sys1(__NR_exit_group, CODE_NO_EXEC);
 }
 
-/* Writes the state to the child and waits for its end. Kills the child after its timeout. Returns the wait
+/* A hook's output: the reading end of its pipe, -1 once it is closed, and the first bytes as one line. */
+struct output {
+    int fd;
+    u32 n;
+    char text[SAID + 1];
+};
+
+/* Reads once. Whether there may be more. */
+static int listen(struct output *o) {
+    u8 data[512];
+    long n = kr_sys3(__NR_read, o->fd, data, sizeof data);
+    for (long i = 0; i < n && o->n < SAID; i++)
+        if (data[i] > ' ' || o->n) /* the hook is hostile, and fields of a message end at a NUL */
+            o->text[o->n++] = (char)(data[i] >= 0x7f ? '?' : data[i] < ' ' ? ' ' : data[i]);
+    if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) {
+        kr_sys1(__NR_close, o->fd);
+        o->fd = -1;
+    }
+    return n > 0;
+}
+
+/* Writes the state to the child, reads what it says and waits for its end. Kills the child after its timeout. Returns the wait
  * status or -errno. */
-static long attend(long pid, int out, u32 timeout) {
+static long attend(long pid, int out, struct output *said, u32 timeout) {
     u64 deadline = timeout ? kr_now() + timeout * 1000000000ULL : ~0ULL;
     size_t fed = 0;
     int killed = 0, status = 0;
@@ -98,21 +131,23 @@ static long attend(long pid, int out, u32 timeout) {
         struct {
             s32 fd;
             short events, revents;
-        } p[2] = {{(s32)pidfd, POLLIN, 0}, {out, POLLOUT, 0}};
+        } p[3] = {{(s32)pidfd, POLLIN, 0}, {out, POLLOUT, 0}, {said->fd, POLLIN, 0}}; /* -1 is left alone */
         u64 now = kr_now();
         s64 left = deadline == ~0ULL ? -1 : now >= deadline ? 0 : (s64)((deadline - now) / 1000000 + 1);
         if (left == 0 && !killed) {
             kr_sys2(__NR_kill, pid, SIGKILL);
             killed = 1;
         }
-        long n = kr_sys3(__NR_poll, p, out >= 0 ? 2 : 1, killed ? -1 : KR_MIN(left, 3600 * 1000));
+        long n = kr_sys3(__NR_poll, p, KR_COUNT(p), killed ? -1 : KR_MIN(left, 3600 * 1000));
         /* poll(2) fails with EINVAL below RLIMIT_NOFILE, which a hook may set for this process: then both are asked in turns. */
         int blind = n < 0 && n != -EINTR;
         if (blind) {
             const s64 pause[2] = {0, BLIND_NS};
             kr_sys2(__NR_nanosleep, pause, 0);
-            p[0].revents = p[1].revents = POLLERR;
+            p[0].revents = p[1].revents = p[2].revents = POLLERR;
         }
+        if (said->fd >= 0 && p[2].revents)
+            listen(said);
         if (out >= 0 && p[1].revents) {
             n = fed < kr_boot.state_json_len
                     ? kr_sys3(__NR_write, out, kr_boot.state_json + fed, kr_boot.state_json_len - fed)
@@ -127,6 +162,8 @@ static long attend(long pid, int out, u32 timeout) {
         if (p[0].revents) {
             long r = kr_sys4(__NR_wait4, pid, &status, blind ? WNOHANG : 0, 0);
             if (r != 0 && r != -EINTR) {
+                for (u32 i = 0; i < LAST_READS && said->fd >= 0 && listen(said); i++)
+                    ;
                 if (out >= 0)
                     kr_sys1(__NR_close, out);
                 kr_sys1(__NR_close, pidfd);
@@ -137,13 +174,20 @@ static long attend(long pid, int out, u32 timeout) {
 }
 
 static long run(struct kr_task *t, struct hook *h, u32 index, char *why, size_t size) {
-    int in_out[2];
+    int in_out[2], words[2] = {-1, -1};
+    struct output said = {0};
     long r = kr_sys2(__NR_pipe2, in_out, O_CLOEXEC);
+    if (r == 0 && (r = kr_sys2(__NR_pipe2, words, O_CLOEXEC)) < 0) {
+        kr_sys1(__NR_close, in_out[0]);
+        kr_sys1(__NR_close, in_out[1]);
+    }
     if (r < 0) {
         kr_snprintf(why, size, "startContainer hook %u: pipe: errno %ld", index, -r);
         return r;
     }
     kr_sys3(__NR_fcntl, in_out[1], F_SETFL, O_NONBLOCK);
+    kr_sys3(__NR_fcntl, words[0], F_SETFL, O_NONBLOCK);
+    said.fd = words[0];
     /* A hook that does not read its stdin must not end the monitor by SIGPIPE. The payload's own disposition
      * is set when the payload is loaded. */
     struct kr_sigaction ignore = {.handler = 1}, was;
@@ -151,15 +195,16 @@ static long run(struct kr_task *t, struct hook *h, u32 index, char *why, size_t 
     long pid = kr_sys6(__NR_clone, SIGCHLD, 0, 0, 0, 0, 0);
     if (pid == 0) {
         kr_sys4(__NR_rt_sigaction, SIGPIPE, &was, 0, 8);
-        child(t, h, in_out[0]);
+        child(t, h, in_out[0], words[1]);
     }
     kr_sys1(__NR_close, in_out[0]);
+    kr_sys1(__NR_close, words[1]);
     if (pid < 0) {
         kr_sys1(__NR_close, in_out[1]);
         kr_snprintf(why, size, "startContainer hook %u: fork: errno %ld", index, -pid);
         r = pid;
     } else {
-        r = attend(pid, in_out[1], h->timeout);
+        r = attend(pid, in_out[1], &said, h->timeout);
         if (r == -ETIMEDOUT)
             kr_snprintf(why, size, "startContainer hook %u: %s: timed out after %u s", index, h->path,
                         h->timeout);
@@ -171,9 +216,12 @@ static long run(struct kr_task *t, struct hook *h, u32 index, char *why, size_t 
         else if (r)
             kr_snprintf(why, size, "startContainer hook %u: %s: exit status %ld", index, h->path,
                         r >> 8 & 0xff);
-        if (r > 0)
-            r = -EIO;
+        size_t n = strlen(why);
+        if (r != 0 && said.n)
+            kr_snprintf(why + n, size - n, ", output: %s", said.text);
     }
+    if (said.fd >= 0)
+        kr_sys1(__NR_close, said.fd);
     kr_sys4(__NR_rt_sigaction, SIGPIPE, &was, 0, 8);
     return r;
 }

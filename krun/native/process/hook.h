@@ -8,8 +8,8 @@
 
 #include "../machine/vmm.h"
 
-/* Runs all hooks in order, each with the state on stdin and with its timeout. 0, or -errno with a line for
- * the user in why[size]. */
+/* Runs all hooks in order, each with the state on stdin and with its timeout. 0; else with a line for the user in why[size]: -errno,
+ * or the positive wait status of a hook that has failed. */
 long kr_hooks_run(struct kr_task *t, char *why, size_t size);
 
 #endif
