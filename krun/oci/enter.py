@@ -55,7 +55,7 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     """
     labels.check_lsm(process, "", options.log)
     ctx = Context(config, process, options.id)
-    child = init.Child(ctx, build_exec(process, state.id if state.new_keyring else ""))
+    child = init.Child(ctx, build_exec(config, process, state.id if state.new_keyring else ""))
     try:
         pidfd = pidfd_open(state.pid)
     except SysError as e:
@@ -117,7 +117,7 @@ def _exec_process(
     child.join_fds = {}  # the caller's to close
     close_all(ctx, child)
     late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
-    conversation = talk.ExecTalk(launched, ctx.parent_sync, final, state, late)
+    conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late)
     try:
         conversation.run()
         if options.pidfd_socket:

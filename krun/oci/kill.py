@@ -68,12 +68,14 @@ def chosen(root: str, container_id: str, regex: bool) -> "list[str]":
 
 def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "Log") -> None:
     """Send one signal. Argument: everybody, to each process of the container; then "not running" is no error
-    (runc).
+    (runc). SIGKILL goes to each one also where no pid namespace of the container's own ends with its init (runc from 1.2 on).
 
     No lock is taken: kill must work while another krun hangs on this container.
     """
     state = statedir.load()
     sent = signal_init(state, number)
+    if number == SIGKILL and state.cgroup_paths and state.namespaces.get("pid") != "":
+        everybody = True
     if everybody and state.cgroup_paths:
         cgroup = own_cgroup(state, log, "kill", "get no signal")
         if cgroup is not None:

@@ -114,10 +114,10 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     return plan
 
 
-def build_exec(process: "Process", keyring_of: str = "") -> Plan:
+def build_exec(spec: "Spec", process: "Process", keyring_of: str = "") -> Plan:
     """Makes the plan for a further process of a running container.
 
-    Arguments: process; keyring_of, the container's id if it has a session keyring of its own, else "".
+    Arguments: spec, of the container; process; keyring_of, the container's id if it has a session keyring of its own, else "".
     """
     plan = Plan()
     if keyring_of:
@@ -126,6 +126,7 @@ def build_exec(process: "Process", keyring_of: str = "") -> Plan:
     plan.stages["proc"].append(procfs.OpenProc())
     if process.terminal:
         plan.stages["console"].append(console.OpenConsole(process.uid, process.console_size, False))
+    plan.stages["process"] += _container_attributes(spec)
     _process(plan, process)
     return plan
 
@@ -162,7 +163,7 @@ def _attributes(process: "Process") -> "list[Step]":
 
 
 def _container_attributes(spec: "Spec") -> "list[Step]":
-    """Steps that only the first process of a container takes. Pure."""
+    """Steps that set what linux.* says of each process of a container. Pure."""
     steps: list[Step] = []
     if spec.process is not None and spec.process.umask is None:
         steps.append(cred.SetUmask(_UMASK))

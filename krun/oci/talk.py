@@ -7,7 +7,7 @@ from krun.errors import KrunError, SysError
 from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state
-from krun.sysio import sched_setaffinity, write_file
+from krun.sysio import lib, sched_setaffinity, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from krun.oci.container import Container
     from krun.oci.spec import IdMap, Spec
     from krun.oci.state import ContainerState
+
+
+_ALL_CPUS = b"\xff" * 1024  # CONFIG_NR_CPUS is at most 8192; the kernel takes what there is
+
+
+def reset_cpus(pid: int) -> None:
+    """Gives a new process all processors of its cpuset: krun's own affinity is its caller's, and no limit of the container's (runc
+    from 1.3 on). A refusal (SCHED_DEADLINE) leaves it as it is."""
+    lib.kr_sched_setaffinity(pid, len(_ALL_CPUS), _ALL_CPUS)
 
 
 class Conversation:
@@ -83,6 +92,7 @@ class CreateTalk(Conversation):
         if container.cgroup is not None and not self.joined:
             container.cgroup.join(pid, self._unit_started)
             delegate(container.cgroup, container.spec)
+        reset_cpus(pid)
         if container.state.intel_rdt:
             from krun.oci import resctrl
 
@@ -121,17 +131,19 @@ class CreateTalk(Conversation):
 class ExecTalk(Conversation):
     """Requests of an exec's process."""
 
-    __slots__ = ("final_cpus", "state", "late_cgroup")
+    __slots__ = ("reset_cpus", "final_cpus", "state", "late_cgroup")
 
     def __init__(
         self,
         launched: Launched,
         sock: int,
+        reset_cpus: bool,
         final_cpus: "list[int]",
         state: "ContainerState",
         late_cgroup: str,
     ) -> None:
         super().__init__(launched, sock)
+        self.reset_cpus = reset_cpus
         self.final_cpus = final_cpus
         self.state = state
         self.late_cgroup = late_cgroup
@@ -143,6 +155,8 @@ class ExecTalk(Conversation):
             from krun.oci import resctrl
 
             resctrl.join(self.state, self.launched.pid)
+        if self.reset_cpus:
+            reset_cpus(self.launched.pid)
         if self.final_cpus:
             # After the cpuset's own mask, which a move into it sets (config.md, "execCPUAffinity").
             sched_setaffinity(self.launched.pid, self.final_cpus)

@@ -192,6 +192,13 @@ def test_personality(bundle, look, domain, wanted):
 
 
 @only_krun
+def test_personality_of_an_exec(runtime, bundle):
+    """It is the container's (crun; runc from 1.2 on)."""
+    bundle.linux["personality"] = {"domain": "LINUX32"}
+    assert runtime.start(bundle.args("sleep", "1000")).exec("uname", "-m").ok().out == "i686\n"
+
+
+@only_krun
 def test_domainname(bundle, look):
     bundle.config["domainname"] = "some.domain"
     assert look()["domainname"] == "some.domain"
@@ -214,6 +221,23 @@ def test_time_offsets_in_a_user_namespace(bundle, look):
     ]
     bundle.linux["timeOffsets"] = {"boottime": {"secs": 86400}}
     assert abs(int(look()["boottime"]) - 86400 - time.clock_gettime(time.CLOCK_BOOTTIME)) < 20
+
+
+@only_krun
+@pytest.mark.parametrize("verb", ["run", "exec"])
+def test_the_callers_affinity_is_not_the_containers(runtime, bundle, verb):
+    """It has the processors of its cpuset, as with runc from 1.3 on."""
+    shown = ("grep", "Cpus_allowed_list", "/proc/self/status")
+    everything = runtime.run(bundle.args(*shown)).ok().out
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(ours)})
+    try:
+        if verb == "run":
+            assert runtime.run(bundle).ok().out == everything
+        else:
+            assert runtime.start(bundle.args("sleep", "1000")).exec(*shown).ok().out == everything
+    finally:
+        os.sched_setaffinity(0, ours)
 
 
 @only_krun

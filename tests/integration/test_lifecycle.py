@@ -157,6 +157,33 @@ def test_kill_of_a_created_container(created):
     created.call("delete").ok()
 
 
+@pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
+def test_a_signal_ends_a_created_container(created, signal):
+    """As process 1 without a handler it would not hear of it; the init of runc has handlers."""
+    created.call("kill", signal).ok()
+    created.wait()
+    assert created.state()["status"] == "stopped" and created.call("start").status == 1
+    created.call("delete").ok()
+
+
+def test_a_signal_that_init_ignores_by_default_does_not_end_it(running):
+    running.call("kill", "TERM").ok()
+    assert running.exec("true").ok() and running.state()["status"] == "running"
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+@pytest.mark.parametrize("before", ["TERM", "KILL"])
+def test_kill_in_the_hosts_pid_namespace(runtime, bundle, before):
+    """SIGKILL ends all processes of the container, also when its init has gone: runc does so from 1.2 on."""
+    bundle.namespaces(drop=("pid",))
+    container = runtime.start(bundle.shell("sleep 1000 & echo up; wait"))
+    wait_for(lambda: "up" in container.out(), "not up")
+    container.call("kill", before).ok()
+    container.wait()
+    container.call("kill", "KILL").ok()
+    wait_for(lambda: container.processes() == [], "processes left")
+
+
 def test_delete_of_a_created_container(created):
     """Against the letter of the specification, as runc and crun do; containerd's shim depends on it."""
     created.call("delete").ok()

@@ -211,18 +211,13 @@ static void make_vm(struct kr_task *t) {
 }
 
 static void wait_for_start(struct kr_task *t) {
-    char c;
     if (kr_boot.fd_start < 0)
         return;
-    for (;;) {
-        long n = kr_sys3(__NR_read, kr_boot.fd_start, &c, 1);
-        if (n == 1)
-            break;
-        if (n == -EINTR && t->sig_caught) /* a default action, because the payload has not set another one */
-            kr_die_signal(t, t->info.si_signo);
-        if (n != -EINTR)
-            give_up(t, "start", "read", "start.fifo", n < 0 ? n : -EIO);
-    }
+    long r = kr_start_wait(t, kr_boot.fd_start);
+    if (r > 0)
+        kr_die_signal(t, (int)r);
+    if (r < 0)
+        give_up(t, "start", "read", "start.fifo", r);
     kr_stage("started");
     kr_fd_drop(&kr_boot.fd_start);
 }
