@@ -91,7 +91,7 @@ def wheel() -> Path:
         sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
         "--wheel-dir", OUT, ROOT,
     )  # fmt: skip
-    return next(OUT.glob("krun-*.whl"))
+    return next(OUT.glob("krun_oci-*.whl"))
 
 
 def put(path: Path, text: str | bytes, mode: int = 0o644) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import krun
-from krun.cli import fast
+from krun.cli import fast, version
 from krun.cli.options import Options
 from krun.cli.table import GLOBALS, attribute, blank
 from krun.cli.verbs import VERBS, verb
@@ -32,7 +31,7 @@ def parse(argv: list[str]) -> tuple[Verb, Options] | int:
     """
     if argv in (["--version"], ["-version"], ["-v"]):
         # podman and dockerd ask at every start: spare them the import of click.
-        sys.stdout.write(version_text())
+        sys.stdout.write(version.text())
         return 0
     import click
 
@@ -75,20 +74,9 @@ def build() -> Any:
     return group
 
 
-def version_text() -> str:
-    """Return what --version prints: dockerd reads "NAME version X" and "commit:", people the rest."""
-    lines = [
-        f"{NAME} version {krun.__version__}",
-        f"commit: v{krun.__version__}",
-        f"spec: {krun.SPEC_VERSION}",
-        f"python: {sys.version.split()[0]}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _print_version(context: Any, _parameter: Any, value: bool) -> None:
     if value:
-        sys.stdout.write(version_text())
+        sys.stdout.write(version.text())
         context.exit(0)
 
 
@@ -122,7 +110,6 @@ def _command(row: Verb) -> Any:
             )
         )
     stops = any(how == "one." for _, how in row.words)
-    # podman probes `checkpoint --help`: a zero exit code would say that checkpoints are supported.
     helps = [] if row.call.startswith("krun.oci.checkpoint:") else ["--help", "-h"]
     return click.Command(
         row.name,
@@ -151,6 +138,10 @@ def _dispatch(context: Any) -> tuple[Verb, Options] | int:
             return _help(context, words)
         raise UsageError(f"No help topic for '{name}'", exit_code=3)
     command = context.command.commands[name]
+    if row.call.startswith("krun.oci.checkpoint:") and {"--help", "-h"} & set(words):
+        with click.Context(command, info_name=name, parent=context) as shown:
+            click.echo(command.get_help(shown))
+        return 1  # podman probes `checkpoint --help`: 0 would say that checkpoints are supported
     sub = command.make_context(name, words, parent=context)
     opts = blank(row)
     for flag in GLOBALS:

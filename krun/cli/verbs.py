@@ -22,7 +22,7 @@ OWN = (
             Flag(("default",), "bool", False, "make krun the engine's default runtime", "krun"),
             Flag(("file",), "str", None, "configuration file of the engine", "krun"),
         ),
-        "register krun with an engine: podman, docker, containerd or crio",
+        "register krun with podman, docker, containerd or crio, as krun and as kontain, the name that users of Kontain know",
         False,
     ),
     Verb(

@@ -4,11 +4,13 @@ pyproject.toml: `build-backend = "krun.native._backend"`, `backend-path = ["."]`
 compiled files are package data, and the wheel is marked as platform-specific.
 """
 
+import os
 from typing import Any
 
 from setuptools import build_meta
 from setuptools.dist import Distribution
 
+from krun.cli import version
 from krun.native import build_native
 
 prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
@@ -21,6 +23,8 @@ build_sdist = build_meta.build_sdist
 
 def _build_native() -> None:
     build_native.build()
+    with open(version.COMMIT, "w") as file:
+        file.write(version.commit(os.path.dirname(version.PACKAGE)))
     # setuptools sees no Extension, yet the package holds machine code.
     Distribution.has_ext_modules = lambda self: True  # type: ignore[method-assign]
 

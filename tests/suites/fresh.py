@@ -99,7 +99,7 @@ PACKAGE_STEPS = (
     (
         "the wheel",
         f"{APT} install --no-install-recommends gcc libc6-dev python3-dev python3-venv libcap-dev libseccomp2 && python3 -m venv /tmp/v &&"
-        " /tmp/v/bin/pip install -q /packages/krun-*.whl && " + CONTAINER.format("/tmp/v/bin/krun"),
+        " /tmp/v/bin/pip install -q /packages/krun_oci-*.whl && " + CONTAINER.format("/tmp/v/bin/krun"),
         ("krun",),
     ),
 )

@@ -235,7 +235,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.cli.options"},
         {"krun.cli.table"},
         {"krun.cli.verbs"},
-        {"krun.cli.fast"},
+        {"krun.cli.fast", "krun.cli.version"},
         {"krun.cli.manpages"},
         {"krun.cli.health", "krun.cli.health.finding"},
         {"krun.cli.health.*"},
