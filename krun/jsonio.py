@@ -91,7 +91,8 @@ def loads(data: "bytes | str", name: str = "") -> "Any":
         return value
     except RecursionError:
         raise ConfigError("", _called(name, "nested too deeply")) from None
-    except (ValueError, StopIteration):
+    except (ValueError, StopIteration, SystemError):
+        # SystemError: the scanner's own error class is that of the json package, which has not been imported.
         return _loads_again(data, name)
 
 

@@ -53,7 +53,7 @@ def examine(root: str) -> Iterator[Finding]:
 CHECKS: tuple[tuple[str, Callable[[str], Iterator[Finding]]], ...] = (
     ("kernel", kernel.kernel),
     ("kvm", kernel.kvm),
-    ("kvm", kernel.worker_threads),
+    ("kvm workers", kernel.worker_threads),
     ("build", installation.build),
     ("launcher", installation.launcher),
     ("python", installation.python),

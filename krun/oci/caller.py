@@ -54,9 +54,9 @@ def pass_listen_fds(process: "Process") -> None:
 def check_terminal(process: "Process", detach: bool, console_socket: "str | None") -> None:
     """Raises KrunError in runc's words for a terminal without a socket, or a socket without a terminal."""
     if process.terminal and detach and not console_socket:
-        raise KrunError("cannot allocate tty if runc will detach without setting console socket")
+        raise KrunError("cannot allocate tty if krun will detach without setting console socket")
     if console_socket and not (process.terminal and detach):
-        raise KrunError("cannot use console socket if runc will not detach or allocate tty")
+        raise KrunError("cannot use console socket if krun will not detach or allocate tty")
 
 
 def write_pid_file(path: str, pid: int) -> None:

@@ -105,7 +105,7 @@ class Container:
         try:
             with self.statedir.lock():
                 if not self._is_there():
-                    raise NotFoundError("container does not exist")
+                    raise NotFoundError(f"container does not exist: {self.state.id}")
                 try:
                     stages = wake.wake(self.begin, self.result, self.launched.pidfd)
                     wake.finish(self.statedir)
@@ -292,7 +292,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:
         write_pid_file(options.pid_file, launched.pid)
-    _log_stages(options.log, ctx.t0, launched.stages)
+    log_stages(options.log, ctx.t0, launched.stages)
 
 
 def make_fifos(container: Container) -> None:
@@ -372,7 +372,8 @@ def close_all(ctx: Context, child: init.Child) -> None:
     ctx.tasks, ctx.stdio, ctx.sources, child.join_fds = [], [], {}, {}
 
 
-def _log_stages(log: Log, t0: int, stages: "dict[str, int]") -> None:
+def log_stages(log: Log, t0: int, stages: "dict[str, int]") -> None:
+    """Writes the times of the way to a monitor that is ready, with --debug."""
     if log.debugging():
         words = " ".join(f"{name}={(at - t0) / 1e6:.2f}" for name, at in stages.items())
         log.debug(f"ready, ms since krun began: {words}")

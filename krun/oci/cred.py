@@ -3,6 +3,7 @@
 import os
 from errno import EINVAL
 
+from krun.errors import SysError
 from krun.oci.fields import RLIMITS
 from krun.oci.steps import Context, Step
 from krun.sysio import (
@@ -18,6 +19,7 @@ from krun.sysio import (
     capset,
     check,
     die_with_parent,
+    getrlimit,
     lib,
     prctl,
     set_undumpable,
@@ -149,7 +151,21 @@ class SetRlimits(Step):
             if limit.type == "RLIMIT_FSIZE":
                 ctx.file_limit = (soft, limit.hard)
                 continue
-            setrlimit(RLIMITS[limit.type], soft, limit.hard, limit.type)
+            self.set_one(limit, soft)
+
+    @staticmethod
+    def set_one(limit: "Rlimit", soft: int) -> None:
+        """Sets a limit. Raises SysError with the values and what to do."""
+        number = RLIMITS[limit.type]
+        try:
+            setrlimit(number, soft, limit.hard, limit.type)
+        except SysError as e:
+            ours = getrlimit(number)[1]
+            most = ours if ours < 1 << 63 else "none"
+            text = f"krun's own hard limit is {most}; lower process.rlimits, or start the engine with more"
+            raise SysError(
+                e.op, f"{limit.type} (soft {limit.soft}, hard {limit.hard})", e.errno, text
+            ) from None
 
 
 class SetNoNewPrivs(Step):

@@ -8,7 +8,7 @@ from krun.kvm import board, image
 from krun.log import Log
 from krun.oci import cred, init, labels, namespaces, sched, seccomp, sync, talk
 from krun.oci.caller import send_pidfd, write_pid_file
-from krun.oci.container import CreateOptions, close_all, open_cgroup, open_for_child
+from krun.oci.container import CreateOptions, close_all, log_stages, open_cgroup, open_for_child
 from krun.oci.plan import build_exec
 from krun.oci.spawn import Launched, reap, spawn
 from krun.oci.state import (
@@ -120,6 +120,7 @@ def _exec_process(
     conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late)
     try:
         conversation.run()
+        log_stages(options.log, ctx.t0, launched.stages)
         if options.pidfd_socket:
             send_pidfd(options.pidfd_socket, launched.pidfd, b"setns")
         if options.pid_file:

@@ -77,7 +77,7 @@ def make_process(opts: "Options", config: "Spec") -> "Process":
     Raises ConfigError, KrunError for a flag that is wrong.
     """
     if opts.process:
-        return spec.parse_process(read_file(opts.process))
+        return spec.parse_process(read_file(opts.process), opts.process)
     process = config.process
     if process is None:
         raise KrunError("process property must not be empty")

@@ -257,7 +257,7 @@ def _environment(child: Child) -> None:
         key = raw.partition(b"=")[0]
         # The last of two with one name counts, and stands where the first stood (runc, crun).
         found[key] = raw
-    if b"HOME" not in found:
+    if found.get(b"HOME", b"HOME=") == b"HOME=":  # an empty one counts as none (runc)
         found[b"HOME"] = b"HOME=" + _home(ctx.process.uid)
     ctx.env = list(found.values())
     ctx.argv = [os.fsencode(word) for word in ctx.process.args]

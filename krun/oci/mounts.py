@@ -183,13 +183,21 @@ class BindMount(MountStep):
     def open_source(self) -> int:
         """Clones the source tree. Returns the detached mount's descriptor. Raises SysError."""
         flags = OPEN_TREE_CLONE | (AT_RECURSIVE if self.options.recursive else 0)
-        return open_tree(AT_FDCWD, self.source, flags)
+        try:
+            return open_tree(AT_FDCWD, self.source, flags)
+        except SysError as e:
+            raise self._no_source(e.errno) from None
+
+    def _no_source(self, number: int) -> SysError:
+        return SysError(
+            "open mount source", self.source, number, f"of /mounts/{self.index}, for {self.destination}"
+        )
 
     def _open_inside(self, ctx: Context) -> int:
         """Clones a source that lies in an earlier mount; links are followed below the container's root. Raises SysError."""
         place = places.find(ctx, self.inside)
         if place < 0:
-            raise SysError("open mount source", self.source, -place)
+            raise self._no_source(-place)
         flags = OPEN_TREE_CLONE | AT_EMPTY_PATH | (AT_RECURSIVE if self.options.recursive else 0)
         fd = open_tree(place, "", flags, self.source)
         os.close(place)

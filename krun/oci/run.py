@@ -9,7 +9,6 @@ from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from krun.cli.options import Options
-    from krun.log import Log
 
 
 def main(opts: "Options") -> int:
@@ -38,7 +37,7 @@ def _run(opts: "Options") -> int:
         if container is None:
             return 0
         relay = wake.open_relay(container.statedir, caller.notify_socket(), opts.logger)
-        log_stages(container.start(), opts.logger)
+        wake.log_stages(container.start(), opts.logger)
     except KrunError:
         if front is not None:
             front.flush()
@@ -55,11 +54,3 @@ def _run(opts: "Options") -> int:
     if not opts.keep:
         container.destroy()
     return code
-
-
-def log_stages(stages: "dict[str, int]", log: "Log") -> None:
-    """Writes the times of the way to the first instruction, with --debug."""
-    if log.debugging() and stages:
-        first = min(stages.values())
-        words = " ".join(f"{name}={(at - first) / 1e6:.2f}" for name, at in stages.items())
-        log.debug(f"started, ms: {words}")

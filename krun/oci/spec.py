@@ -433,15 +433,15 @@ def check_namespaces(spec: Spec) -> None:
         check(spec)
 
 
-def parse(raw: bytes, bundle: str) -> Spec:
+def parse(raw: bytes, bundle: str, name: str = "config.json") -> Spec:
     """Makes a Spec of the bytes of a config.json.
 
-    Arguments: raw, the document; bundle, absolute path that relative paths in it start from.
+    Arguments: raw, the document; bundle, absolute path that relative paths in it start from; name, of the file, for errors.
     Raises ConfigError with the JSON pointer of what is wrong (config.md; runtime-spec 1.3 schema/).
     """
-    data = loads(raw)
+    data = loads(raw, name)
     if type(data) is not dict:
-        raise ConfigError("", "config.json is not an object")
+        raise ConfigError("", f"{name} is not an object")
     _walk(data, "", "")
     seen: set[str] = set()
     for index, item in enumerate((data.get("linux") or {}).get("namespaces") or ()):
@@ -463,8 +463,9 @@ def load(bundle: str, path: "str | None" = None) -> Spec:
     Arguments: bundle, absolute path of the directory; path, another file than its config.json (crun's --config).
     Returns the Spec. Raises KrunError if there is none, ConfigError if it is wrong.
     """
+    name = path or f"{bundle}/config.json"
     try:
-        raw = read_file(path or f"{bundle}/config.json")
+        raw = read_file(name)
     except SysError as e:
         if not os.path.isdir(bundle):
             raise SysError("chdir to bundle", bundle, ENOENT) from None
@@ -473,12 +474,12 @@ def load(bundle: str, path: "str | None" = None) -> Spec:
                 f"JSON specification file {path or 'config.json'} not found in {bundle}"
             ) from None
         raise
-    return parse(raw, bundle)
+    return parse(raw, bundle, name)
 
 
-def parse_resources(raw: bytes) -> "dict[str, Any]":
-    """Makes linux.resources of the document of `update --resources`, checked along FIELDS. Raises ConfigError."""
-    data = loads(raw, "resources")
+def parse_resources(raw: bytes, name: str = "resources") -> "dict[str, Any]":
+    """Makes linux.resources of the document of `update --resources`, the file `name`, checked along FIELDS. Raises ConfigError."""
+    data = loads(raw, name)
     if data is None:
         return {}  # as Go reads null
     if type(data) is not dict:
@@ -487,9 +488,9 @@ def parse_resources(raw: bytes) -> "dict[str, Any]":
     return {key: value for key, value in data.items() if value is not None}
 
 
-def parse_process(raw: bytes) -> Process:
-    """Makes a Process of the document of `exec --process`. Raises ConfigError."""
-    data = loads(raw)
+def parse_process(raw: bytes, name: str = "process") -> Process:
+    """Makes a Process of the document of `exec --process`, the file `name`. Raises ConfigError."""
+    data = loads(raw, name)
     if type(data) is not dict:
         raise ConfigError("", "the process document is not an object")
     _walk(data, "/process", "/process")

@@ -47,7 +47,7 @@ def example(rootless: bool) -> "dict[str, Any]":
     """Return the example configuration; `rootless`: for the calling user alone."""
     mounts = _mounts()
     namespaces = ["pid", "network", "ipc", "uts", "mount"]
-    if os.path.exists("/proc/self/ns/cgroup"):
+    if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):  # runc: with cgroup v2 only
         namespaces.append("cgroup")
     linux: dict[str, Any] = {
         "resources": {"devices": [{"allow": False, "access": "rwm"}]},

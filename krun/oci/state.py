@@ -134,14 +134,14 @@ class Lock:
         try:
             self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise NotFoundError("container does not exist") from None
+            raise NotFoundError(f"container does not exist: {self._id}") from None
         except OSError as error:
             raise SysError.of("open state directory", error, self._path) from None
         try:
             self._acquire()
             # The previous holder of the lock may have deleted the container.
             if os.fstat(self._fd).st_nlink == 0:
-                raise NotFoundError("container does not exist")
+                raise NotFoundError(f"container does not exist: {self._id}")
         except BaseException:
             os.close(self._fd)
             raise
@@ -291,7 +291,7 @@ class StateDir:
             finally:
                 os.close(fd)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFoundError("container does not exist") from None
+            raise NotFoundError(f"container does not exist: {self.id}") from None
         except OSError as error:
             raise SysError.of("read", error, path) from None
 

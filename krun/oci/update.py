@@ -82,7 +82,7 @@ def _read(path: str, log: "Log") -> "dict[str, Any]":
                 data = file.read()
         except OSError as error:
             raise SysError.of("read resources", error, path) from None
-    resources = parse_resources(data)
+    resources = parse_resources(data, "standard input" if path == "-" else path)
     if resources.pop("devices", None):
         # Device rules are part of the container's boundary and stay as create set them, as in runc.
         log.debug("update: devices are ignored")

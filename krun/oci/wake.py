@@ -48,12 +48,20 @@ def start(statedir: StateDir, notify_socket: str, log: "Log") -> None:
         begin = _open(statedir, START_FIFO, os.O_WRONLY)
         result = _open(statedir, RESULT_FIFO, os.O_RDONLY)
         relay = open_relay(statedir, notify_socket, log)
-        wake(begin, result, pidfd)
+        log_stages(wake(begin, result, pidfd), log)
         finish(statedir)
         run_poststart(statedir, state, statedir.load_config(state), log)
     if relay is not None:
         # Without the lock: whoever waits for a payload that is never ready must be able to kill it.
         relay.wait(pidfd, state.pid)
+
+
+def log_stages(stages: "dict[str, int]", log: "Log") -> None:
+    """Writes the times of the way to the first instruction, with --debug."""
+    if log.debugging() and stages:
+        first = min(stages.values())
+        words = " ".join(f"{name}={(at - first) / 1e6:.2f}" for name, at in stages.items())
+        log.debug(f"started, ms: {words}")
 
 
 def open_relay(statedir: StateDir, notify_socket: str, log: "Log") -> "Relay | None":

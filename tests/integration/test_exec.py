@@ -9,6 +9,18 @@ import pytest
 from helpers.runtime import wait_for
 
 
+@pytest.mark.parametrize("verb", ["exec", "update"])
+def test_a_document_that_is_no_json_is_named(running, verb):
+    """A name that is no string: the scanner's error had no class without the json package."""
+    file = running.runtime.work / "document.json"
+    file.write_text("{x")
+    words = ("exec", "--process", file, running.id) if verb == "exec" else ("update", "-r", file, running.id)
+    done = running.runtime.call(*words)
+    assert done.status == (255 if verb == "exec" else 1), done
+    if running.runtime.name == "krun":
+        assert f"{file}: invalid JSON at line 1 column 2" in done.err, done
+
+
 def test_unknown_container(runtime, observe):
     done = runtime.call("exec", "no-such", "true")
     assert "exec failed: container does not exist" in done.err

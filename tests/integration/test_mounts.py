@@ -41,6 +41,14 @@ def test_relative_bind_source_is_in_the_bundle(runtime, bundle):
     assert runtime.run(bundle.mount("/mnt", "data", "bind").args("cat", "/mnt/f")).ok().out == "rel\n"
 
 
+def test_missing_source(runtime, bundle):
+    bundle.mount("/mnt/here", "/no/such", "bind")
+    done = runtime.run(bundle)
+    assert done.status == 1 and "/no/such" in done.err and "/mnt/here" in done.err, done
+    if runtime.name == "krun":
+        assert f"/mounts/{len(bundle.config['mounts']) - 1}," in done.err, done
+
+
 @pytest.mark.parametrize("option", ["ro", "nosuid", "nodev", "noexec", "noatime", "nodiratime"])
 def test_bind_flags(runtime, bundle, tmp_path, option):
     source = tmp_path / "data"

@@ -157,6 +157,21 @@ def test_threads_take_turns_where_descriptors_are_few(runtime, bundle):
     assert runtime.run(bundle.args("/spin")).ok().out == "EMFILE\n6 threads met\n"
 
 
+def test_rlimit_that_is_refused(runtime, bundle):
+    bundle.process["rlimits"] = [{"type": "RLIMIT_NOFILE", "soft": 1, "hard": 1 << 30}]  # above fs.nr_open
+    done = runtime.run(bundle)
+    assert done.status == 1 and "operation not permitted" in done.err, done
+    if runtime.name == "krun":
+        assert (
+            "RLIMIT_NOFILE (soft 1, hard 1073741824)" in done.err and "lower process.rlimits" in done.err
+        ), done
+
+
+def test_an_empty_home_counts_as_none(runtime, bundle):
+    bundle.process["env"] = ["PATH=/bin", "HOME="]
+    assert runtime.run(bundle.shell("echo $HOME")).ok().out == "/root\n"
+
+
 def test_unknown_rlimit(runtime, bundle):
     bundle.process["rlimits"] = [{"type": "RLIMIT_NOSUCH", "soft": 1, "hard": 1}]
     done = runtime.run(bundle)

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from krun.cli import doctor, fast
 from krun.cli.health import installation, kernel
-from krun.errors import UsageError
+from krun.errors import KrunError, UsageError
+from krun.kvm import boot
 
 
 def call(line):
@@ -25,7 +27,9 @@ def test_json_and_text_say_the_same(capsys):
     code = call("doctor -f json")
     document = json.loads(capsys.readouterr().out)
     assert document["usable"] is (code == 0)
-    checks = {check["check"] for check in document["checks"]}
+    names = [check["check"] for check in document["checks"]]
+    checks = set(names)
+    assert len(names) == len(checks), names
     assert {
         "kernel",
         "kvm",
@@ -54,7 +58,7 @@ def test_json_and_text_say_the_same(capsys):
         (FileNotFoundError(2, "x"), "flags : vmx", "modprobe kvm_intel"),
         (FileNotFoundError(2, "x"), "flags : hypervisor", "nested virtualization"),
         (FileNotFoundError(2, "x"), "flags : fpu", "firmware"),
-        (PermissionError(13, "x"), "", "usermod -aG kvm"),
+        (PermissionError(13, "x"), "", "ask the device rules"),
         (OSError(16, "x"), "", "load kvm_intel"),
     ],
 )
@@ -63,9 +67,35 @@ def test_no_kvm_has_a_remedy_that_fits(monkeypatch, error, cpuinfo, words):
         raise error
 
     monkeypatch.setattr(os, "open", refuse)
-    monkeypatch.setattr(kernel, "read", lambda path: cpuinfo)
+    monkeypatch.setattr(kernel, "read", lambda path: "")
+    monkeypatch.setattr(boot, "_cpu_flags", lambda: cpuinfo.split())
     (finding,) = kernel.kvm("")
     assert finding.level == "error" and finding.text.startswith("/dev/kvm: ") and words in finding.remedy
+    monkeypatch.setattr(boot, "open_tree", lambda *words: refuse("", 0))
+    with pytest.raises(KrunError) as caught:
+        boot.open_kvm()
+    assert finding.remedy in str(caught.value)  # one remedy for one cause
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "words"),
+    [
+        (0o660, 0, "these allow it, so ask the device rules"),
+        (
+            0o660,
+            1000,
+            "its mode is 660, its group daemon: be root, or join the group (usermod -aG daemon USER",
+        ),
+        (0o600, 1000, "let the group open it (chmod 660 /dev/kvm"),
+        (0o666, 1000, "these allow it"),
+    ],
+)
+def test_the_remedy_looks_at_the_node(monkeypatch, mode, uid, words):
+    monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_mode=mode, st_uid=0, st_gid=1))
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(os, "getegid", lambda: uid)
+    monkeypatch.setattr(os, "getgroups", lambda: [uid])
+    assert words in boot.kvm_remedy(13)
 
 
 def test_a_check_that_breaks_is_not_the_end(monkeypatch):

@@ -55,6 +55,7 @@ def test_loads_takes_no_more_than_json_takes(data):
     [
         (b'{"a": 1, "a": 2}', 'x.json: invalid JSON: name "a" stands twice'),
         (b'{"a": {"b": 1, "b": 1}}', "stands twice"),
+        (b"{x", "x.json: invalid JSON at line 1 column 2: expecting property name"),
         (b'{\n  "a" 1}', "x.json: invalid JSON at line 2 column 7: expecting ':' delimiter"),
         (b"", "line 1 column 1: expecting value"),
         (b"{} {}", "extra data"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from krun.cli.health.finding import FAIL, OK, PATH, WARN, Finding, read
 from krun.errors import strerror
+from krun.kvm.boot import kvm_remedy
 
 _KVM_API_VERSION = 12  # kvm.rst 4.1: frozen since 2.6.22
 _KVM_GET_API_VERSION = 0xAE00
@@ -67,20 +68,7 @@ def kvm(_root: str) -> Iterator[Finding]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        flags = read("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].split()
-        if isinstance(error, FileNotFoundError):
-            if "vmx" in flags or "svm" in flags:
-                remedy = "modprobe kvm_intel (Intel) or kvm_amd (AMD)"
-            elif "hypervisor" in flags:
-                remedy = (
-                    "this is a virtual machine: switch nested virtualization on, on its host; or load kvm_pvm"
-                )
-            else:
-                remedy = "switch VT-x or AMD-V on in the firmware"
-        elif isinstance(error, PermissionError):
-            remedy = "join its group (usually: usermod -aG kvm USER, then log in anew), or ask the cgroup's device rules"
-        else:
-            remedy = "load kvm_intel or kvm_amd anew"
+        remedy = kvm_remedy(error.errno or 0)
         yield Finding("kvm", FAIL, f"{path}: {strerror(error.errno or 0)}", remedy)
         return
     try:
@@ -145,7 +133,7 @@ def worker_threads(_root: str) -> Iterator[Finding]:
         )
     else:
         text += f"; keep it: without it a payload can halt this host by {bug}"
-    yield Finding("kvm", OK, text)
+    yield Finding("kvm workers", OK, text)
 
 
 def user_namespaces(_root: str) -> Iterator[Finding]:
@@ -192,7 +180,7 @@ def seccomp(_root: str) -> Iterator[Finding]:
 
         # Only to see that it loads: its users are oci/seccomp.py.
         version = getattr(import_module("pyseccomp"), "get_api", None)
-        yield Finding("seccomp", OK, f"libseccomp, API level {version()}" if version else "libseccomp")
+        yield Finding("libseccomp", OK, f"libseccomp, API level {version()}" if version else "libseccomp")
     except (ImportError, RuntimeError, OSError) as error:
         remedy = "install libseccomp2 and the package pyseccomp"
-        yield Finding("seccomp", WARN, f"profiles cannot be compiled: {error}", remedy)
+        yield Finding("libseccomp", WARN, f"profiles cannot be compiled: {error}", remedy)

@@ -50,17 +50,22 @@ def privileges(_root: str) -> Iterator[Finding]:
         if not getattr(prctl.cap_effective, name):
             text = f"root without CAP_{name.upper()}: {use}"
             yield Finding(
-                "privileges", WARN, text, "give krun's caller that capability if containers ask for it"
+                f"CAP_{name.upper()}",
+                WARN,
+                text,
+                "give krun's caller that capability if containers ask for it",
             )
     bounded = [
         name for name in prctl.ALL_CAP_NAMES if not getattr(prctl.capbset, name) and name not in _USEFUL
     ]
     if bounded:
         text = f"not to be had in containers, bounding set: {' '.join(f'CAP_{name.upper()}' for name in bounded)}"
-        yield Finding("privileges", WARN, text, "start krun with a full bounding set if containers need them")
+        yield Finding(
+            "bounding set", WARN, text, "start krun with a full bounding set if containers need them"
+        )
     if prctl.securebits.noroot or prctl.securebits.no_setuid_fixup:
         remedy = "start krun without SECBIT_NOROOT and SECBIT_NO_SETUID_FIXUP"
-        yield Finding("privileges", FAIL, f"secure bits {prctl.get_securebits():#x}", remedy)
+        yield Finding("secure bits", FAIL, f"secure bits {prctl.get_securebits():#x}", remedy)
     elif not missing:
         yield Finding("privileges", OK, "root's, as krun needs them")
 
@@ -110,9 +115,9 @@ def limits(_root: str) -> Iterator[Finding]:
         yield Finding("limits", OK, f"open files: {soft}, at most {hard}")
     maps = read("/proc/sys/vm/max_map_count")
     if maps.isdigit() and int(maps) < _MIN_MAPS:
-        yield Finding("limits", WARN, f"vm.max_map_count is {maps}", f"sysctl vm.max_map_count={_MIN_MAPS}")
+        yield Finding("mappings", WARN, f"vm.max_map_count is {maps}", f"sysctl vm.max_map_count={_MIN_MAPS}")
     status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines() if ":" in line)
     # CAP_SYS_RESOURCE is bit 24: without it a hard limit above ours cannot be given to a container.
     if os.geteuid() == 0 and not int(status.get("CapEff", "0").strip(), 16) >> 24 & 1:
         remedy = "keep the engine's default ulimits within ours (podman: default_ulimits in containers.conf)"
-        yield Finding("limits", WARN, f"no CAP_SYS_RESOURCE: rlimits above {hard} files are refused", remedy)
+        yield Finding("rlimits", WARN, f"no CAP_SYS_RESOURCE: rlimits above {hard} files are refused", remedy)
