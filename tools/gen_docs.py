@@ -1,10 +1,12 @@
-"""gen_docs.py [--check]: write docs/cli.md, docs/spec-conformance.md and docs/knative.md from the tables that the code reads.
+"""gen_docs.py [--check]: write docs/cli.md, docs/spec-conformance.md, docs/knative.md and krun/kvm/refusals.py from the tables that the
+code reads.
 
 --check writes nothing and fails when a page is not what would be. docs/syscalls.md has a script of its own.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -84,7 +86,32 @@ def contract_page() -> str:
     return docs_knative.contract_page(HEADER)
 
 
+def refusals_module() -> str:
+    """krun/kvm/refusals.py."""
+    source = (ROOT / "krun/native/table/syscalls.def").read_text()
+    rows = re.findall(r'^SYS\((\d+), (\w+), NO\((\w+)\), .*, "(.*)"\)', source, re.M)
+    lines = [
+        '"""The system calls that the monitor refuses, and why.',
+        "",
+        "Written by tools/gen_docs.py from krun/native/table/syscalls.def: change that.",
+        '"""',
+        "",
+        "#: Number: name, errno, reason.",
+        "REFUSALS = {",
+    ]
+    for number, name, errno, note in rows:
+        lines += [
+            f"    {number}: (",
+            f'        "{name}",',
+            f'        "{errno}",',
+            f'        "{note}",',
+            "    ),",
+        ]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
 PAGES = {
+    "krun/kvm/refusals.py": refusals_module,
     "docs/cli.md": cli_page,
     "docs/spec-conformance.md": conformance_page,
     "docs/knative.md": contract_page,

@@ -29,6 +29,7 @@ class Options:
         help: "bool"
         version: "bool"
         bundle: "str | None"
+        ids: "list[str]"
         config: "str | None"
         console_socket: "str | None"
         pidfd_socket: "str | None"

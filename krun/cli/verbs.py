@@ -45,6 +45,17 @@ OWN = (
         False,
     ),
     Verb(
+        "metrics",
+        "krun.oci.metrics:main",
+        (("ids", "rest"),),
+        (
+            Flag(("file",), "str", None, "file that is replaced by the metrics", "krun"),
+            Flag(("listen",), "str", None, "path of a unix socket that serves GET /metrics", "krun"),
+        ),
+        "print metrics of containers (default: of all of this root) as Prometheus text",
+        False,
+    ),
+    Verb(
         "serve",
         "krun.serve.cli:serve",
         (("args", "rest"),),

@@ -13,7 +13,9 @@ SAID_AT = 16
 #: Offset and number of the counters, 64 bits each; the index of each one.
 COUNTS_AT = WORDS_AT + WORDS * WORDS_SIZE
 COUNTS = 32
-EXITS, COMPLETED, DECLINED = 0, 8, 16
+EXITS, REFUSED, UNKNOWN, COMPLETED, DECLINED = 0, 1, 2, 8, 16
+#: Index of the first of the words with a bit for each call that was refused or is unknown, and number of bits.
+CALLS_AT, CALLS = 24, 512
 #: enum kr_way (native/table/rows.h): its number is added to COMPLETED and DECLINED.
 WAYS = {"fact": 1, "action": 2}
 SIZE = COUNTS_AT + COUNTS * 8
@@ -43,6 +45,24 @@ def counters(path: str) -> "list[int]":
     finally:
         os.close(fd)
     return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+
+
+def refused(counters: "list[int]") -> "list[dict[str, str]]":
+    """Returns the system calls that were refused or are unknown: name, errno and the table's reason (docs/syscalls.md).
+
+    Argument: counters, of the board, by index. Any monitor of the container may have written them: a number is no more than a hint.
+    """
+    from krun.kvm.refusals import REFUSALS  # cost: `delete` reads boards, too
+
+    words = counters[CALLS_AT : CALLS_AT + CALLS // 64]
+    numbers = [64 * i + bit for i, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    found = []
+    for number in numbers:
+        name, errno, reason = REFUSALS.get(
+            number, (f"syscall_{number}", "ENOSYS", "krun does not know the call")
+        )
+        found.append({"call": name, "errno": errno, "reason": reason})
+    return found
 
 
 def last_words(path: str) -> "list[tuple[int, str]]":

@@ -85,6 +85,9 @@ def calls(counters: "list[int]") -> "dict[str, Any] | None":
         "exits": counters[board.EXITS],
         "completed": {name: counters[board.COMPLETED + way] for name, way in board.WAYS.items()},
         "declined": {name: counters[board.DECLINED + way] for name, way in board.WAYS.items()},
+        "refused": counters[board.REFUSED],
+        "unknown": counters[board.UNKNOWN],
+        "refusedCalls": board.refused(counters),
     }
 
 

@@ -101,12 +101,18 @@ def take_down(
 
 
 def report_last_words(statedir: st.StateDir, log: "Log") -> None:
-    """Warns of monitors that ended by a fault of krun's or of the host's. Called when all processes have ended.
+    """Warns of monitors that ended by a fault of krun's or of the host's; with --debug also a line for each system call that was refused.
+    Called when all processes have ended.
 
     The monitor's own line may be lost: the payload decides where its stderr leads.
     """
     for pid, line in board.last_words(f"{statedir.path}/{st.BOARD}"):
         log.warning(f"container {statedir.id}: the monitor of process {pid} ended: {line}")
+    if log.debugging():
+        for call in board.refused(board.counters(f"{statedir.path}/{st.BOARD}")):
+            log.debug(
+                f"container {statedir.id}: {call['call']} was refused ({call['errno']}): {call['reason']}"
+            )
 
 
 def _end_init(state: st.ContainerState, config: "dict[str, Any]", log: "Log") -> None:

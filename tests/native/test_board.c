@@ -185,6 +185,14 @@ static void counts_what_is_new(void) {
     kr_board_count(&task);
     CHECK(counted(KR_BOARDC_DONE + 1) == 3 && counted(KR_BOARDC_DECLINED + KR_LOCAL_WAYS - 1) == 4);
     CHECK(proc.calls.done[1] == 0 && counted(KR_BOARDC_DONE) == 0);
+    for (int i = 0; i < 2; i++)
+        kr_board_refused(101, KR_BOARDC_REFUSED);
+    kr_board_refused(KR_BOARD_CALLS - 1, KR_BOARDC_UNKNOWN);
+    kr_board_refused(KR_BOARD_CALLS, KR_BOARDC_UNKNOWN);
+    kr_board_refused(~0ULL, KR_BOARDC_UNKNOWN);
+    CHECK(counted(KR_BOARDC_REFUSED) == 2 && counted(KR_BOARDC_UNKNOWN) == 3);
+    CHECK(counted(KR_BOARDC_CALLS + 101 / 64) == 1ULL << 101 % 64 &&
+          counted(KR_BOARDC_CALLS + 7) == 1ULL << 63);
 }
 
 /* The vectors of the reference implementation (key 00..0f, input 00, 01, ...): lengths 0, 8 and 16. */

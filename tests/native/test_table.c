@@ -8,6 +8,7 @@
 #include "sys/unixaddr.h"
 #include "sys/nested.h"
 #include "sys/path.h"
+#include "process/board.h"
 #include "process/robust.h"
 #include "machine/fdtab.h"
 #include "filter/jail.h"
@@ -34,6 +35,11 @@ u32 kr_trace_on;
 u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
+static u64 refused[2]; /* the last number, and its counter */
+void kr_board_refused(u64 nr, enum kr_board_counter counter) {
+    refused[0] = nr;
+    refused[1] = counter;
+}
 long kr_path_error(long nr, const u64 a[6], int i, long err) { return (void)nr, (void)a, (void)i, err; }
 long kr_path_at(struct kr_task *t, long nr, const u64 a[6], int flags_arg) {
     return (void)t, (void)flags_arg, kr_call_intr(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -413,9 +419,11 @@ static void dispatch(void) {
     call(0xffffffff00000000ULL | __NR_read, 3, g, 10, 0, 0, 0); /* only eax counts */
     CHECK_EQ(host.nr, __NR_read);
     CHECK_EQ(call(__NR_ptrace, 0, 0, 0, 0, 0, 0), -EPERM);
+    CHECK(refused[0] == __NR_ptrace && refused[1] == KR_BOARDC_REFUSED);
     CHECK_EQ(host.calls, 0);
     CHECK_EQ(call(400, 0, 0, 0, 0, 0, 0), -ENOSYS);
     CHECK_EQ(unknown, 400);
+    CHECK(refused[0] == 400 && refused[1] == KR_BOARDC_UNKNOWN);
     CHECK_EQ(call(0x40000000, 0, 0, 0, 0, 0, 0), -ENOSYS); /* x32 */
     CHECK_EQ(call((u64)-1, 0, 0, 0, 0, 0, 0), -ENOSYS);
     CHECK_EQ(host.calls, 0);

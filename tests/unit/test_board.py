@@ -51,9 +51,26 @@ def test_the_counters(tmp_path: Path) -> None:
             "exits": 1 << 40,
             "completed": {"fact": 0, "action": 7},
             "declined": {"fact": 8, "action": 0},
+            "refused": 0,
+            "unknown": 0,
+            "refusedCalls": [],
         }
         file.truncate(board.COUNTS_AT + 15)  # monitors may do so
         assert events.calls(board.counters(str(path))) is None
         file.seek(0)
         file.write(b"KRBOARD2")
         assert board.counters(str(path)) == []
+
+
+def test_the_calls_that_were_refused() -> None:
+    counters = [0] * board.COUNTS
+    assert board.refused(counters) == [] and board.refused([]) == []
+    counters[board.CALLS_AT + 101 // 64] = 1 << 101 % 64
+    (call,) = board.refused(counters)
+    assert (call["call"], call["errno"]) == ("ptrace", "EPERM") and "monitor" in call["reason"]
+    # A monitor may write anything.
+    found = board.refused([(1 << 64) - 1] * board.COUNTS)
+    assert (
+        len(found) == board.CALLS
+        and {"call": "syscall_511", "errno": "ENOSYS", "reason": "krun does not know the call"} in found
+    )

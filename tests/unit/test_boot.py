@@ -126,7 +126,15 @@ def test_the_board_is_that_of_the_header() -> None:
     assert (board.MAGIC, board.WORDS) == (number("MAGIC"), number("WORDS"))
     assert board.WORDS_AT == board.HEADER + number("ENTRIES") * 32
     assert number("COUNTS") == board.COUNTS
-    for name, index in (("EXITS", board.EXITS), ("DONE", board.COMPLETED), ("DECLINED", board.DECLINED)):
+    assert number("CALLS") == board.CALLS
+    for name, index in (
+        ("EXITS", board.EXITS),
+        ("REFUSED", board.REFUSED),
+        ("UNKNOWN", board.UNKNOWN),
+        ("CALLS", board.CALLS_AT),
+        ("DONE", board.COMPLETED),
+        ("DECLINED", board.DECLINED),
+    ):
         assert re.search(rf"KR_BOARDC_{name} =\s+{index},", header)
     ways = (Path(__file__).parents[2] / "krun/native/table/rows.h").read_text()
     ways = re.sub(r"/\*.*?\*/", "", ways.partition("enum kr_way {")[2].partition("}")[0], flags=re.S)

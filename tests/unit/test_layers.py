@@ -61,6 +61,7 @@ LAYERS: list[list[set[str]]] = [
         },
         {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs"},
         {"krun.oci.console"},
+        {"krun.kvm.refusals"},
         {"krun.kvm.board", "krun.kvm.boot", "krun.kvm.image", "krun.kvm.probe"},
         {"krun.kvm.*"},
     ],
@@ -78,7 +79,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.foreground", "krun.oci.create"},
         {
             "krun.oci." + name
-            for name in "start run exec delete state_cmd list ps pause update events spec_cmd features "
+            for name in "start run exec delete state_cmd list ps pause update events metrics spec_cmd features "
             "checkpoint".split()
         },
     ],

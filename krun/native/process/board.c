@@ -179,6 +179,16 @@ static void add(u32 counter, u64 n) {
         kr_add64_raw((u64 *)(base + KR_BOARD_COUNTS_AT) + counter, n);
 }
 
+void kr_board_refused(u64 nr, enum kr_board_counter counter) {
+    u32 *word = (u32 *)(base + KR_BOARD_COUNTS_AT + KR_BOARDC_CALLS * 8) + nr / 32;
+    u32 bit = 1u << (nr % 32), was, seen;
+    add(counter, 1);
+    if (!base || nr >= KR_BOARD_CALLS || kr_copy_raw(&was, word, 4) < 0)
+        return;
+    while (!(was & bit) && kr_cas32_raw(word, was, was | bit, &seen) == 0 && seen != was)
+        was = seen;
+}
+
 /* Takes a count of the process: another thread may add to it, or take it. */
 static u64 take(u64 *count) {
     return __atomic_load_n(count, __ATOMIC_RELAXED) ? __atomic_exchange_n(count, 0, __ATOMIC_RELAXED) : 0;
@@ -195,8 +205,9 @@ void kr_board_count(struct kr_task *t) {
 }
 
 _Static_assert(KR_BOARDC_DONE + KR_LOCAL_WAYS <= KR_BOARDC_DECLINED &&
-                   KR_BOARDC_DECLINED + KR_LOCAL_WAYS <= KR_BOARD_COUNTS,
-               "a counter for each way");
+                   KR_BOARDC_DECLINED + KR_LOCAL_WAYS <= KR_BOARDC_CALLS &&
+                   KR_BOARDC_CALLS + KR_BOARD_CALLS / 64 <= KR_BOARD_COUNTS,
+               "a counter for each way, and a bit for each call");
 
 void kr_board_after_fork(struct kr_task *t) { t->exits = 0; }
 

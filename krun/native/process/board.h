@@ -53,11 +53,16 @@ struct kr_board_words {
 /* The container's counters, u64 each; the rest is unused. A signal that nobody catches, SIGKILL above all, loses what its process
  * has not added yet. */
 enum kr_board_counter {
-    KR_BOARDC_EXITS = 0, /* returns from KVM */
-    KR_BOARDC_DONE = 8,  /* + enum kr_way: calls that were completed inside the guest (local/local.h) */
+    KR_BOARDC_EXITS = 0,   /* returns from KVM */
+    KR_BOARDC_REFUSED = 1, /* calls that syscalls.def refuses (NO) */
+    KR_BOARDC_UNKNOWN = 2, /* calls that it does not know */
+    KR_BOARDC_DONE = 8,    /* + enum kr_way: calls that were completed inside the guest (local/local.h) */
     KR_BOARDC_DECLINED =
         16, /* + enum kr_way: those for which there was a way, and that exited all the same */
+    KR_BOARDC_CALLS =
+        24, /* not counters: a bit for each number below KR_BOARD_CALLS, of the refused and unknown calls */
 };
+#define KR_BOARD_CALLS 512u
 #define KR_BOARD_EVERY 1024u /* exits after which a thread adds its counts */
 
 #define KR_BOARDF_NNP 1u          /* the payload has no_new_privs */
@@ -83,6 +88,8 @@ void kr_board_say(const char *text);
 /* Adds what the calling task, and the settled calls of its process, have counted since the last time to the container's counters. Called every KR_BOARD_EVERY exits, and
  * before the task ends or executes a program. Does nothing without a board. */
 void kr_board_count(struct kr_task *t);
+/* Counts a refused or unknown call, and notes its number. Does nothing without a board. */
+void kr_board_refused(u64 nr, enum kr_board_counter counter);
 /* What a forked child has not counted itself. */
 void kr_board_after_fork(struct kr_task *t);
 /* Copies the entry of another process that lives. start: the start time of the process in clock ticks

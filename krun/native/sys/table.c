@@ -8,6 +8,7 @@
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
 #include "../filter/seccomp.h"
+#include "../process/board.h"
 #include "../process/signal.h"
 #include "../process/trace.h"
 #include <linux/fcntl.h>
@@ -194,6 +195,7 @@ static long serve(struct kr_task *t) {
         return filtered(t, c.verdict);
     if (!c.row)
         kr_count_unknown(c.nr);
+    kr_board_refused(c.nr, c.row ? KR_BOARDC_REFUSED : KR_BOARDC_UNKNOWN);
     return c.ret;
 }
 
