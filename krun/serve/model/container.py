@@ -6,7 +6,7 @@ Source: knative/serving pkg/apis/serving/k8s_validation.go.
 from typing import Any
 
 from krun.serve import reference, units
-from krun.serve.model import fields, volumes
+from krun.serve.model import fields, names, volumes
 from krun.serve.model.fielderror import (
     Errors,
     FieldError,
@@ -77,6 +77,10 @@ def _common(
     if not any(fields.is_set(item) for item in container.values()):
         return Errors([missing("")])
     errors = fields.check("container", container, options)
+    name = container.get("name", "")
+    if name and (wrong := names.label_1123(name)):
+        # Not in Knative's webhook: the API server refuses the Pod later; here there is no later. A directory has the name.
+        errors.add(invalid_value(name, "name", wrong[0]))
     if container.get("name") == "queue-proxy":
         errors.add(FieldError('"queue-proxy" is a reserved container name', ["name"]))
     errors.add(_env(container.get("env") or [], reserved, options).at("env"))

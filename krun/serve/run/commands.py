@@ -12,7 +12,7 @@ from typing import Any
 from krun.errors import KrunError
 from krun.serve.run import programs, usage, volumes, wire
 from krun.serve.run.image import collector
-from krun.serve.run.sandbox import Container, Sandbox
+from krun.serve.run.sandbox import Container, Sandbox, label
 from krun.serve.run.worker import Answer, Command, Worker
 
 _ID = re.compile(r"[a-z][a-z0-9-]{0,200}")
@@ -109,6 +109,7 @@ def start(worker: Worker, message: dict[str, Any]) -> Answer:
     """Create and start a container of an instance; its output goes to a log of its own."""
     own = worker.sandbox(message["id"])
     spec = message["container"]
+    label(spec["name"])
     with worker.store.using(spec["image"]) as found, own.lock:
         own.alive()
         # Before the image is let go of: the collector asks for both.

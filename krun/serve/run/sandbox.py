@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import struct
 import threading
@@ -31,6 +32,7 @@ from krun.serve.units import quantity
 from krun.sysio import CLONE_NEWNET, unshare
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MESSAGE = 4096  # Kubernetes' limit of a termination message
 _MS_NOSUID, _MS_NODEV = 2, 4
 _PIDS = 4096  # threads of a container, unless the server says another number: a fork bomb stays its own
@@ -128,7 +130,7 @@ class Sandbox:
 
     def _volume(self, planned: dict[str, Any]) -> None:
         """Make the directory of a volume; of an emptyDir in memory, a tmpfs of its limit."""
-        path = os.path.join(self.directory, "volumes", planned["name"])
+        path = os.path.join(self.directory, "volumes", label(planned["name"]))
         os.makedirs(path, 0o755)
         self.directories[planned["name"]] = path
         if "empty" not in planned:
@@ -156,7 +158,7 @@ class Sandbox:
 
     def start(self, spec: dict[str, Any], image: Image, stdout: int, stderr: int) -> Container:
         """Create and start a container; again after it has ended. Raises StartError; nothing is left of it then."""
-        name = spec["name"]
+        name = label(spec["name"])
         old = self.containers.get(name)
         if old:
             self.delete(old)
@@ -309,6 +311,16 @@ class Sandbox:
             os.close(self.netns)
             self.netns = -1
         self.trash.put(self.directory)
+
+
+def label(name: str) -> str:
+    """Return the name of a container or a volume, which a directory gets. Raises KrunError for one that leads elsewhere.
+
+    The manifest's author has chosen it. The API refuses what is no label (RFC 1123), too; this is what holds.
+    """
+    if not _LABEL.fullmatch(name):
+        raise KrunError(f"{name[:80]!r}: malformed name of a container or volume")
+    return name
 
 
 def _unmount(path: str) -> None:
