@@ -4,9 +4,10 @@
 """
 
 import os
-from errno import EACCES, ENOENT, EPERM
+from errno import ENOENT
 
 from krun.errors import KrunError, SysError
+from krun.kvm.remedy import KVM_PATH, kvm_remedy
 from krun.mountio import (
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
@@ -53,7 +54,6 @@ FLAG_FIRST = 4
 FLAG_LOCAL = 32
 FLAG_RANDOM = 64
 
-KVM_PATH = "/dev/kvm"
 #: There if KVM is PVM. The other kinds enter the guest's ring 0 at a system call, where nothing is completed (docs/calls.md).
 PVM = "/sys/module/kvm_pvm"
 
@@ -137,44 +137,6 @@ def open_kvm() -> int:
     if number == ENOENT:
         raise KrunError(f"no KVM on this host: {KVM_PATH} does not exist; {kvm_remedy(number)}")
     raise SysError("open", KVM_PATH, number, kvm_remedy(number))
-
-
-def kvm_remedy(number: int) -> str:
-    """Returns what to do about a /dev/kvm that cannot be opened, for krun's own errors and for doctor. Argument: number, the errno."""
-    if number == ENOENT:
-        flags = _cpu_flags()
-        if "vmx" in flags or "svm" in flags:
-            return "modprobe kvm_intel (Intel) or kvm_amd (AMD)"
-        if "hypervisor" in flags:
-            return "this is a virtual machine: switch nested virtualization on, on its host; or load kvm_pvm"
-        return "switch VT-x or AMD-V on in the firmware"
-    if number in (EACCES, EPERM):
-        return _rights()
-    return "load kvm_intel or kvm_amd anew"
-
-
-def _cpu_flags() -> "list[str]":
-    with open("/proc/cpuinfo") as file:
-        return file.read().partition("flags")[2].partition("\n")[0].split()
-
-
-def _rights() -> str:
-    """Returns why this process may not open the node, which is there."""
-    import grp
-
-    found = os.stat(KVM_PATH)
-    try:
-        group = grp.getgrgid(found.st_gid).gr_name
-    except KeyError:
-        group = str(found.st_gid)
-    owner = f"its mode is {found.st_mode & 0o777:o}, its group {group}"
-    mine = os.geteuid() == found.st_uid, found.st_gid in (os.getegid(), *os.getgroups())
-    bits = found.st_mode >> (6 if mine[0] else 3 if mine[1] else 0) & 6
-    if bits == 6 or os.geteuid() == 0:
-        return f"{owner}: these allow it, so ask the device rules of krun's cgroup, or the container that krun runs in"
-    if found.st_mode & 0o60 == 0o60:
-        return f"{owner}: be root, or join the group (usermod -aG {group} USER, then log in anew)"
-    return f"{owner}: be root, or let the group open it (chmod 660 {KVM_PATH}; a udev rule keeps that)"
 
 
 def pass_block(block: bytes) -> bytes:

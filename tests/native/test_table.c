@@ -33,6 +33,7 @@ static u64 unknown;
 
 u32 kr_trace_on;
 u64 kr_trace_enter(struct kr_task *t) { return (void)t, 0; }
+void kr_vdso_other_clocks(struct kr_mm *mm) { (void)mm; }
 void kr_trace_exit(struct kr_task *t, long ret, u64 started) { (void)t, (void)ret, (void)started; }
 void kr_count_unknown(u64 nr) { unknown = nr; }
 static u64 refused[2]; /* the last number, and its counter */

@@ -14,7 +14,7 @@ import pytest
 from krun.cli import doctor, fast
 from krun.cli.health import installation, kernel
 from krun.errors import KrunError, UsageError
-from krun.kvm import boot
+from krun.kvm import boot, remedy
 
 
 def call(line):
@@ -68,7 +68,7 @@ def test_no_kvm_has_a_remedy_that_fits(monkeypatch, error, cpuinfo, words):
 
     monkeypatch.setattr(os, "open", refuse)
     monkeypatch.setattr(kernel, "read", lambda path: "")
-    monkeypatch.setattr(boot, "_cpu_flags", lambda: cpuinfo.split())
+    monkeypatch.setattr(remedy, "_cpu_flags", lambda: cpuinfo.split())
     (finding,) = kernel.kvm("")
     assert finding.level == "error" and finding.text.startswith("/dev/kvm: ") and words in finding.remedy
     monkeypatch.setattr(boot, "open_tree", lambda *words: refuse("", 0))
@@ -95,7 +95,7 @@ def test_the_remedy_looks_at_the_node(monkeypatch, mode, uid, words):
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(os, "getegid", lambda: uid)
     monkeypatch.setattr(os, "getgroups", lambda: [uid])
-    assert words in boot.kvm_remedy(13)
+    assert words in remedy.kvm_remedy(13)
 
 
 def test_a_check_that_breaks_is_not_the_end(monkeypatch):

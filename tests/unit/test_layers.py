@@ -62,6 +62,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs"},
         {"krun.oci.console"},
         {"krun.kvm.refusals"},
+        {"krun.kvm.remedy"},
         {"krun.kvm.board", "krun.kvm.boot", "krun.kvm.image", "krun.kvm.probe"},
         {"krun.kvm.*"},
     ],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from krun.cli.health.finding import FAIL, OK, PATH, WARN, Finding, read
 from krun.errors import strerror
-from krun.kvm.boot import kvm_remedy
+from krun.kvm.remedy import kvm_remedy
 
 _KVM_API_VERSION = 12  # kvm.rst 4.1: frozen since 2.6.22
 _KVM_GET_API_VERSION = 0xAE00
