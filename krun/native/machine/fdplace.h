@@ -36,6 +36,8 @@ void kr_fdtab_hold(void);
 void kr_fdtab_release(void);
 /* kr_fd_hidden with fdtab_lock held. */
 int kr_fd_hidden_locked(u32 fd);
+/* Ends what kr_fd_hide_begin has begun, as kr_fd_hide_end, with the descriptor fd in `slot`. slot or -errno. */
+long kr_fd_hide_slot(const struct kr_mm *mm, int fd, u32 slot);
 /* Whether fd is in the table. Enters a plug into the table: 0 or -ENOMEM. fdtab_lock is held. */
 int kr_fd_in_table(u32 fd);
 int kr_fd_enter_plug(u32 fd);

@@ -102,6 +102,7 @@ int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept) 
     return 0;
 }
 
+#define TRIES 100
 #define PATIENCE 20000000L /* ns until the owners are looked at */
 
 /* Waits for a group to become free. Those of relatives that were killed are given back. */
@@ -224,6 +225,35 @@ int kr_slot_put(struct kr_task *t, int fd) {
 
 int kr_slot_dup(struct kr_task *t, u64 fd) {
     return kr_files_shared(t) ? into_slot(t, fd) : (int)kr_fd_dup(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]) {
+    int was = slot;
+    if (slot < 0 ? !kr_files_shared(t) || t->is_vfork : !kr_fd_in_slots((u32)slot)) {
+        long fd = kr_sys4(nr, a[0], a[1], a[2], a[3]);
+        kr_slot_free(was);
+        return kr_slot_put(t, (int)fd);
+    }
+    long i = slot < 0 ? take_slot(t) : (long)slot - KR_FD_SLOT(0), n = -EAGAIN;
+    if (i < 0)
+        return (int)i;
+    for (int tries = 0; n == -EAGAIN && tries < TRIES; tries++) {
+        kr_lock(&t->mm->lock);
+        kr_fd_hide_begin(t->mm);
+        n = kr_fd_hide_slot(t->mm, (int)kr_sys4(nr, a[0], a[1], a[2], a[3]), KR_FD_SLOT((u32)i));
+        kr_unlock(&t->mm->lock);
+    }
+    if (n < 0)
+        kr_slot_free((int)KR_FD_SLOT((u32)i));
+    return (int)n;
+}
+
+long kr_slot_out(int fd, int cmd) {
+    if (fd < 0 || !kr_fd_in_slots((u32)fd))
+        return fd;
+    long n = kr_sys3(__NR_fcntl, fd, (u64)cmd, 0);
+    kr_slot_free(fd);
+    return n;
 }
 
 void kr_slot_free(int fd) {

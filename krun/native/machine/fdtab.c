@@ -174,6 +174,18 @@ int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder) {
     return (int)n;
 }
 
+long kr_fd_hide_slot(const struct kr_mm *mm, int fd, u32 slot) {
+    long n = fd;
+    if (fd >= 0) {
+        n = find((u32)fd) || kr_fd_named(mm, (u32)fd, 0)
+                ? -EAGAIN
+                : kr_fd_beyond_limit(__NR_dup3, (u32)fd, slot, O_CLOEXEC, slot);
+        kr_sys1(__NR_close, fd);
+    }
+    end_section(mm);
+    return n == -EBADF ? -EMFILE : n; /* the slot lies beyond the hard limit */
+}
+
 int kr_fd_hide(int fd, int kind, int *holder) {
     kr_fd_hide_begin(NULL);
     return kr_fd_hide_end(NULL, fd < 0 ? -EBADF : fd, kind, holder);

@@ -80,6 +80,14 @@ int kr_slot_put(struct kr_task *t, int fd);
 /* The same for a descriptor of the payload's own: a duplicate goes into the slot, fd stays open. -EBADF: fd is
  * not open, or is hidden. */
 int kr_slot_dup(struct kr_task *t, u64 fd);
+/* Makes the call nr(a[0..3]), which makes a descriptor, and puts it into a slot: no other thread can copy it or put another
+ * one in its place, as kr_slot_put allows. slot: what has a slot, and is replaced; -1: another slot. A vfork child, which makes no
+ * hidden descriptors, and a task that shares its table with nobody have what kr_slot_put has. The call does not
+ * block. As kr_slot_put; if it fails, `slot` is given back. Takes mm->lock. */
+int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]);
+/* Takes fd out of its slot, to the lowest number: cmd F_DUPFD or F_DUPFD_CLOEXEC. fd itself if it is in none. The number or
+ * -errno; the slot is given back in both cases. */
+long kr_slot_out(int fd, int cmd);
 /* Gives back what kr_slot_put or kr_slot_dup returned. Does nothing for a negative number. */
 void kr_slot_free(int fd);
 /* Whether the caller may keep the slot fd, and with it the task's group, through a call that may block for long. 0: too

@@ -123,9 +123,11 @@ static int may_look(struct kr_task *t, const struct cred *c, enum kr_ask_op op, 
 
 /* ---- Answering ---- */
 
-static long open_path(int dir, const char *path) {
+/* In a slot, so that no other thread can exchange what the answer carries. */
+static long open_path(struct kr_task *t, int dir, const char *path) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC};
-    return kr_sys4(__NR_openat2, (s64)dir, path, &how, sizeof how);
+    const u64 a[4] = {(u64)(s64)dir, (u64)path, (u64)&how, sizeof how};
+    return kr_slot_make(t, -1, __NR_openat2, a);
 }
 
 static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mode) {
@@ -134,13 +136,13 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
     switch (entry) {
     case KR_PE_EXE: {
         int dir = kr_proc_self_fd(rel, sizeof rel, t->proc->exe_fd);
-        return open_path(dir, rel);
+        return open_path(t, dir, rel);
     }
     case KR_PE_CWD: /* not ".": a walk of "." needs search permission */
     case KR_PE_ROOT: {
         int dir =
             kr_proc_handle(rel, sizeof rel, entry == KR_PE_CWD ? "thread-self/cwd" : "thread-self/root");
-        return open_path(dir, rel);
+        return open_path(t, dir, rel);
     }
     case KR_PE_FD_N: {
         long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* refuses a hidden number */
@@ -148,7 +150,7 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
             return copy == -EBADF ? -ENOENT : copy;
         *mode = (u32)kr_sys2(__NR_fcntl, copy, F_GETFL);
         int dir = kr_proc_self_fd(rel, sizeof rel, (int)copy);
-        long fd = open_path(dir, rel);
+        long fd = open_path(t, dir, rel);
         kr_fd_shut(copy);
         return fd;
     }
@@ -158,7 +160,7 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
             return -ENOENT;
         kr_snprintf(name, sizeof name, "thread-self/ns/%s", ns);
         int dir = kr_proc_handle(rel, sizeof rel, name);
-        return open_path(dir, rel);
+        return open_path(t, dir, rel);
     }
     default:
         return -EACCES;
@@ -236,8 +238,8 @@ static void answer(struct kr_task *t, const struct question *q) {
         r = kr_procview_own(t, entry, n);
     else if (op == KR_ASK_FDS)
         r = list_fds(t, serve_sock.hidden ? -1 : serve_sock.fd);
-    r = kr_slot_put(t, (int)r); /* no other thread can exchange it between may_pass and sendmsg */
-    int passes = r >= 0 && may_pass((int)r, op);
+    /* A pipe (kr_text_publish) is in no slot, so another thread could have put something else there. */
+    int passes = r >= 0 && (kr_fd_hidden((u64)r) || !serve_sock.hidden) && may_pass((int)r, op);
     u64 tag = kr_answer_tag(q->request, n, c.pid, (u32)kr_sys0(__NR_getpid));
     reply(serve_sock.fd, tag, r < 0 ? (s32)r : passes ? 0 : -EACCES, mode, passes ? (int)r : -1);
     kr_slot_free((int)r);

@@ -22,9 +22,11 @@ static long view(struct kr_task *t, const struct kr_proc_name *w, int fd) {
 }
 
 long kr_found_lowest(long fd, u64 flags) {
-    if (fd < 0)
-        return fd;
-    long low = kr_fd_dup((u64)fd, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+    int cmd = flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD;
+    long low = kr_slot_out((int)fd, cmd);
+    if (low < 0 || low != fd)
+        return low;
+    low = kr_fd_dup((u64)fd, cmd, 0);
     if (low < 0)
         return fd;
     if (low > fd) {

@@ -89,23 +89,25 @@ static long fill(int fd, const struct kr_text *o) {
     return kr_sys3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 }
 
-/* The memfd is opened again, for reading only. The first descriptor stands in a slot, so no other thread
- * reaches the writable one. */
+/* The memfd is opened again, for reading only. Both descriptors are made in a slot: another thread reaches neither, so that a
+ * text that another process has asked for is the monitor's. */
 long kr_text_publish(struct kr_task *t, const struct kr_text *o, const char *name) {
     u64 limit[2];
     if (kr_sys4(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit) == 0 && limit[0] < o->len)
         return publish_pipe(o);
     char label[64], link[64];
     kr_snprintf(label, sizeof label, KR_VIEW_LABEL "%s", name);
-    long fd = kr_slot_put(t, (int)kr_sys2(__NR_memfd_create, label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const u64 memfd[4] = {(u64)label, MFD_CLOEXEC | MFD_ALLOW_SEALING};
+    long fd = kr_slot_make(t, -1, __NR_memfd_create, memfd);
     if (fd < 0)
         return fd;
     long r = fill((int)fd, o);
-    if (r >= 0) {
-        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
-        int dir = kr_proc_self_fd(link, sizeof link, (int)fd);
-        r = kr_sys4(__NR_openat2, (s64)dir, link, &how, sizeof how);
+    if (r < 0) {
+        kr_slot_free((int)fd);
+        return r;
     }
-    kr_slot_free((int)fd);
-    return r;
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
+    int dir = kr_proc_self_fd(link, sizeof link, (int)fd);
+    const u64 again[4] = {(u64)(s64)dir, (u64)link, (u64)&how, sizeof how};
+    return kr_slot_make(t, (int)fd, __NR_openat2, again);
 }

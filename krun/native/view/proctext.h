@@ -23,7 +23,7 @@ void kr_text_add(struct kr_text *o, const char *s, size_t n);
 __attribute__((format(printf, 2, 3))) void kr_text_addf(struct kr_text *o, const char *fmt, ...);
 
 /* A descriptor for reading, close-on-exec, that gives the text: a sealed memfd with the label KR_VIEW_LABEL
- * name. -errno. */
+ * name, in a slot (kr_slot_make). -errno. */
 long kr_text_publish(struct kr_task *t, const struct kr_text *o, const char *name);
 
 /* The hexadecimal number (lower case, no prefix) at s; *end is behind its last digit. */
