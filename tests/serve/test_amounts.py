@@ -59,6 +59,19 @@ def test_objects_that_are_named_often_have_a_bound() -> None:
     assert asked == ["c"] * 4 and len(volumes.plan([volume | {"name": "v"}] * 30, lookup, {})) == 30
 
 
+def test_mounts_have_a_bound(tmp_path: Path) -> None:
+    """Those of all instances are in one namespace: a few manifests with thousands took its 100000, and nothing started any more."""
+    many = [{"name": f"v{n}", "emptyDir": {"medium": "Memory"}} for n in range(201)]
+    with pytest.raises(StartError, match="volumes: more than 200"):
+        volumes.plan(many, lambda kind, name: None, {})
+    assert len(volumes.plan(many[1:], lambda kind, name: None, {})) == 200
+    mounts = [{"name": "v", "mountPath": f"/{n}", "subPath": "a"} for n in range(201)]
+    bound: list[str] = []
+    with pytest.raises(StartError, match="volumeMounts: more than 200"):
+        volumes.mounts({"volumeMounts": mounts}, {"v": str(tmp_path)}, {"v"}, str(tmp_path), bound)
+    assert bound == []
+
+
 def test_a_message_that_is_too_large_is_not_sent() -> None:
     """Its reader took a part of it, and read nothing more of its peer."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

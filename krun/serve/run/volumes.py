@@ -20,6 +20,8 @@ from krun.treeio import remove_tree
 
 Lookup = Callable[[str, str], "dict[str, Any] | None"]
 _DEFAULT_MODE = 0o644
+#: Volumes of an instance, and mounts of a container: all instances' are in one mount namespace, which has 100000 (proc(5), mount-max).
+_COUNT = 200
 _MOST = 32 << 20  # bytes of the files of an instance's volumes, without its emptyDirs
 _MS_BIND = 4096
 
@@ -57,6 +59,7 @@ def plan(volumes: list[dict[str, Any]], lookup: Lookup, facts: dict[str, Any]) -
     Arguments: volumes, core/v1; lookup, from kind ("ConfigMap", "Secret") and name to the object or None; facts, for projections:
     "token" (audience, seconds -> text), "pod" (an object for downward API paths). Raises StartError (CreateContainerConfigError).
     """
+    _counted(volumes, "volumes")
     planned = []
     sources = Sources(lookup, _MOST, "the files of all volumes")
     for volume in volumes:
@@ -71,6 +74,11 @@ def plan(volumes: list[dict[str, Any]], lookup: Lookup, facts: dict[str, Any]) -
         else:
             planned.append({"name": volume["name"], "files": _files(volume, sources, facts)})
     return planned
+
+
+def _counted(listed: list[Any], what: str) -> None:
+    if len(listed) > _COUNT:
+        raise StartError("CreateContainerConfigError", f"{what}: more than {_COUNT}")
 
 
 def _files(volume: dict[str, Any], sources: Sources, facts: dict[str, Any]) -> dict[str, list[Any]]:
@@ -237,7 +245,9 @@ def mounts(
     later, so a subPath becomes a mount of what was opened inside the volume. Raises StartError, OSError, SysError.
     """
     found = []
-    for number, own in enumerate(container.get("volumeMounts") or []):
+    listed = container.get("volumeMounts") or []
+    _counted(listed, "volumeMounts")
+    for number, own in enumerate(listed):
         name = own["name"]
         if name not in directories:
             raise StartError("CreateContainerConfigError", f"volumeMount {name}: there is no such volume")
