@@ -555,6 +555,7 @@ async def _once(answers: list[bytes | None], probe: dict[str, Any], fake: _Fake 
         (b"SSH-2.0-x\r\n", "HTTP probe failed with a malformed answer: b'SSH-2.0-x'"),
         (b"", "HTTP probe failed with a malformed answer: b''"),
         (None, "readiness probe: no answer within 0.3 s"),
+        (b"HTTP/1.1 " + b"9" * 5000 + b" x\r\n", "HTTP probe failed with a malformed answer: b'HTTP/1.1'"),
     ],
 )
 def test_http_probe(answer: bytes | None, expected: str) -> None:
@@ -571,6 +572,9 @@ def test_probes_of_the_other_kinds() -> None:
         asyncio.run(_once([], {"exec": {"command": ["x"]}}, fake)) == "exec probe failed with exit status 3"
     )
     assert "no port named" in asyncio.run(_once([None], {"httpGet": {"port": "none"}}))
+    # No try ends the prober: a program that was ready once would stay so, and one that hangs would not be restarted.
+    fake.statuses = []
+    assert "IndexError" in asyncio.run(_once([], {"exec": {"command": ["x"]}}, fake))
 
 
 def test_thresholds() -> None:

@@ -127,6 +127,9 @@ class Prober:
         except (Failure, OSError, KrunError) as error:
             self.message = str(error)
             return False
+        except Exception as error:  # the program's answer or the manifest is of a form that nobody has foreseen: a try has failed
+            self.message = f"{self.kind} probe: {type(error).__name__}: {error}"[:200]
+            return False
         self.message = ""
         return True
 
@@ -209,7 +212,11 @@ async def _http(prober: Prober, own: dict[str, Any], timeout: float) -> None:
                 answer += data
             status = answer
     words = status.split(b"\r\n", 1)[0].split(b" ")
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+    if (
+        len(words) < 2
+        or not words[0].startswith(b"HTTP/1.")
+        or not (words[1].isdigit() and len(words[1]) == 3)
+    ):
         raise Failure(f"HTTP probe failed with a malformed answer: {bytes(words[0][:40])!r}")
     if not 200 <= int(words[1]) < 400:
         raise Failure(f"HTTP probe failed with statuscode: {int(words[1])}")
