@@ -235,6 +235,24 @@ def test_a_hostile_directory(tmp_path: Path, name: str, lay: Callable[[Path], ob
         store.resolve("hello")
 
 
+@pytest.mark.root
+@pytest.mark.usefixtures("as_root")
+def test_an_image_inside_of_an_image_of_another_user(tmp_path: Path) -> None:
+    """Its owner laid a link in it to the directory of another container, which has a rootfs, and deployed it."""
+    (tmp_path / "bundle/rootfs").mkdir(parents=True)
+    (tmp_path / "images/hello/rootfs").mkdir(parents=True)
+    (tmp_path / "images/hello/leak").symlink_to(tmp_path / "bundle")
+    store = Store(str(tmp_path / "store"), [str(tmp_path / "images")], pull=False, podman=[])
+    assert store.resolve("hello/leak").layers == [str(tmp_path / "bundle/rootfs")]
+    os.chown(tmp_path / "images/hello", 1000, 1000)
+    with pytest.raises(StartError, match="images/hello belongs to user 1000, and is not looked into"):
+        store.resolve("hello/leak")
+    assert store.resolve("hello").layers == [str(tmp_path / "images/hello/rootfs")]
+    # All of it is one user's: `--images` of a developer.
+    os.chown(tmp_path / "images", 1000, 1000)
+    assert store.resolve("hello/leak").layers == [str(tmp_path / "bundle/rootfs")]
+
+
 def test_a_layer_that_has_become_a_link(tmp_path: Path) -> None:
     """Its owner has replaced it after it was looked at: the host's root is no layer."""
     (tmp_path / "rootfs").symlink_to("/")

@@ -271,6 +271,7 @@ class Store:
                         or os.path.isfile(os.path.join(path, "index.json"))
                         or _is_root(path)
                     ):
+                        _check_way(source, name)
                         return path, name == reference.path
         return None
 
@@ -310,6 +311,24 @@ class Store:
                         ) from None
             layers.insert(0, target)
         return Image(manifest.digest, manifest.config, layers)
+
+
+def _check_way(source: str, name: str) -> None:
+    """Look at the directories between one of images and an image. Raises StartError, OSError: one belongs to another user.
+
+    It may be an image, whose owner lays a link in it to any directory of the host, and deploys it as the image of a longer name; a look
+    at the links themselves would be too early, because the owner of a directory can exchange what is in it.
+    """
+    owner = os.stat(source).st_uid
+    path = source
+    for part in name.split("/")[:-1]:
+        path = os.path.join(path, part)
+        uid = os.stat(path).st_uid
+        if uid != owner and not private.trusted(uid):
+            raise StartError(
+                "ErrImagePull",
+                f"image {name}: {path} belongs to user {uid}, and is not looked into; give it to root",
+            )
 
 
 def _is_root(path: str) -> bool:
