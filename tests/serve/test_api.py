@@ -170,6 +170,21 @@ def test_merge_and_json_patch(api):
     assert api.call("PATCH", f"{SERVING}/services/hello", {}, strategic)[0] == 415
 
 
+def test_an_object_that_patches_make_larger_has_a_bound(api, monkeypatch):
+    """Each patch of 100 bytes copied 3 MiB, without an end."""
+    monkeypatch.setattr("krun.serve.store.store._LARGEST", 200_000)
+    wanted = ksvc(container={"args": ["x" * 50_000]})
+    assert api.call("POST", f"{SERVING}/services", wanted)[0] == 201
+    args = "/spec/template/spec/containers/0/args"
+    change = [{"op": "copy", "from": f"{args}/0", "path": f"{args}/-"}]
+    codes = [
+        api.call("PATCH", f"{SERVING}/services/hello", change, "application/json-patch+json")[0]
+        for _ in range(5)
+    ]
+    assert codes == [200, 200, 413, 413, 413]
+    assert api.call("POST", f"{SERVING}/services", ksvc("big", container={"args": ["x" * 300_000]}))[0] == 413
+
+
 def test_a_move_copies_nothing(monkeypatch):
     """10000 moves of a large value copied it 10000 times: the bound of copies counted only the operation of this name."""
     copies = []

@@ -189,6 +189,20 @@ def test_a_version_that_is_too_old_has_expired(store, monkeypatch):
     store.watch(CONFIG_MAP, None, store.rv)
 
 
+def test_events_have_a_bound_in_bytes(store, monkeypatch):
+    """4096 events of an object of 3 MiB were 12 GB of the file: a patch of 100 bytes makes one."""
+    monkeypatch.setattr("krun.serve.store.store._RING_BYTES", 100_000)
+    obj = store.create(
+        CONFIG_MAP, {"metadata": {"name": "m", "namespace": "default"}, "data": {"x": "x" * 10_000}}
+    )
+    for index in range(60):
+        obj["data"]["n"] = str(index)
+        obj = store.update(CONFIG_MAP, obj)
+    kept = store._db._db.execute("SELECT sum(length(json)), count(*) FROM events").fetchone()
+    assert kept[0] < 250_000 and kept[1] >= 3
+    store.watch(CONFIG_MAP, None, store.rv - 1)
+
+
 def test_a_slow_watcher_is_told_so_and_costs_nothing(store, monkeypatch):
     monkeypatch.setattr("krun.serve.store.watch._BACKLOG", 3)
 

@@ -30,7 +30,11 @@ Key = tuple[Kind, str, str]
 Keys = list[tuple[str, str]]
 #: Events that a watch can replay; the table in the file holds up to twice as many.
 _RING = 2048
+#: Bytes of their texts, since they were last made fewer.
+_RING_BYTES = 256 << 20
 _GENERATE_TRIES = 8
+#: Bytes of an object: a body of 3 MiB, with six bytes for each character beyond ASCII, and what the server adds.
+_LARGEST = 8 << 20
 _NO_LABELS: dict[str, str] = {}
 
 
@@ -55,6 +59,15 @@ class _Row:
         return unpack(self.packed)
 
 
+def _copy(obj: Object) -> Object:
+    """Returns a copy of an object. Errors: ApiError 413: patches of 100 bytes make it larger, each by as much as it has."""
+    text = json.dumps(obj)
+    if len(text) > _LARGEST:
+        raise status.too_large(f"an object has at most {_LARGEST} bytes, this one would have {len(text)}")
+    copied: Object = json.loads(text)
+    return copied
+
+
 class Store:
     """The embedded store. Errors of writers: ApiError (409, 404, 422); KrunError, the file cannot be written."""
 
@@ -64,6 +77,7 @@ class Store:
         self._subscribers: list[Callable[[Event], None]] = []
         self._watches: list[Watch] = []
         self._depth = 0
+        self._written = 0  # bytes of events
         self._pending: list[Event] = []
         self._load()
 
@@ -144,8 +158,8 @@ class Store:
     # -------------------------------------------------------------------------------------------------- writing
 
     def create(self, kind: Kind, obj: Object) -> Object:
-        """Stores a new object and returns it with uid, times and version. Errors: ApiError 409, the name is taken."""
-        obj = json.loads(json.dumps(obj))
+        """Stores a new object and returns it with uid, times and version. Errors: ApiError 409, the name is taken; 413."""
+        obj = _copy(obj)
         data = meta.meta(obj)
         namespace = data.get("namespace", "") if kind.namespaced else ""
         rows = self._rows.get(kind, {})
@@ -183,10 +197,10 @@ class Store:
         """Replaces metadata and spec of an object (of a kind without status: everything) and returns what is stored.
 
         A status that `obj` carries is ignored where status is a subresource. Nothing is written if nothing changes.
-        Errors: ApiError 404; 409, obj.metadata.resourceVersion or uid is not the stored one.
+        Errors: ApiError 404; 409, obj.metadata.resourceVersion or uid is not the stored one; 413.
         """
         old = self._current(kind, obj)
-        fresh: Object = json.loads(json.dumps(obj))
+        fresh = _copy(obj)
         data, known = meta.meta(fresh), old["metadata"]
         data.pop("selfLink", None)
         if "managedFields" not in data and "managedFields" in known:
@@ -337,8 +351,9 @@ class Store:
         try:
             self._db.begin(durable)
             yield
-            if self.rv - self._trimmed > 2 * _RING:
-                self._trimmed = self.rv - _RING
+            if self.rv - self._trimmed > 2 * _RING or self._written > _RING_BYTES:
+                self._trimmed = self.rv - min(_RING, (self.rv - self._trimmed) // 2)
+                self._written //= 2
                 self._db.trim(self._trimmed)
             self._db.commit()
         except BaseException as error:
@@ -365,6 +380,7 @@ class Store:
         text = json.dumps(obj, separators=(",", ":")).encode()
         key = (kind, intern(data.get("namespace", "") if kind.namespaced else ""), intern(data["name"]))
         record = Record(self.rv, type, kind.group, kind.plural, key[1], key[2], text)
+        self._written += len(text)
         self._db.put(record)
         self._unindex(key)
         self._index(key, _Row(obj, self.rv, text))
@@ -377,6 +393,7 @@ class Store:
         key = (kind, data.get("namespace", "") if kind.namespaced else "", data["name"])
         text = json.dumps(obj, separators=(",", ":")).encode()
         record = Record(self.rv, "DELETED", kind.group, kind.plural, key[1], key[2], text)
+        self._written += len(text)
         self._db.remove(record)
         self._unindex(key)
         self._announce(record, kind, obj)
