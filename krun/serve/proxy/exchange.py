@@ -179,32 +179,35 @@ class Exchange(Sink, Receiver):
         )
         self.sent = self.ingress.wheel.now()
         self._up = up
-        self._read_on()
+        if self._paused and not self._ended:
+            self._read_on()
         up.send(
             self, head.method, b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method, head.target, lines), head.length
         )
-        self._forward(up)
+        if head.length or self._stopped:
+            self._forward(up)
 
     def _go2(self, link: Up2) -> bool:
         incoming = self.incoming
         head = incoming.head
         peer = incoming.peer
         address = peer[0] if isinstance(peer, tuple) else ""
-        self._read_on()
+        if self._paused and not self._ended:
+            self._read_on()
         try:
             up = link.send(self, head, fields.request_fields(head, address, incoming.tls) + self._extra)
         except OSError:
             return False
         self.sent = self.ingress.wheel.now()
         self._up = up
-        self._forward(up)
+        if head.length or self._stopped:
+            self._forward(up)
         return True
 
     def _read_on(self) -> None:
         """Before the first byte of the request: it may be one too many for the instance, and then the pause must stay."""
-        if self._paused:
-            self._paused = False
-            self.incoming.resume()
+        self._paused = False
+        self.incoming.resume()
 
     def _forward(self, up: Outgoing) -> None:
         """Sends what has come of the body so far, and says what the client has said before there was an instance."""
