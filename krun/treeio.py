@@ -89,6 +89,18 @@ class Cursor:
             self.fd = -1
 
 
+def make_directories(path: str) -> None:
+    """Make a directory and those above it that are missing, with 0755. Not by os.makedirs, which makes all but the last with 0777:
+    with a umask of 0 everybody could put another one in their place. Errors: OSError."""
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make_directories(os.path.dirname(path))
+        make_directories(path)
+
+
 def remove_tree(path: str) -> None:
     """Remove a directory with all in it, or what else is at `path`; links are not followed; gone already is no error.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from krun.oci.spec import Process, Spec
     from krun.oci.steps import Step
 
-# Of a container whose config.json names none: runc's, whatever the caller's is (engines' shims have 0).
+# Of a container whose config.json names none: runc's, whatever the caller's is.
 _UMASK = 0o022
 
 # Names of the child's stages that hold steps of a plan (the others are fixed code in init.py).

@@ -13,7 +13,7 @@ import time
 
 from krun.errors import KrunError, NotFoundError, SysError
 from krun.jsonio import dumps, loads
-from krun.treeio import remove_tree
+from krun.treeio import make_directories, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -229,8 +229,7 @@ class StateDir:
         try:
             fd = os.open(self.root, flags)
         except FileNotFoundError:
-            # Ancestors with the usual mode, as MkdirAll does for runc; only the root itself is private.
-            os.makedirs(os.path.dirname(self.root), 0o755, exist_ok=True)
+            make_directories(os.path.dirname(self.root))
             try:
                 os.mkdir(self.root, 0o700)
             except FileExistsError:

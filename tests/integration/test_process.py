@@ -24,7 +24,7 @@ def test_user_groups_and_umask(runtime, bundle):
 
 
 def test_the_callers_umask_is_not_the_programs(runtime, bundle):
-    """Engines' shims have 0. A further process has its caller's, with runc as well."""
+    """A further process has its caller's, with runc as well."""
     found = []
     for mask in (0, 0o077):
         before = os.umask(mask)

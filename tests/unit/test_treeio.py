@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +163,14 @@ def test_a_removal_that_cannot_go_on_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(Cursor, "down", lambda self, name: False)
     with pytest.raises(OSError, match="not empty"):
         remove_tree(str(tmp_path / "top"))
+
+
+def test_directories_above_are_nobody_elses(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        treeio.make_directories(str(tmp_path / "a" / "b" / "c"))
+        treeio.make_directories(str(tmp_path / "a" / "b"))
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/c")]
+    assert modes == [0o755] * 3
