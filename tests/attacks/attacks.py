@@ -274,6 +274,7 @@ ATTACKS = (
     Attack("ask_domain_race", seconds=4),
     Attack("proc_stat_addresses", seconds=2),
     Attack("cred_dumpable", (ROOT_USER,), 2),
+    Attack("cred_exec_dumpable", (ROOT_USER,), 1),
     Attack("proc_own_rights", seconds=1),
     Attack("proc_own_rights", (TRACER,), 1, args=("trace",)),
     Attack("path_helper_cwd"),

@@ -12,6 +12,7 @@
 #include "board.h"
 #include "bury.h"
 #include "main.h"
+#include "nnp.h"
 #include "process.h"
 #include "resume.h"
 #include "signal.h"
@@ -245,7 +246,10 @@ static long exec_program(struct kr_task *t, struct kr_program *p, struct kr_args
     if (p->interp >= 0)
         kr_sys3(__NR_fcntl, p->interp, F_SETFD, 0);
     kr_faults_hold(1); /* from here on none is caught that the block does not have */
-    long r = kr_boot_block(t, p->nwords ? p->words[p->nwords - 1] : p->path, p, t->proc->flags, &text, &size);
+    u64 flags = t->proc->flags & ~(u64)KR_PROCF_IDS_CHANGED;
+    if (kr_ids_differ())
+        flags |= KR_PROCF_IDS_CHANGED;
+    long r = kr_boot_block(t, p->nwords ? p->words[p->nwords - 1] : p->path, p, flags, &text, &size);
     if (r > KR_BOOT_STRINGS)
         r = -E2BIG;
     if (r > 0) {

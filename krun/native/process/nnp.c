@@ -19,6 +19,12 @@ int kr_nnp_or_admin(struct kr_task *t) {
 
 void kr_undumpable(void) { kr_sys5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
+int kr_ids_differ(void) {
+    long uid = kr_sys0(__NR_geteuid), gid = kr_sys0(__NR_getegid);
+    return uid != kr_sys0(__NR_getuid) || uid != kr_sys1(__NR_setfsuid, -1) || gid != kr_sys0(__NR_getgid) ||
+           gid != kr_sys1(__NR_setfsgid, -1);
+}
+
 int kr_dumpable_view(struct kr_task *t) {
     struct kr_proc *p = t->proc;
     return !(__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & (KR_PROCF_UNDUMPABLE | KR_PROCF_IDS_CHANGED));

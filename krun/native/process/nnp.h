@@ -17,6 +17,9 @@ int kr_nnp_or_admin(struct kr_task *t);
 /* Makes the monitor's process undumpable (PR_SET_DUMPABLE) at its start, and again after a change of its
  * credentials. */
 void kr_undumpable(void);
+/* Whether the thread has more than one kind of user or group id: real, effective, for files. Then an execve leaves the program
+ * undumpable, whatever its ids are after it (begin_new_exec() and commit_creds() in the kernel). */
+int kr_ids_differ(void);
 /* Whether the payload's process may be looked at by others of its user (PR_GET_DUMPABLE). */
 int kr_dumpable_view(struct kr_task *t);
 

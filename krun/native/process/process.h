@@ -10,8 +10,8 @@
 /* Bits of proc->flags besides KR_BOOTF_*. The payload has called PR_SET_DUMPABLE with 0. A fork keeps the
  * bit, an execve clears it. ns.h has two more bits. */
 #define KR_PROCF_UNDUMPABLE 0x80000000u
-/* An effective or file-system id of a thread has changed since the process became dumpable. A fork keeps the bit;
- * PR_SET_DUMPABLE and an execve clear it. */
+/* An effective or file-system id of a thread has changed since the process became dumpable. A fork keeps the bit,
+ * PR_SET_DUMPABLE clears it; after an execve it says whether the ids before it differed (kr_ids_differ). */
 #define KR_PROCF_IDS_CHANGED 0x04000000u
 /* The process that made this one waits for it, and releases its task and its kr_proc as soon as its first
  * thread ends. A second thread would use them after that, so such a process makes no thread. */
