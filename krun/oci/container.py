@@ -23,7 +23,7 @@ from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
 from krun.oci.fields import CALLS_LOCAL
 from krun.oci.plan import Plan
-from krun.oci.spawn import Launched, id_map_namespace, reap, spawn
+from krun.oci.spawn import Launched, between, id_map_namespace, reap, spawn
 from krun.oci.state import (
     BOARD,
     RESULT_FIFO,
@@ -273,7 +273,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
     if "mount" not in spec.namespaces:
         ctx.sources[-1] = attach_root(container)
     ctx.start, ctx.result = container.begin, container.result
-    joined = container.cgroup.pending is None and "user" not in child.join_fds
+    joined = container.cgroup.pending is None and not between(child, child.plan.clone_flags)
     if joined:
         open_cgroup(ctx, state.cgroup_paths)
     ctx.hook_state = hook_state(state, "creating")

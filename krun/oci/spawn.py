@@ -69,8 +69,7 @@ def spawn(
 ) -> Launched:
     """Clones the child, which runs `order`. Returns its pid and pidfd. Raises SysError.
 
-    A pid namespace to join is entered by a short-lived process in between (clone_inside). A user namespace to join needs
-    one, too: its rights are needed to make the other namespaces, so they can only be made from inside it.
+    A pid namespace to join is entered by a short-lived process in between (clone_inside), and so are others (between).
     """
     ctx = child.ctx
     ctx.parent_sync, ctx.sync = socketpair()
@@ -79,8 +78,8 @@ def spawn(
     if os.geteuid() == 0:
         # Before there is a child to inherit it. An ordinary user's helpers (newuidmap) need more: see init, step 1.
         set_undumpable()
-    if "user" in child.join_fds:
-        return _spawn_between(child, order, flags)
+    if between(child, flags):
+        return _spawn_between(child, order, flags, time_offsets or {})
     try:
         if child.plan.new_time_ns:
             own_time = _own("time")
@@ -98,6 +97,14 @@ def spawn(
         _restore(own_time, CLONE_NEWTIME)
     os.close(ctx.sync)
     return Launched(pid, pidfd)
+
+
+def between(child: init.Child, flags: int) -> bool:
+    """Whether another process enters namespaces before the child is born: a user namespace to join, whose rights are needed to make the
+    others; or those to join with a new user namespace, in which the child would have no right to enter them (setns(2)).
+    """
+    joins = child.join_fds.keys()
+    return "user" in joins or (bool(flags & CLONE_NEWUSER) and not joins <= {"pid", "mount"})
 
 
 def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
@@ -131,29 +138,43 @@ def _write_offsets(offsets: "dict[str, dict[str, int]]") -> None:
         write_host_proc("self/timens_offsets", text)
 
 
-def _spawn_between(child: init.Child, order: "Order", flags: int) -> Launched:
-    """Joins user and pid namespace in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
+def _join_outside(child: init.Child) -> None:
+    """Joins all namespaces but the pid and mount namespace, which a child with a user namespace of its own could not. Raises SysError."""
+    for kind in [kind for kind in child.join_fds if kind not in ("pid", "mount")]:
+        fd = child.join_fds.pop(kind)
+        setns(fd, namespaces.FLAGS[kind], f"{kind} namespace {child.plan.joins.get(kind, '')}")
+        os.close(fd)
+
+
+def _spawn_between(
+    child: init.Child, order: "Order", flags: int, time_offsets: "dict[str, dict[str, int]]"
+) -> Launched:
+    """Joins user, pid and other namespaces in a process of its own, which clones the child as ours (CLONE_PARENT) and ends."""
     ctx = child.ctx
     # Not over the sync socket: the child may have a request in it before the one in between has told its pid.
     pid_r, pid_w = os.pipe()
     middle, middle_fd = clone3(0)
     if middle == 0:
         try:
-            user = child.join_fds.pop("user")
+            user = child.join_fds.pop("user", -1)
             pid_fd = child.join_fds.get("pid", -1)
             close_all_but([*child.held(), user, pid_fd, pid_w, child.birth_root])
             die_with_parent()
             sched.set_oom_score_early("self", ctx.process.oom_score_adj)
             set_undumpable()
-            init.leave_groups()
-            setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
-            init.become_root(ctx)
+            if user >= 0:
+                init.leave_groups()
+                setns(user, CLONE_NEWUSER, f"user namespace {child.plan.joins.get('user', '')}")
+                init.become_root(ctx)
+            else:
+                _join_outside(child)
             if pid_fd >= 0:
                 setns(pid_fd, CLONE_NEWPID, f"pid namespace {child.plan.joins.get('pid', '')}".rstrip())
                 if _network(child) >= 0:
                     setns(_network(child), CLONE_NEWNET, "network namespace")
             if child.plan.new_time_ns:
                 unshare(CLONE_NEWTIME, "time namespace")
+                _write_offsets(time_offsets)
             if child.birth_root >= 0:
                 # As kr_clone_inside does: the host's /proc and paths are not needed any more.
                 os.fchdir(child.birth_root)

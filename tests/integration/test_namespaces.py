@@ -226,6 +226,51 @@ def test_exec_in_a_user_namespace(runtime, user_bundle):
     ]
 
 
+@pytest.fixture
+def outside():
+    """A process with namespaces of its own that belong to the host's user namespace; its pid."""
+    with subprocess.Popen(["unshare", "--net", "--uts", "--fork", "--time", "sleep", "1000"]) as process:
+        try:
+            at = f"/proc/{process.pid}/task/{process.pid}/children"
+            child = wait_for(lambda: open(at).read().split(), "unshare has no child")[0]
+            wait_for(lambda: open(f"/proc/{child}/comm").read() == "sleep\n", "it does not sleep")
+            yield child
+        finally:
+            subprocess.run(["kill", "-KILL", child], check=False)
+
+
+JOINED = {"network": "net", "uts": "uts", "time": "time"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kinds"),
+    [
+        ("runc", ("network",)),
+        ("krun", ("network",)),
+        ("krun", ("network", "uts")),
+        ("krun", ("network", "time")),
+    ],
+    indirect=["runtime"],
+)
+def test_namespaces_of_the_host_for_a_new_user_namespace(runtime, user_bundle, outside, kinds):
+    """An engine's network namespace, and a user namespace for the container alone: they are joined before it is made. (runc 1.1 knows no
+    time namespace, and asks for more where others are joined.)"""
+    del user_bundle.config["hostname"]
+    config = user_bundle.config
+    config["mounts"] = [
+        mount for mount in config["mounts"] if mount["type"] != "sysfs"
+    ]  # the network's owner may mount it
+    for kind in kinds:
+        user_bundle.namespace_path(kind, f"/proc/{outside}/ns/{JOINED[kind]}")
+    container = runtime.start(user_bundle.args("sleep", "1000"))
+    for kind in kinds:
+        mine, theirs = (os.readlink(f"/proc/{pid}/ns/{JOINED[kind]}") for pid in (container.pid, outside))
+        assert mine == theirs, kind
+    assert open(f"/proc/{container.pid}/uid_map").read().split() == ["0", "100000", "65536"]
+    if runtime.name == "krun":  # runc 1.1 enters the user namespace first, and then has no right to enter the others
+        assert container.exec("id", "-u").ok().out == "0\n"
+
+
 ALL = {**KINDS, "user": "user", "cgroup": "cgroup", "time": "time"}
 BY_PATH = [
     ("user",),
