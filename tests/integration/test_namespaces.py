@@ -267,7 +267,9 @@ def test_namespaces_of_the_host_for_a_new_user_namespace(runtime, user_bundle, o
         mine, theirs = (os.readlink(f"/proc/{pid}/ns/{JOINED[kind]}") for pid in (container.pid, outside))
         assert mine == theirs, kind
     assert open(f"/proc/{container.pid}/uid_map").read().split() == ["0", "100000", "65536"]
-    if runtime.name == "krun":  # runc 1.1 enters the user namespace first, and then has no right to enter the others
+    if (
+        runtime.name == "krun"
+    ):  # runc 1.1 enters the user namespace first, and then has no right to enter the others
         assert container.exec("id", "-u").ok().out == "0\n"
 
 
