@@ -38,6 +38,23 @@ def test_cgroups_path(runtime, bundle):
         os.rmdir(directory)
 
 
+@pytest.mark.parametrize("cpus", ["", "0"])
+def test_a_group_above_that_is_there_and_empty(runtime, bundle, cpus):
+    """An empty cpuset of cgroup v1 takes no process: it is filled from above."""
+    name = f"krun-test-{os.getpid()}"
+    above = Path("/sys/fs/cgroup", "" if cgroup_v2() else "cpuset", name)
+    above.mkdir()
+    try:
+        bundle.linux["cgroupsPath"] = f"/{name}/inner"
+        if cpus:
+            bundle.linux["resources"]["cpu"] = {"cpus": cpus}
+        done = runtime.run(bundle.shell("grep Cpus_allowed_list /proc/self/status")).ok()
+        assert not cpus or done.out.split() == ["Cpus_allowed_list:", cpus]
+    finally:
+        for directory in cgroup_directories(name):
+            os.rmdir(directory)
+
+
 def test_memory_limit(runtime, bundle):
     bundle.linux["resources"]["memory"] = {"limit": 64 << 20}
     container = runtime.start(bundle.args("sleep", "1000"))

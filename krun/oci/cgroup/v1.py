@@ -97,6 +97,8 @@ def _make_one(name: str, path: str, made: "list[str]", log: "Log") -> bool:
     try:
         make_directory(path, made)
     except FileExistsError:
+        if name == "cpuset":
+            _fill_cpuset(path)
         return True
     except SysError as error:
         if error.errno == errno.ENOENT:
@@ -106,13 +108,20 @@ def _make_one(name: str, path: str, made: "list[str]", log: "Log") -> bool:
             return False
         raise
     if name == "cpuset":
-        # A new cpuset is empty and takes no process before it has CPUs and memory nodes: they come from
-        # above.
-        parent = os.path.dirname(path)
-        for file in ("cpuset.cpus", "cpuset.mems"):
-            if not read(f"{path}/{file}"):
-                write(path, file, read(f"{parent}/{file}"))
+        _fill_cpuset(path)
     return True
+
+
+def _fill_cpuset(path: str) -> None:
+    """Gives a cpuset CPUs and memory nodes from above: an empty one takes no process. One above that somebody has made and left empty is
+    filled first, as runc does. Errors: SysError."""
+    parent = os.path.dirname(path)
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        if read(f"{path}/{file}"):
+            continue
+        if not read(f"{parent}/{file}"):
+            _fill_cpuset(parent)  # the hierarchy's root is never empty
+        write(path, file, read(f"{parent}/{file}"))
 
 
 def _need(paths: "Paths", controller: str, what: str) -> str:
