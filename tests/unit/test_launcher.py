@@ -35,10 +35,12 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def with_main(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> Path:
     """A launcher whose krun.__main__ is `text`."""
-    code, (loaded, compiled, hot) = marshal.loads(build_launcher.modules())
+    code, frequent, (loaded, compiled, hot) = marshal.loads(build_launcher.modules())
     package, path, _ = loaded["krun.__main__"]
     loaded["krun.__main__"] = (package, path, compile(text, "probe", "exec"))
-    monkeypatch.setattr(build_launcher, "modules", lambda: marshal.dumps((code, (loaded, compiled, hot))))
+    monkeypatch.setattr(
+        build_launcher, "modules", lambda: marshal.dumps((code, frequent, (loaded, compiled, hot)))
+    )
     return make(folder)
 
 
@@ -58,7 +60,7 @@ def test_in_memory_is_what_hotpath_lists() -> None:
         verb: {w for w in order if w.startswith("krun")} for verb, order in build_launcher.orders().items()
     }
     assert made == listed
-    loaded = marshal.loads(build_launcher.modules())[1][0]
+    loaded = marshal.loads(build_launcher.modules())[2][0]
     assert set().union(*listed.values()) - set(build_launcher.COMPILED) <= set(loaded)
 
 
@@ -68,6 +70,15 @@ def test_another_python_gets_the_script(tmp_path: Path, monkeypatch: pytest.Monk
     command = build_launcher.build(tmp_path)
     assert command.read_bytes().startswith(b"#!")
     assert call(command, "--root", str(tmp_path / "r"), "state", "no-such").returncode == 1
+
+
+def test_functions_that_the_hot_verbs_call_lie_together() -> None:
+    """The list may lag behind the sources a little: what it does not name costs time only (tests/perf/frequent.py)."""
+    lines = build_launcher.FREQUENT.read_text().splitlines()
+    frequent = marshal.loads(build_launcher.modules())[1]
+    named = {code.co_qualname for code in frequent}
+    missing = [line for line in lines if line.partition(":")[2] not in named]
+    assert len(lines) == len(set(lines)) and len(missing) <= len(lines) // 10, missing
 
 
 def test_a_second_build_changes_nothing(command: Path) -> None:
@@ -275,11 +286,13 @@ def test_what_depends_on_the_process_is_found_and_refused(
     monkeypatch.setattr(build_launcher, "_relocated", lambda plain: set())
     assert len(real(plain, memory, again)) >= 4
     monkeypatch.undo()
-    code, (loaded, compiled, hot) = marshal.loads(build_launcher.modules())
+    code, frequent, (loaded, compiled, hot) = marshal.loads(build_launcher.modules())
     package, path, _ = loaded["krun.log"]
     text = Path(path).read_text() + "\nSINCE = time.monotonic_ns()\n"
     loaded["krun.log"] = (package, path, compile(text, path, "exec"))
-    monkeypatch.setattr(build_launcher, "modules", lambda: marshal.dumps((code, (loaded, compiled, hot))))
+    monkeypatch.setattr(
+        build_launcher, "modules", lambda: marshal.dumps((code, frequent, (loaded, compiled, hot)))
+    )
     assert build_launcher.build(tmp_path / "bad").read_bytes().startswith(b"#!")
     assert "depends on the process" in capsys.readouterr().err
 

@@ -326,21 +326,21 @@ static void make(int argc, char **argv) {
     sources_size = size;
     memcpy((char *)sources, stamps, size);
     char *modules = read_whole(argv[2], &size);
-    PyObject *both =
-        PyMarshal_ReadObjectFromString(modules, (Py_ssize_t)size); /* (code of start.py, the rest) */
-    if (!both || !PyTuple_Check(both) || PyTuple_GET_SIZE(both) != 2)
+    PyObject *all =
+        PyMarshal_ReadObjectFromString(modules, (Py_ssize_t)size); /* build_launcher.py, `modules` */
+    if (!all || !PyTuple_Check(all) || PyTuple_GET_SIZE(all) != 3)
         fail("modules");
     PyObject *space = PyModule_GetDict(PyImport_AddModule("__main__"));
     PyDict_SetItemString(space, "__builtins__", PyEval_GetBuiltins());
-    PyDict_SetItemString(space, "BUNDLE", PyTuple_GET_ITEM(both, 1));
-    if (!PyEval_EvalCode(PyTuple_GET_ITEM(both, 0), space, space))
+    PyDict_SetItemString(space, "BUNDLE", PyTuple_GET_ITEM(all, 2));
+    if (!PyEval_EvalCode(PyTuple_GET_ITEM(all, 0), space, space))
         fail("start.py");
 #if PY_VERSION_HEX >= 0x030D0000
     /* No longer made when it is first used, and an error handler may be looked for before the second phase. */
     check(_PyCodec_InitRegistry(PyInterpreterState_Get()), "codecs");
 #endif
     PyDict_DelItemString(space, "BUNDLE");
-    Py_DECREF(both);
+    Py_DECREF(all);
     resume_function = PyDict_GetItemString(space, "resume");
     if (!resume_function)
         fail("start.py has no resume");
