@@ -35,6 +35,7 @@ EXE_PATH = 1
 STATE_JSON = 2
 SECCOMP = 3
 HOOK = 4
+CPUID = 5
 FD_KVM = 16
 FD_EXE = 17
 FD_PROC = 18
@@ -53,9 +54,6 @@ FLAG_COUNT = 2
 FLAG_FIRST = 4
 FLAG_LOCAL = 32
 FLAG_RANDOM = 64
-
-#: There if KVM is PVM. The other kinds enter the guest's ring 0 at a system call, where nothing is completed (docs/calls.md).
-PVM = "/sys/module/kvm_pvm"
 
 
 class Block:
@@ -100,16 +98,6 @@ class Block:
         size = self._size + len(end)
         head = MAGIC.to_bytes(8, "little") + VERSION.to_bytes(4, "little") + size.to_bytes(4, "little")
         return b"".join((head, *self._parts, end))
-
-
-def local_flag(word: str, annotation: "str | None") -> int:
-    """Returns FLAG_LOCAL if system calls are to be completed inside the guest, else 0.
-
-    Arguments: word, the administrator's calls.local; annotation, the container's of that name, which can only take away.
-    """
-    if word == "off" or annotation is not None:
-        return 0
-    return FLAG_LOCAL if word == "on" or os.path.isdir(PVM) else 0
 
 
 def open_kvm() -> int:

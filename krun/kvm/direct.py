@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str | None = None) -> None:
+def exec_monitor(
+    program: str, argv: "Sequence[str]", flags: int = 0, log: str | None = None, board_fd: int = -1
+) -> None:
     """Replaces the calling process by a monitor that runs `program`.
 
     Args:
         program: path of the program; `argv`: its arguments, argv[0] included.
         flags: boot.FLAG_TRACE, boot.FLAG_COUNT, boot.FLAG_LOCAL, boot.FLAG_RANDOM.
         log: file that the trace goes to; None: standard error.
+        board_fd: an empty board (kvm/board.py); -1: one that nobody else has.
     Raises:
         KrunError: /dev/kvm cannot be opened. OSError: the monitor or the log file cannot be opened.
 
@@ -37,8 +40,9 @@ def exec_monitor(program: str, argv: "Sequence[str]", flags: int = 0, log: str |
     block.fd(boot.FD_KVM, boot.open_kvm())
     block.fd(boot.FD_EXE, monitor)
     block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
-    board_fd = os.memfd_create("krun-board")
-    board.fill(board_fd)
+    if board_fd < 0:
+        board_fd = os.memfd_create("krun-board")
+        board.fill(board_fd)
     block.fd(boot.FD_BOARD, board_fd)
     if flags & (boot.FLAG_TRACE | boot.FLAG_COUNT) or log:
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)

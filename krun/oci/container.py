@@ -9,7 +9,7 @@ import time
 from errno import EPERM
 
 from krun.errors import KrunError, NotFoundError, SysError
-from krun.kvm import board, boot, image
+from krun.kvm import board, boot, host, image
 from krun.log import Log, rfc3339
 from krun.mountio import (
     AT_RECURSIVE,
@@ -192,7 +192,10 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.console, ctx.foreground = options.console, options.foreground
     ctx.kvm = boot.open_kvm()
     ctx.exe = image.open_monitor()
-    ctx.flags = boot.local_flag(options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL))
+    wanted, annotation = options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL)
+    known = host.know(options.root, ctx.kvm, options.log, wanted == "auto" and annotation is None)
+    ctx.cpuid = known.cpuid
+    ctx.flags = host.local_flag(wanted, annotation, known)
     if options.trace:
         ctx.log = open_log(options.trace)
         ctx.flags |= boot.FLAG_TRACE | boot.FLAG_COUNT

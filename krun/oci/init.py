@@ -334,6 +334,8 @@ def _monitor(child: Child) -> None:
             )
     if ctx.seccomp:
         block.add(boot.SECCOMP, ctx.seccomp)
+    if ctx.cpuid:
+        block.add(boot.CPUID, ctx.cpuid)
     block.fd(boot.FD_KVM, ctx.kvm)
     block.fd(boot.FD_EXE, ctx.exe)
     block.fd(boot.FD_PROC, ctx.proc)

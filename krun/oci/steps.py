@@ -47,12 +47,13 @@ class Context:
     attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
     read_only: destination and descriptor of mounts that become read-only when nothing is put into them any more.
     t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
+    cpuid: KVM's answer, b"" if the monitor is to ask.
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
-        "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
+        "cpuid", "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
         "stdio", "foreground", "read_only",
     )  # fmt: skip
 
@@ -77,7 +78,7 @@ class Context:
         self.stack_limit: int | None = None
         self.file_limit: tuple[int, int] | None = None
         self.t0 = 0
-        self.seccomp = b""
+        self.seccomp = self.cpuid = b""
         self.flags = 0
         self.groups_denied = self.foreground = False
         self.saved_uid = -1

@@ -72,26 +72,6 @@ def test_block() -> None:
     assert found[-1] == (0, b"")
 
 
-@pytest.mark.parametrize(
-    ("word", "annotation", "pvm", "wanted"),
-    [
-        ("off", None, True, 0),
-        ("on", None, False, boot.FLAG_LOCAL),
-        ("on", None, True, boot.FLAG_LOCAL),
-        ("on", "off", True, 0),
-        ("auto", None, True, boot.FLAG_LOCAL),
-        ("auto", None, False, 0),
-        ("auto", "off", True, 0),
-        ("off", "off", True, 0),
-    ],
-)
-def test_the_flag_of_completed_calls(
-    word: str, annotation: str | None, pvm: bool, wanted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(boot, "PVM", str(tmp_path if pvm else tmp_path / "none"))
-    assert boot.local_flag(word, annotation) == wanted
-
-
 def test_find_program(tmp_path: Path) -> None:
     program = tmp_path / "prog"
     program.write_text("x")

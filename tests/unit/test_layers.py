@@ -64,6 +64,8 @@ LAYERS: list[list[set[str]]] = [
         {"krun.kvm.refusals"},
         {"krun.kvm.remedy"},
         {"krun.kvm.board", "krun.kvm.boot", "krun.kvm.image", "krun.kvm.probe"},
+        {"krun.kvm.direct"},
+        {"krun.kvm.measure"},
         {"krun.kvm.*"},
     ],
     [

@@ -119,6 +119,22 @@ def kvm(_root: str) -> Iterator[Finding]:
             )
 
 
+def exits(_root: str) -> Iterator[Finding]:
+    """What a system call costs, and what `calls.local: auto` makes of it."""
+    from krun.kvm import host, measure
+
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return
+    known = host.Known()
+    known.exit_ns, known.own_ns = measure.exits()
+    text = f"a system call that leaves the VM takes {known.exit_ns / 1000:.1f} us"
+    if known.own_ns:
+        text += f", one that is completed in it {known.own_ns / 1000:.1f} us"
+    else:
+        text += ", and none can be completed in it"
+    yield Finding("calls", OK, f"{text}: calls.local: auto means {'on' if known.pays() else 'off'}")
+
+
 def worker_threads(_root: str) -> Iterator[Finding]:
     """KVM's worker thread for each VM, which splits huge pages (nx_huge_pages, kernel-parameters.txt)."""
     value = read("/sys/module/kvm/parameters/nx_huge_pages")

@@ -47,7 +47,7 @@ enum kr_boot_tag {
     KR_BOOT_HOOK = 4, /* startContainer hook: u32 timeout in s (0: none), u32 argc, u32 envc, u32 has_env,
                          then path\0, argc args\0..., envc env\0... */
     KR_BOOT_CPUID =
-        5, /* struct kvm_cpuid2 of an ancestor, to spare KVM_GET_SUPPORTED_CPUID; internal to the monitor */
+        5, /* struct kvm_cpuid2 of krun (kvm/host.py) or of an ancestor, to spare KVM_GET_SUPPORTED_CPUID */
     KR_BOOT_DOMAINS =
         6, /* u64[]: the names of the landlock domains of the thread that executes (process/domain.h); absent: none; internal
               to the monitor */

@@ -1,0 +1,166 @@
+"""What this host's KVM answers is asked once (krun/kvm/host.py): the file counts only if it is ours alone, and of this boot and this KVM."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from krun.kvm import boot, host, measure
+
+CPUID = (2).to_bytes(4, "little") + bytes(4) + bytes(range(40)) * 2
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def warning(self, line: str) -> None:
+        self.lines.append(line)
+
+
+class Kvm:
+    """Stands for KVM and for the measurement."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = self.measured = 0
+        self.exits: tuple[int, int] | Exception = (23000, 800)
+        self.log = Log()
+        monkeypatch.setattr(host, "_ask", self.ask)
+        monkeypatch.setattr(measure, "exits", self.measure)
+
+    def ask(self, _: int) -> bytes:
+        self.asked += 1
+        return CPUID
+
+    def measure(self) -> tuple[int, int]:
+        self.measured += 1
+        if isinstance(self.exits, Exception):
+            raise self.exits
+        return self.exits
+
+    def know(self, root: Path, measured: bool = False) -> host.Known:
+        return host.know(str(root), -1, self.log, measured)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def kvm(monkeypatch: pytest.MonkeyPatch) -> Kvm:
+    return Kvm(monkeypatch)
+
+
+def test_kvm_is_asked_once(kvm: Kvm, tmp_path: Path) -> None:
+    assert [kvm.know(tmp_path / "new").cpuid for _ in range(3)] == [CPUID] * 3
+    assert (kvm.asked, kvm.measured) == (1, 0)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [".kvm"]
+    assert (tmp_path / "new" / ".kvm").stat().st_mode & 0o777 == 0o600
+
+
+def test_exits_are_measured_once_and_only_if_somebody_asks(kvm: Kvm, tmp_path: Path) -> None:
+    assert not kvm.know(tmp_path).measured
+    found = [kvm.know(tmp_path, True) for _ in range(2)] + [kvm.know(tmp_path)]
+    assert (kvm.asked, kvm.measured) == (1, 1)
+    assert all(
+        (one.exit_ns, one.own_ns, one.measured, one.pays()) == (23000, 800, True, True) for one in found
+    )
+
+
+def test_a_measurement_that_fails_is_told_once_and_means_off(kvm: Kvm, tmp_path: Path) -> None:
+    kvm.exits = ValueError("status 1")
+    assert not any(kvm.know(tmp_path, True).pays() for _ in range(3))
+    assert kvm.measured == 1 and len(kvm.log.lines) == 1 and "status 1" in kvm.log.lines[0]
+
+
+def _other_boot(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8] ^= 1
+    path.write_bytes(data)
+
+
+def _other_kvm(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[48] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _other_boot,
+        _other_kvm,
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes() + b"x"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.chmod(0o620),
+        lambda path: path.chmod(0o604),
+        lambda path: os.chown(path, 1000, 0),
+        lambda path: (path.rename(path.with_name("x")), path.symlink_to("x")),
+        lambda path: (path.unlink(), os.mkfifo(path, 0o600)),
+    ],
+)
+def test_a_file_that_is_not_to_be_trusted_is_made_anew(kvm: Kvm, tmp_path: Path, spoil: Any) -> None:
+    kvm.know(tmp_path)
+    spoil(tmp_path / ".kvm")
+    assert kvm.know(tmp_path).cpuid == CPUID and kvm.asked == 2
+    assert kvm.know(tmp_path).cpuid == CPUID and kvm.asked == 2
+
+
+@pytest.mark.parametrize("why", ["no key", "no room", "refused"])
+def test_without_a_file_kvm_is_asked_each_time(
+    kvm: Kvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    root, wanted = tmp_path, CPUID
+    if why == "no key":
+        monkeypatch.setattr(host, "_key", lambda: b"")
+    elif why == "no room":
+        (tmp_path / "file").write_text("")
+        root = tmp_path / "file"
+    else:
+        monkeypatch.setattr(host, "_ask", lambda _: b"")
+        wanted = b""
+    assert [kvm.know(root).cpuid for _ in range(2)] == [wanted] * 2
+    assert not (root / ".kvm").exists()
+
+
+def test_this_hosts_kvm_answers(tmp_path: Path) -> None:
+    fd = boot.open_kvm()
+    try:
+        known = host.know(str(tmp_path), fd, Log())  # type: ignore[arg-type]
+    finally:
+        os.close(fd)
+    leaves = [int.from_bytes(known.cpuid[at : at + 4], "little") for at in range(8, len(known.cpuid), 40)]
+    assert {0, 1, 7, 0x80000001} <= set(leaves)
+
+
+def test_exits_are_measured() -> None:
+    """A call that is completed is a gain; where none is, its time is not told."""
+    exit_ns, own_ns = measure.exits()
+    assert exit_ns > 0 and 0 <= own_ns < exit_ns
+
+
+def known(exit_ns: int, own_ns: int) -> host.Known:
+    found = host.Known()
+    found.measured, found.exit_ns, found.own_ns = True, exit_ns, own_ns
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "annotation", "known", "wanted"),
+    [
+        ("off", None, known(23000, 800), 0),
+        ("on", None, known(0, 0), boot.FLAG_LOCAL),
+        ("on", "off", known(23000, 800), 0),
+        ("auto", None, known(23000, 800), boot.FLAG_LOCAL),
+        ("auto", "off", known(23000, 800), 0),
+        ("auto", None, known(23000, 0), 0),  # nothing is completed: VMX, SVM
+        ("auto", None, known(1500, 300), 0),  # an exit is cheap
+        ("auto", None, known(23000, 25000), 0),
+        ("auto", None, known(0, 0), 0),
+        ("auto", None, None, 0),
+    ],
+)
+def test_the_flag_of_completed_calls(
+    word: str, annotation: str | None, known: host.Known | None, wanted: int
+) -> None:
+    assert host.local_flag(word, annotation, known) == wanted
