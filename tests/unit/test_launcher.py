@@ -3,7 +3,6 @@ plain script whenever a source has changed; both do the same; nothing of the pro
 
 from __future__ import annotations
 
-import ctypes
 import json
 import marshal
 import os
@@ -16,9 +15,6 @@ from pathlib import Path
 import pytest
 
 from krun.native import build_launcher
-
-PR_SET_THP_DISABLE = 41
-LIBC = ctypes.CDLL(None)
 
 
 def make(folder: Path) -> Path:
@@ -83,14 +79,6 @@ def test_functions_that_the_hot_verbs_call_lie_together() -> None:
     named = {code.co_qualname for code in frequent}
     missing = [line for line in lines if line.partition(":")[2] not in named]
     assert len(lines) == len(set(lines)) and len(missing) <= len(lines) // 10, missing
-
-
-@pytest.mark.parametrize("huge", [True, False])
-def test_memory_with_and_without_huge_pages(command: Path, tmp_path: Path, huge: bool) -> None:
-    arguments = [str(command), "--root", str(tmp_path), "state", "no-such"]
-    limit = None if huge else lambda: LIBC.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    done = subprocess.run(arguments, capture_output=True, preexec_fn=limit)
-    assert (done.returncode, b"container does not exist" in done.stderr) == (1, True)
 
 
 def test_a_second_build_changes_nothing(command: Path) -> None:

@@ -21,7 +21,6 @@
  * Compiled in: KR_SCRIPT, the plain script of the same effect; KR_PATHS, sys.path of the second phase,
  * ":"-separated; KR_PYTHON, KR_STDLIB.
  */
-#define _GNU_SOURCE /* mremap, mincore */
 #define PY_SSIZE_T_CLEAN
 #define Py_BUILD_CORE 1
 #include <Python.h>
@@ -381,35 +380,6 @@ static int unchanged(void) {
     return 1;
 }
 
-#define HUGE (2ul << 20)
-
-/*
- * Puts the memory into huge pages. Python writes to each object that it touches (the number of references), so a command copies some
- * 400 to 700 pages of the executable, at 1.3 us each. A copy of all of it takes 0.2 ms, if the kernel has huge pages to spare; if it has
- * none, or gives none to this process, all stays as it is. Only the part between multiples of 2 MiB has room for them.
- */
-static void into_huge_pages(char **argv) {
-    char *at = (char *)(((uintptr_t)__data_start + HUGE - 1) & ~(HUGE - 1));
-    size_t size = ((uintptr_t)kr_arena + arena_used - (uintptr_t)at + HUGE - 1) & ~(HUGE - 1);
-    unsigned char second;
-    char *room = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED)
-        return;
-    char *copy = (char *)(((uintptr_t)room + HUGE - 1) & ~(HUGE - 1));
-    if (madvise(copy, size, MADV_HUGEPAGE) == 0) {
-        *(volatile char *)copy = 0;
-        /* If the first write has brought the second page in as well, it was a huge one. */
-        if (mincore(copy + 4096, 4096, &second) == 0 && (second & 1)) {
-            memcpy(copy, at, size);
-            if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) {
-                execv(KR_SCRIPT, argv); /* our own memory may be gone */
-                _exit(127);
-            }
-        }
-    }
-    munmap(room, size + HUGE);
-}
-
 /* What belongs to a process: the thread's identity, and the dispositions of signals as Python's start sets
  * them (the child sets them back, krun/oci/init.py, step 1). */
 static void renew(void) {
@@ -462,7 +432,6 @@ int main(int argc, char **argv) {
     arguments = argv;
     if (!unchanged())
         by_script();
-    into_huge_pages(argv);
     renew();
     PyObject *t0 = PyLong_FromLongLong((int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
     PyObject *line = words(argv), *space = environment();
