@@ -190,7 +190,7 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.keep = options.keep
     ctx.stdio = options.stdio
     ctx.console, ctx.foreground = options.console, options.foreground
-    ctx.kvm = boot.open_kvm()
+    ctx.kvm = boot.open_kvm(ctx.later)
     ctx.exe = image.open_monitor()
     wanted, annotation = options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL)
     known = host.know(options.root, ctx.kvm, options.log, wanted == "auto" and annotation is None)
@@ -281,12 +281,13 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         open_cgroup(ctx, state.cgroup_paths)
     ctx.hook_state = hook_state(state, "creating")
     launched = container.launched = spawn(child, init.ORDER, child.plan.clone_flags, spec.time_offsets)
-    close_all(ctx, child)
+    close_all(ctx, child, last=False)
     # From here on `delete --force` finds the process, whatever becomes of us, or of it: in a pid namespace that it shares, another
     # container's processes may stop it.
     state.pid, state.start_time = launched.pid, process_start_time(launched.pid)
     statedir.save(state)
-    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined and child.in_cgroup)
+    joined = joined and child.in_cgroup
+    conversation = talk.CreateTalk(container, launched, ctx.parent_sync, joined, ctx.later)
     try:
         conversation.run()
     finally:
@@ -355,8 +356,13 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
         raise SysError("open cgroup", path, e.errno or 0) from None
 
 
-def close_all(ctx: Context, child: init.Child) -> None:
-    """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing."""
+def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
+    """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing.
+
+    Argument: last, whether also ctx.later, which the conversation with the child closes.
+    """
+    while last and ctx.later:
+        os.close(ctx.later.pop())
     opened = (
         ctx.kvm,
         ctx.exe,

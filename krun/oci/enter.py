@@ -115,9 +115,9 @@ def _exec_process(
         child.birth_root = root
     launched = _spawn_on(initial, child, born)
     child.join_fds = {}  # the caller's to close
-    close_all(ctx, child)
+    close_all(ctx, child, last=False)
     late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
-    conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late)
+    conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late, ctx.later)
     try:
         conversation.run()
         log_stages(options.log, ctx.t0, launched.stages)

@@ -46,6 +46,7 @@ class Context:
     cgroup_fd: cgroup v2 to be born in. saved_uid: the saved user id until the exec, -1: that of the others.
     attached: destination and descriptor of mounts below which later steps look, in the order of attaching (oci/places.py).
     read_only: destination and descriptor of mounts that become read-only when nothing is put into them any more.
+    later: what the parent closes while the child works.
     t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
     cpuid: KVM's answer, b"" if the monitor is to ask.
     """
@@ -54,7 +55,7 @@ class Context:
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "cpuid", "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
-        "stdio", "foreground", "read_only",
+        "stdio", "foreground", "read_only", "later",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -66,6 +67,7 @@ class Context:
         self.cgroup_fd = self.readable = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
+        self.later: list[int] = []
         self.attached: list[tuple[str, int]] = []
         self.read_only: list[tuple[str, int]] = []
         self.keep: list[int] = []

@@ -29,9 +29,11 @@ def reset_cpus(pid: int) -> None:
 class Conversation:
     """Serves the requests of one child until its monitor is ready. Subclassed by what a request means."""
 
-    __slots__ = ("launched", "sock")
+    __slots__ = ("launched", "sock", "later")
 
-    def __init__(self, launched: Launched, sock: int) -> None:
+    def __init__(self, launched: Launched, sock: int, later: "list[int] | None" = None) -> None:
+        """Argument: later, descriptors to close while the child works."""
+        self.later = [] if later is None else later
         self.launched = launched
         self.sock = sock
 
@@ -60,6 +62,8 @@ class Conversation:
                     if e.errno != EPIPE:
                         raise
                     # It has died: what it has said before, or how it went, is read next.
+                while self.later:
+                    os.close(self.later.pop())
             elif kind == sync.READY:
                 self.launched.stages = sync.stages(fields)
                 return
@@ -76,8 +80,10 @@ class CreateTalk(Conversation):
 
     __slots__ = ("container", "joined")
 
-    def __init__(self, container: "Container", launched: Launched, sock: int, joined: bool) -> None:
-        super().__init__(launched, sock)
+    def __init__(
+        self, container: "Container", launched: Launched, sock: int, joined: bool, later: "list[int]"
+    ) -> None:
+        super().__init__(launched, sock, later)
         self.container = container
         self.joined = joined
 
@@ -141,8 +147,9 @@ class ExecTalk(Conversation):
         final_cpus: "list[int]",
         state: "ContainerState",
         late_cgroup: str,
+        later: "list[int]",
     ) -> None:
-        super().__init__(launched, sock)
+        super().__init__(launched, sock, later)
         self.reset_cpus = reset_cpus
         self.final_cpus = final_cpus
         self.state = state

@@ -182,6 +182,28 @@ def test_a_child_that_dies_while_its_request_is_served(monkeypatch: pytest.Monke
     os.close(ours)
 
 
+def test_what_takes_long_to_close_is_closed_while_the_child_works() -> None:
+    """The child looks after the answer to its request: until then it waits, and a close would hold it up."""
+    ours, theirs = sysio.socketpair()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours)
+        os.close(writing)
+        sync.send(theirs, sync.CGROUP)
+        answered = sync.receive(theirs)[0] == sync.GO
+        closed = os.read(reading, 1) == b""
+        sync.send(theirs, sync.READY)
+        os._exit(0 if answered and closed else 1)
+    os.close(theirs)
+    os.close(reading)
+    later = [writing]
+    conversation = talk.ExecTalk(spawn.Launched(pid, -1), ours, [], state.ContainerState(id="box"), "", later)
+    conversation.run()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and not later
+    os.close(ours)
+
+
 @pytest.mark.parametrize(
     "error",
     [SysError("setns", "pid namespace", ESRCH), KrunError("the container's process died of signal 9")],
