@@ -23,7 +23,7 @@ corpus)
     "$job/corpus/run.sh" -s 4 -w 5 "$root/.venv/bin/python" -S -m krun.kvm.direct 2>&1 | tee "$OUT/corpus.log"
     ;;
 pytest)
-    exec .venv/bin/python -m pytest --color=no --junitxml="$OUT/junit.xml" -o timeout=900 --basetemp=/var/tmp/pytest "${arguments[@]}"
+    exec .venv/bin/python -m pytest --color=no --junitxml="$OUT/junit.xml" -o timeout=900 --basetemp=/var/tmp/pytest -o tmp_path_retention_policy=failed "${arguments[@]}"
     ;;
 script)
     exec bash "$job/script.sh" "${arguments[@]}"
