@@ -632,16 +632,21 @@ def test_what_comes_behind_a_response_reaches_nobody(rig):
 
 
 def test_what_comes_later_without_a_request_reaches_nobody(rig):
+    ended = []
+
     def serve(connection):
-        while b"GET" in head_of(connection):
-            connection.sendall(OK)
-            time.sleep(0.02)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        head_of(connection)
+        connection.sendall(OK)
+        time.sleep(0.02)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        # The proxy closes a connection on which something comes that nobody has asked for.
+        ended.append(connection.recv(1))
 
     rig.script(rig.queue(), serve)
-    for _ in range(10):
+    for count in range(1, 11):
         assert rig.get() == (200, b"ok")
-        time.sleep(0.04)
+        wait_for(lambda count=count: len(ended) == count)
+    assert ended == [b""] * 10
 
 
 def test_an_idle_connection_that_the_instance_closed(rig):
