@@ -13,7 +13,7 @@ SAID_AT = 16
 #: Offset and number of the counters, 64 bits each; the index of each one.
 COUNTS_AT = WORDS_AT + WORDS * WORDS_SIZE
 COUNTS = 32
-EXITS, REFUSED, UNKNOWN, COMPLETED, DECLINED = 0, 1, 2, 8, 16
+EXITS, REFUSED, UNKNOWN, SITES, PATCHED, COMPLETED, DECLINED = 0, 1, 2, 3, 4, 8, 16
 #: Index of the first of the words with a bit for each call that was refused or is unknown, and number of bits.
 CALLS_AT, CALLS = 24, 512
 #: enum kr_way (native/table/rows.h): its number is added to COMPLETED and DECLINED.

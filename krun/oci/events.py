@@ -83,6 +83,8 @@ def calls(counters: "list[int]") -> "dict[str, Any] | None":
         return None
     return {
         "exits": counters[board.EXITS],
+        "sites": counters[board.SITES],
+        "patched": counters[board.PATCHED],
         "completed": {name: counters[board.COMPLETED + way] for name, way in board.WAYS.items()},
         "declined": {name: counters[board.DECLINED + way] for name, way in board.WAYS.items()},
         "refused": counters[board.REFUSED],

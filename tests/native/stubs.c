@@ -8,6 +8,8 @@
 #include "process/board.h"
 #include "machine/fdtab.h"
 #include "machine/mm.h"
+#include "machine/root.h"
+#include "machine/site.h"
 #include "process/main.h"
 #include "process/process.h"
 #include <linux/fcntl.h>
@@ -37,6 +39,28 @@ __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
                                                 .fd_interp = -1,
                                                 .fd_log = -1,
                                                 .fd_board = -1};
+
+/* No site is patched. */
+__attribute__((weak)) int kr_sites_undo(struct kr_mm *mm, u64 start, u64 end) {
+    return (void)mm, (void)start, (void)end, 0;
+}
+__attribute__((weak)) int kr_sites_make_room(struct kr_mm *mm, u64 start, u64 end) {
+    return (void)mm, (void)start, (void)end, 0;
+}
+__attribute__((weak)) void kr_sites_forget(struct kr_mm *mm, u64 start, u64 end) {
+    (void)mm, (void)start, (void)end;
+}
+__attribute__((weak)) void kr_sites_original(const struct kr_mm *mm, u64 addr, void *buf, u64 n) {
+    (void)mm, (void)addr, (void)buf, (void)n;
+}
+__attribute__((weak)) int kr_sites_any(const struct kr_mm *mm, u64 addr, u64 n) {
+    return (void)mm, (void)addr, (void)n, 0;
+}
+__attribute__((weak)) int kr_site_edge(const struct kr_mm *mm, u64 addr) { return (void)mm, (void)addr, 0; }
+__attribute__((weak)) int kr_root_make(struct kr_vm *vm, u32 idx) { return (void)vm, (void)idx, 0; }
+__attribute__((weak)) void kr_root_linked(struct kr_vm *vm, u64 gva, u64 entry) {
+    (void)vm, (void)gva, (void)entry;
+}
 
 __attribute__((weak)) long kr_call_intr(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) {
     return kr_sys6(nr, a, b, c, d, e, f);

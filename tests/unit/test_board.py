@@ -49,6 +49,8 @@ def test_the_counters(tmp_path: Path) -> None:
         file.write((8).to_bytes(8, "little"))
         assert events.calls(board.counters(str(path))) == {
             "exits": 1 << 40,
+            "sites": 0,
+            "patched": 0,
             "completed": {"fact": 0, "action": 7},
             "declined": {"fact": 8, "action": 0},
             "refused": 0,

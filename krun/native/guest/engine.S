@@ -16,8 +16,11 @@
  *   from `rax_saved` on    rax, too
  *   from `regs_saved` on   rcx, rdx, rsi, rdi, r8, r9, r10, too
  *   from `after` to `end`  the call is complete, its result is in the call page
+ *
+ * Behind it is the way of patched sites (engine_patched.inc), with an order of its own.
  */
 #include "callpage.h"
+#include "patched.h"
 
     .section .rodata.kr_engine, "a", @progbits
     .balign 16
@@ -58,6 +61,11 @@ kr_engine_r11_saved:
     jnz kr_engine
     cmp $KR_LOCAL_CALLS, %eax       /* the kernel reads eax only */
     jae kr_engine
+    movabs $KR_OWN_BASE, %r11       /* a patched site has left, so the call is an exit: rcx is not its return address */
+    add $kr_engine_left - kr_engine, %r11
+    cmp %r11, %rcx
+    mov SAVE(R11), %r11
+    je kr_engine
     mov %rax, SAVE(RAX)
 kr_engine_rax_saved:
     mov %eax, %eax
@@ -66,6 +74,9 @@ kr_engine_rax_saved:
     mov %eax, %r11d
     and $KR_WAY_MASK, %eax
     jz decline
+    decl CALL(KR_PP_SAMPLE)
+    jz decline
+dispatch:
     shr $KR_WAY_SHIFT, %r11d
     cmp $1, %eax                    /* KR_WAY_FACT */
     je fact
@@ -109,6 +120,7 @@ kr_engine_after:
     mov SAVE(R11), %r11
     return_to_payload
 kr_engine_code_end:
+#include "engine_patched.inc"
 
     .org kr_engine + 4096           /* an error if the code does not fit into the stub page */
 

@@ -7,6 +7,7 @@
  */
 #include "local.h"
 #include "../abi/boot.h"
+#include "../machine/site.h"
 #include "../process/trace.h"
 #include <linux/seccomp.h>
 
@@ -29,6 +30,7 @@ void kr_local_decide(struct kr_task *t) {
     do {
         seen = __atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST);
         off(t);
+        kr_local_sample(t);
         t->local.ways = may_complete(t) ? kr_local_facts(t, f) | kr_local_actions(t, f) : 0;
         if (t->local.ways && (!(t->proc->flags & KR_BOOTF_RANDOM) || kr_random(2)))
             __atomic_store_n(&f->on, 1, __ATOMIC_SEQ_CST);
@@ -55,24 +57,52 @@ static void count(struct kr_task *t, volatile const struct kr_call_page *c) {
         completed += settle((volatile const u64 *)&c->done[way], &t->local.done[way], &sum->done[way]);
         settle((volatile const u64 *)&c->declined[way], &t->local.declined[way], &sum->declined[way]);
     }
+    /* The window does not come between a patched site and the code. */
+    u64 patched = settle(&kr_patched_page(&t->mm->vm, t->vcpu->idx)->calls, &t->local.patched, &sum->patched);
+    completed -= KR_MIN(patched, completed);
     kr_window_completed(&t->window, (u32)KR_MIN(completed, (u64)KR_WINDOW_MEMORY));
+}
+
+/* The registers of the engine's code at `base`, where it is at `place`. */
+static void repair_engine(struct kr_task *t, volatile const struct kr_call_page *c, u64 base,
+                          enum kr_place place) {
+    struct kr_vm *vm = &t->mm->vm;
+    struct kvm_regs *r = kr_regs(t);
+    u64 save[16];
+    for (u32 i = 0; i < KR_COUNT(save); i++)
+        save[i] = c->save[i];
+    if (place == KR_PLACE_AFTER) {
+        kr_engine_end(save, c->result, r);
+        r->rip = r->rcx = kr_site_return(vm, r->rcx);
+    } else if (place == KR_PLACE_PATCHED) {
+        kr_engine_undo_patched(save, kr_patched_page(vm, t->vcpu->idx)->rsp, base, r);
+    } else {
+        kr_engine_undo(save, base, r);
+    }
 }
 
 /* Ends or undoes the call at whose code r stands. */
 static enum kr_place repair(struct kr_task *t, volatile const struct kr_call_page *c) {
+    struct kr_vm *vm = &t->mm->vm;
     struct kvm_regs *r = kr_regs(t);
-    enum kr_place place = kr_engine_place(t->vcpu->stub, r->rip);
-    if (place == KR_PLACE_ELSE || place == KR_PLACE_OUT)
-        return place;
-    u64 save[16];
-    for (u32 i = 0; i < KR_COUNT(save); i++)
-        save[i] = c->save[i];
-    if (place == KR_PLACE_AFTER)
-        kr_engine_end(save, c->result, r);
-    else
-        kr_engine_undo(save, t->vcpu->stub, r);
+    enum kr_place place;
+    if (vm->sites && kr_local_is_own(r->rip)) {
+        place = r->rip >= KR_OWN_SITES ? kr_site_place(vm, r) : kr_engine_place(KR_OWN_BASE, r->rip);
+        if (place == KR_PLACE_ELSE)
+            return place;
+        if (r->rip - KR_OWN_BASE < KR_PAGE)
+            repair_engine(t, c, KR_OWN_BASE, place);
+    } else {
+        place = kr_engine_place(t->vcpu->stub, r->rip);
+        if (place == KR_PLACE_ELSE || place == KR_PLACE_OUT)
+            return place;
+        repair_engine(t, c, t->vcpu->stub, place);
+    }
+    if (place != KR_PLACE_AFTER)
+        r->rip = t->vcpu->stub + KR_EO_OUT;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
-    return place;
+    /* Own: the page begins with the jump to the exit. */
+    return place == KR_PLACE_PATCHED || place == KR_PLACE_OUT ? KR_PLACE_BEFORE : place;
 }
 
 enum kr_place kr_local_left(struct kr_task *t) {
@@ -91,7 +121,10 @@ enum kr_place kr_local_fault(struct kr_task *t) { return repair(t, kr_call_page(
 void kr_local_served(struct kr_task *t, u64 nr) {
     const struct kr_sys_row *row = kr_sys_row((u32)nr);
     u32 way = row ? row->way : KR_WAY_NONE;
-    kr_window_count(&t->window, (int)(t->local.ways >> way & 1));
+    int own = (int)(t->local.ways >> way & 1);
+    kr_window_count(&t->window, own);
+    if (own)
+        kr_local_hot(t, nr);
     if (way == KR_WAY_CHANGES)
         __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_RELEASE);
 }

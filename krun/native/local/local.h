@@ -49,4 +49,17 @@ u32 kr_local_actions(struct kr_task *t, struct kr_fact_page *f);
 /* Takes the actions that the payload has set inside the guest. */
 void kr_local_take_actions(struct kr_task *t, volatile struct kr_call_page *c);
 
+/* ---- local/sites.c ---- */
+
+/* Sets the sample's counter, if it has run out. */
+void kr_local_sample(struct kr_task *t);
+/* A call that could have been completed has been served by an exit: counts its site. The thread may have no vCPU. */
+void kr_local_hot(struct kr_task *t, u64 nr);
+/* Patches the site t->local.site, if that is possible. Called in the run loop, without a lock. The thread may have no vCPU. */
+void kr_local_patch(struct kr_task *t);
+/* A call whose rcx lies in the vCPU's own part of the address space (guest/patched.h): gives it the return address and the
+ * flags of the call. */
+void kr_local_returns(struct kr_task *t);
+static inline int kr_local_is_own(u64 addr) { return addr - KR_OWN_BASE < KR_OWN_END - KR_OWN_BASE; }
+
 #endif

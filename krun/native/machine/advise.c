@@ -5,6 +5,7 @@
 #include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
+#include "site.h"
 
 /* Whether the advice loses what is in the memory. */
 static int discards(int advice) {
@@ -75,6 +76,7 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     if (discards(advice)) {
         kr_lock(&mm->lock);
         u64 end = may_discard_until(mm, addr, addr + len);
+        kr_sites_undo(mm, addr, end);
         kr_unlock(&mm->lock);
         if (end < addr + len) {
             long r = end > addr ? kr_mm_madvise(mm, addr, end - addr, advice) : 0;

@@ -8,6 +8,7 @@
 
 #include "vm.h"
 #include "../guest/callpage.h"
+#include "../guest/patched.h"
 
 /* Puts the code behind the exit into the shared stub page. */
 void kr_callpage_code(u8 *stub);
@@ -24,17 +25,27 @@ static inline volatile struct kr_call_page *kr_call_page(const struct kr_vm *vm,
     return (volatile struct kr_call_page *)(vm->sys + KR_VCPU_AREA(idx) + KR_VCPU_CALL);
 }
 
+static inline volatile struct kr_patched *kr_patched_page(const struct kr_vm *vm, u32 idx) {
+    return (volatile struct kr_patched *)(vm->sys + KR_VCPU_AREA(idx) + KR_VCPU_CALL + KR_PP_RSP);
+}
+
+/* What rcx is when a call of a patched site has left by SYSCALL. */
+u64 kr_engine_left_by(void);
+
 /* What a RIP means, where stub is the address of the vCPU's stub page. */
 enum kr_place {
-    KR_PLACE_ELSE,   /* not in the code */
-    KR_PLACE_OUT,    /* at the exit: the registers are those of the call */
-    KR_PLACE_ENTRY,  /* at LSTAR: the same */
-    KR_PLACE_BEFORE, /* the call has not begun: kr_engine_undo gives the registers of the call */
-    KR_PLACE_AFTER,  /* the call is complete: kr_engine_end gives the registers after it */
+    KR_PLACE_ELSE,    /* not in the code */
+    KR_PLACE_OUT,     /* at the exit: the registers are those of the call */
+    KR_PLACE_ENTRY,   /* at LSTAR: the same */
+    KR_PLACE_BEFORE,  /* the call has not begun: kr_engine_undo gives the registers of the call */
+    KR_PLACE_AFTER,   /* the call is complete: kr_engine_end gives the registers after it */
+    KR_PLACE_PATCHED, /* in the way of patched sites: as BEFORE, by kr_engine_undo_patched */
 };
 enum kr_place kr_engine_place(u64 stub, u64 rip);
 /* For the places ENTRY and BEFORE: makes r what it is at the exit. save: a copy of the call page's. */
 void kr_engine_undo(const u64 save[16], u64 stub, struct kvm_regs *r);
+/* The same for the place PATCHED. rsp: a copy of struct kr_patched's. */
+void kr_engine_undo_patched(const u64 save[16], u64 rsp, u64 stub, struct kvm_regs *r);
 /* For the place AFTER: makes r what it is after SYSCALL. Flags that ring 3 must not set are left out. */
 void kr_engine_end(const u64 save[16], u64 result, struct kvm_regs *r);
 

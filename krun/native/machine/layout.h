@@ -12,6 +12,7 @@
  *   0x6a00_0000_0000  KR_WINDOW_END                           end of what ring 3 may use
  *        ...          only a fence of one page: guard gap of 4 TiB
  *   0x6c00_0000_0000  guest only: KR_SYS_BASE: GDT, IDT, stubs, TSS, stacks
+ *   0x6c80_0000_0000  guest only, other pages for each vCPU: KR_OWN_BASE (guest/patched.h)
  *   0x6d00_0000_0000  host only: KR_EMPTY_PATH, one page of zeros
  *   0x6e00_0000_0000  KR_HOST_SYS: system area and page tables, as the monitor sees them (random in 512 GiB)
  *   0x6f00_0000_0000  KR_HOST_LOW: below it only the rows above; checked at start (monitor/layout.c)
@@ -71,6 +72,10 @@
 #define KR_SYS_IDT 0x1000ULL
 #define KR_SYS_EXC 0x2000ULL  /* exception stubs, 16 bytes a vector */
 #define KR_SYS_STUB 0x3000ULL /* LSTAR stub, mapped again in every vCPU's area */
+/* Patched sites (guest/patched.h): used with the first one, and not mapped at KR_SYS_BASE. */
+#define KR_SYS_TABLE 0x4000ULL  /* the addresses of the trampolines; at sites->table */
+#define KR_SYS_OWN 0x5000ULL    /* the stub page with another beginning; at KR_OWN_BASE */
+#define KR_SYS_SITES 0x10000ULL /* the trampolines; at KR_OWN_SITES */
 
 /* Pages of a vCPU, offsets from the vCPU's area. The call page follows the stub, so that the stub can reach it
  * RIP-relative. */

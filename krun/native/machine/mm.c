@@ -21,6 +21,7 @@
 #include "vma.h"
 #include "hostmem.h"
 #include "segment.h"
+#include "site.h"
 #include "usercopy.h"
 #include "warm.h"
 #include <linux/personality.h>
@@ -38,6 +39,7 @@ long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
         kr_mm_refill(mm, addr, addr + len);
         return r;
     }
+    kr_sites_forget(mm, addr, addr + len);
     kr_vma_cut(mm, addr, addr + len);
     return 0;
 }
@@ -45,7 +47,7 @@ long kr_mm_unmap_locked(struct kr_mm *mm, u64 addr, u64 len) {
 /* Places a host mapping over [addr, addr+len), whatever was there. Locked, until kr_mm_release. */
 static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd, u64 off,
                        u32 vma_flags) {
-    if (!kr_in_window(addr, len))
+    if (!kr_in_window(addr, len) || kr_sites_make_room(mm, addr, addr + len) < 0)
         return -ENOMEM;
     u32 host_flags = flags & ~(u32)(MAP_FIXED_NOREPLACE | MAP_32BIT);
     if (len > KR_EAGER && (flags & MAP_ANONYMOUS) && !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
@@ -75,6 +77,7 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
         kr_mm_unmap_locked(mm, addr, len);
         return -EAGAIN; /* mlock_future_ok() in the kernel */
     }
+    kr_sites_forget(mm, addr, addr + len);
     kr_warm_map(mm, addr, len, prot, flags, vma_flags);
     kr_vma_cut(mm, addr, addr + len);
     kr_vma_insert(mm, addr, addr + len, prot, vma_flags);
@@ -185,6 +188,8 @@ static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr, u32 prot, u3
         return -EINVAL;
     if (kr_vma_sealed(mm, addr, len))
         return -EPERM;
+    if (kr_sites_make_room(mm, addr, addr + len) < 0)
+        return -ENOMEM;
     const struct kr_change change = {.kind = KR_CHANGE_MOVE,
                                      .prot = prot,
                                      .flags = flags,
@@ -196,10 +201,12 @@ static long replace_by(struct kr_mm *mm, u64 at, u64 len, u64 addr, u32 prot, u3
     kr_change_to(mm, &change);
     kr_pt_update(&mm->vm, addr, addr + len, 0, 0);
     long r = kr_host_remap(at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
-    if (r < 0)
+    if (r < 0) {
         kr_mm_refill(mm, addr, addr + len);
-    else
-        kr_vma_cut(mm, addr, addr + len);
+        return r;
+    }
+    kr_sites_forget(mm, addr, addr + len);
+    kr_vma_cut(mm, addr, addr + len);
     return r;
 }
 
@@ -218,7 +225,7 @@ long kr_mm_attach(struct kr_mm *mm, s32 id, u64 addr, int replace, u32 prot, u64
         r = -ENOMEM;
     else if (!kr_vma_range_free(mm, at, hint))
         r = -EINVAL;
-    else if (kr_change_begin(mm, &change, 3) < 0)
+    else if (kr_sites_make_room(mm, at, at + hint) < 0 || kr_change_begin(mm, &change, 3) < 0)
         r = -ENOMEM;
     else
         r = kr_host_attach(id, at, prot & PROT_WRITE ? 0 : SHM_RDONLY, len);
@@ -287,6 +294,7 @@ void kr_mm_after_fork(struct kr_mm *mm) {
     for (u32 i = 0; i < mm->nvma;) {
         if (mm->vma[i].flags & KR_VMA_DONTFORK) {
             kr_pt_update(&mm->vm, mm->vma[i].start, mm->vma[i].end, 0, 0);
+            kr_sites_forget(mm, mm->vma[i].start, mm->vma[i].end);
             kr_vma_remove(mm, i, 1);
         } else {
             i++;
@@ -330,7 +338,8 @@ static struct kr_vma *grow_down(struct kr_mm *mm, u64 addr) {
         return NULL;
     struct kr_vma v = mm->vma[i];
     u64 start = KR_PAGE_DOWN(addr);
-    if (start < KR_WINDOW_START || (i && mm->vma[i - 1].end > start) || !(v.prot & PROT_WRITE) ||
+    if (start < KR_WINDOW_START || kr_sites_make_room(mm, start, v.start) < 0 ||
+        (i && mm->vma[i - 1].end > start) || !(v.prot & PROT_WRITE) ||
         kr_cas32_raw((u32 *)start, 0, 0, &seen) < 0)
         return NULL;
     kr_vma_insert(mm, start, v.start, v.prot, v.flags);

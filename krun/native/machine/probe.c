@@ -11,6 +11,7 @@
  * table comes from the pool once for each VM (vm->probe_gpa) and is used again.
  */
 #include "mm.h"
+#include "root.h"
 #include "usercopy.h"
 #include "x86.h"
 
@@ -76,7 +77,7 @@ u64 kr_probe_fault(struct kr_task *t) {
     if (n)
         kr_vm_flush(vm);
     vm->root_gpa = real;
-    t->run->s.regs.sregs.cr3 = real;
+    t->run->s.regs.sregs.cr3 = kr_root(vm, t->vcpu->idx);
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
 out:
     kr_unlock(&t->mm->lock);

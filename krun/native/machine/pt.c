@@ -16,6 +16,7 @@
  *      translation is dropped (kr_vm_flush), because shadow paging would go on using its table of the leaf.
  *      A cleared leaf leaves WAS_LEAF in its entry.
  */
+#include "root.h"
 #include "slots.h"
 #include <linux/mman.h>
 
@@ -57,6 +58,8 @@ static u64 *directory_entry(struct kr_vm *vm, u64 gva, int make) {
                 return NULL;
             /* Upper levels allow everything: the last level decides. */
             __atomic_store_n(entry, gpa | KR_PTE_P | KR_PTE_W | KR_PTE_U | KR_PTE_A, __ATOMIC_RELEASE);
+            if (shift == 39)
+                kr_root_linked(vm, gva, *entry);
         }
         table = table_at(vm, *entry);
     }

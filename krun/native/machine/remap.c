@@ -7,9 +7,12 @@
 #include "vma.h"
 #include "hostmem.h"
 #include "segment.h"
+#include "site.h"
 
 long kr_mm_protect_locked(struct kr_mm *mm, u64 addr, u64 end, u32 prot) {
     int lost_exec_only = 0;
+    if (kr_sites_undo(mm, addr, end) < 0 && (prot & PROT_WRITE))
+        return -ENOMEM; /* as the host's own call, which has the same limits */
     for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
         if ((mm->vma[i].prot & PROT_EXEC) && !(prot & PROT_EXEC) && kr_mm_host_prot(prot) &&
             kr_mm_host_prot(prot) == kr_mm_host_prot(mm->vma[i].prot))
@@ -146,7 +149,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
             /* Only the last page is named: the host may have several mappings here, see kr_mm_host_move(). */
             u64 last = src.end - KR_PAGE;
             const struct kr_change change = {.kind = KR_CHANGE_FRESH, .start = src.end, .end = old + new_len};
-            if (kr_change_begin(mm, &change, 5) < 0)
+            if (kr_sites_make_room(mm, src.end, old + new_len) < 0 || kr_change_begin(mm, &change, 5) < 0)
                 return -ENOMEM;
             if (kr_host_remap(last, KR_PAGE, KR_PAGE + new_len - old_len, 0, 0) == (long)last) {
                 kr_vma_insert(mm, src.end, old + new_len, src.prot, src.flags);
@@ -169,6 +172,8 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         if (!new_addr)
             return -ENOMEM;
     }
+    if (kr_sites_undo(mm, old, old + old_len) < 0 || kr_sites_make_room(mm, new_addr, new_addr + new_len) < 0)
+        return -ENOMEM;
     u32 moved = src.flags;
     if (kr_segment_moves(mm, &moved, old, new_addr) < 0)
         return -ENOMEM;
@@ -191,6 +196,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         kr_mm_refill(mm, new_addr, new_addr + new_len);
         return r;
     }
+    kr_sites_forget(mm, new_addr, new_addr + new_len);
     kr_vma_cut(mm, new_addr, new_addr + new_len);
     if (flags & MREMAP_DONTUNMAP)
         kr_mm_reflect(mm, old, old + old_len, src.prot, src.flags);

@@ -13,6 +13,7 @@
 #include "../lib/kr_linux.h"
 #include "hostmem.h"
 #include "request.h"
+#include "root.h"
 #include "slots.h"
 #include <linux/futex.h>
 #include <linux/resource.h>
@@ -162,7 +163,7 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
     u64 cr4 = (vm->xcr0 > 1 ? 1u << 18 : 0) | (f && (f->ebx & 1) ? 1u << 16 : 0); /* OSXSAVE, FSGSBASE */
     memset(&v->run->s.regs.regs, 0, sizeof v->run->s.regs.regs);
     v->run->s.regs.regs.rflags = KR_FLAGS_FIXED;
-    kr_x86_sregs(&v->run->s.regs.sregs, vm->root_gpa, v->idx, cr4);
+    kr_x86_sregs(&v->run->s.regs.sregs, kr_root(vm, v->idx), v->idx, cr4);
     v->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
     v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
 }

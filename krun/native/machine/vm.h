@@ -55,6 +55,9 @@ struct kr_vm {
     u64 slice;             /* when threads were last interrupted for a waiter (share.c), ns; under mm->lock */
     u64 root_gpa;
     u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
+    u64 *roots;    /* roots of the vCPUs, by number (root.h); 0: vm->root_gpa */
+    u32 nroots;
+    struct kr_sites *sites; /* patched sites (site.h); NULL: there was none yet. Set once */
     struct kr_vcpu *vcpus, *free_vcpus;
     u32 *chunk; /* window chunk -> 1 + chunk number, from KR_SMALL_CHUNKS on; 0: no slot yet */
     struct kr_chunk *chunk_list; /* by chunk number */

@@ -64,6 +64,13 @@ struct kr_quiesce {
  * (enum kr_way). Atomic. The payload can make its own counts wrong. */
 struct kr_local_counts {
     u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS];
+    u64 sites, patched; /* sites that were patched, calls by them (site.h) */
+};
+
+/* How often a site's calls were exits that could have been completed (local/sites.c). */
+struct kr_local_hot {
+    u64 ret; /* the return address of its calls */
+    u32 count;
 };
 
 /* What a thread knows of its own completed calls (local/local.h). Only `generation` is other threads', too. */
@@ -72,8 +79,11 @@ struct kr_local {
     u32 ways;       /* bit: a way (enum kr_way) in which the guest's code completes calls now */
     u32 generation; /* counts what has changed since; atomic */
     u32 armed;      /* the generation for which it was decided what may be completed */
-    u64 done[KR_LOCAL_WAYS],
-        declined[KR_LOCAL_WAYS]; /* the counters of the call page that have been settled */
+    u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS],
+        patched; /* the counters of the call page that have been settled */
+    struct kr_local_hot hot[8];
+    u64 site;            /* a site that shall be patched, by its return address; 0: none */
+    u32 site_nr, sample; /* the number of its last call; the period of samples */
 };
 
 struct kr_proc {

@@ -13,6 +13,7 @@
 #include "../process/process.h"
 #include "../process/quiesce.h"
 #include "../machine/share.h"
+#include "../machine/site.h"
 #include "../process/signal.h"
 #include "../process/trace.h"
 #include "../machine/usercopy.h"
@@ -58,6 +59,8 @@ static int may_park(u64 nr) {
 
 static void system_call(struct kr_task *t) {
     struct kvm_regs *r = kr_regs(t);
+    if (t->local.possible && kr_local_is_own(r->rcx))
+        kr_local_returns(t);
     t->nr = r->rax;
     t->args[0] = r->rdi;
     t->args[1] = r->rsi;
@@ -89,14 +92,40 @@ static void system_call(struct kr_task *t) {
     t->nr = ~0ULL;
 }
 
+/* Whether the exception is that of a patched site's second instruction (machine/site.h); then it is served. */
+static int fault_in_site(struct kr_task *t, u32 vec) {
+    struct kvm_regs *r = kr_regs(t);
+    if (vec != VEC_GP && vec != VEC_UD)
+        return 0;
+    switch (kr_site_middle(&t->mm->vm, vec, r)) {
+    case KR_MIDDLE_NO:
+        return 0;
+    case KR_MIDDLE_CALL:
+        system_call(t);
+        return 1;
+    case KR_MIDDLE_RETRY:
+        to_user_mode(t);
+        return 1;
+    case KR_MIDDLE_DONE:
+        break;
+    }
+    to_user_mode(t);
+    if (r->rflags & 0x100) /* TF: the instruction is a step */
+        kr_exception(t, VEC_DB, 0);
+    return 1;
+}
+
 /* Whether the exception came in the code for completed calls (guest/engine.S); then it is served. The call goes on
  * as an exit, so that a bad pointer of the payload's gets the kernel's own answer. A page that the tables lack is filled
  * in for the next call. The payload cannot have a frame with a RIP of that code. */
 static int fault_in_local_code(struct kr_task *t, u32 vec, u64 error) {
     u64 addr = t->run->s.regs.sregs.cr2;
+    int sites = t->mm->vm.sites != NULL;
+    if (sites && vec == VEC_DB)
+        kr_site_stepped(&t->mm->vm, kr_regs(t));
     enum kr_place place = kr_local_fault(t);
     if (place == KR_PLACE_ELSE || place == KR_PLACE_OUT)
-        return 0;
+        return sites && fault_in_site(t, vec);
     if (vec == VEC_PF)
         kr_mm_fault(t->mm, addr, error);
     if (place == KR_PLACE_AFTER)
@@ -319,6 +348,8 @@ static long enter(struct kr_task *t) {
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;
     t->run->exit_reason = 0;
     t->faults = 0;
+    if (t->mm->vm.sites)
+        kr_site_enter(&t->mm->vm, kr_regs(t));
     t->run->request_interrupt_window = kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
     long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
     if (kr_trace_on && r != -EAGAIN)
@@ -388,6 +419,8 @@ void kr_run(struct kr_task *t) {
     if (t->ask_early)
         __atomic_or_fetch(&t->asked, KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);
     for (;;) {
+        if (t->local.site)
+            kr_local_patch(t);
         if (!t->vcpu || kr_share_wanted(t)) { /* a thread has no vCPU: the threads take turns */
             kr_share_release(t);
             kr_share_acquire(t);

@@ -198,6 +198,8 @@ void kr_board_count(struct kr_task *t) {
     struct kr_local_counts *calls = &t->proc->calls;
     add(KR_BOARDC_EXITS, t->exits);
     t->exits = 0;
+    add(KR_BOARDC_SITES, take(&calls->sites));
+    add(KR_BOARDC_PATCHED, take(&calls->patched));
     for (u32 way = 0; way < KR_LOCAL_WAYS; way++) {
         add(KR_BOARDC_DONE + way, take(&calls->done[way]));
         add(KR_BOARDC_DECLINED + way, take(&calls->declined[way]));

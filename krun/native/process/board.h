@@ -56,6 +56,8 @@ enum kr_board_counter {
     KR_BOARDC_EXITS = 0,   /* returns from KVM */
     KR_BOARDC_REFUSED = 1, /* calls that syscalls.def refuses (NO) */
     KR_BOARDC_UNKNOWN = 2, /* calls that it does not know */
+    KR_BOARDC_SITES = 3,   /* patched sites (machine/site.h) */
+    KR_BOARDC_PATCHED = 4, /* calls through them */
     KR_BOARDC_DONE = 8,    /* + enum kr_way: calls that were completed inside the guest (local/local.h) */
     KR_BOARDC_DECLINED =
         16, /* + enum kr_way: those for which there was a way, and that exited all the same */

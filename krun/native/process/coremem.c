@@ -9,6 +9,7 @@
  */
 #include "core.h"
 #include "../machine/mm.h"
+#include "../machine/site.h"
 #include "../machine/usercopy.h"
 #include "../lib/kr_linux.h"
 
@@ -246,10 +247,12 @@ void kr_core_hole(struct kr_core_out *o, u64 n) { o->hole += n; }
 static void write_page(struct kr_core_out *o, u64 addr) {
     u8 page[KR_PAGE];
     if (kr_copy_in(page, addr, sizeof page) == 0 ||
-        (o->mem >= 0 && kr_sys4(__NR_pread64, o->mem, page, sizeof page, addr) == (long)sizeof page))
+        (o->mem >= 0 && kr_sys4(__NR_pread64, o->mem, page, sizeof page, addr) == (long)sizeof page)) {
+        kr_sites_original(kr_self()->mm, addr, page, sizeof page);
         kr_core_emit(o, page, sizeof page);
-    else
+    } else {
         kr_core_hole(o, sizeof page);
+    }
 }
 
 /* Writes a segment. Private pages that were never touched become holes, because reading them would allocate

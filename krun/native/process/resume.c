@@ -10,6 +10,7 @@
 #include "domain.h"
 #include "hostsig.h"
 #include "sigframe.h"
+#include "../machine/site.h"
 #include "../machine/usercopy.h"
 #include <asm/siginfo.h>
 #include <asm/signal.h>
@@ -135,8 +136,10 @@ void kr_ask_signal(struct kr_task *t, u64 flags) {
         return;
     t->resumed = 0;
     /* Is the next instruction still the SYSCALL that was to be executed again? */
-    if (t->nr != ~0ULL || kr_copy_in(insn, r->rip, 2) < 0 || insn[0] != 0x0f || insn[1] != 0x05 ||
-        r->rip != t->resume_rip)
+    if (t->nr != ~0ULL || kr_copy_in(insn, r->rip, 2) < 0)
+        return;
+    kr_sites_original(t->mm, r->rip, insn, 2);
+    if (insn[0] != 0x0f || insn[1] != 0x05 || r->rip != t->resume_rip)
         return;
     if ((flags & SA_RESTART) && !always_ends(r))
         return;

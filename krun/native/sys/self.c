@@ -9,6 +9,8 @@
 #include "../process/process.h"
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
+#include "../machine/site.h"
+#include "../machine/usercopy.h"
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
@@ -82,14 +84,24 @@ static u64 rest(struct cursor *c) {
 
 static u64 to_page_end(u64 addr, u64 n) { return KR_MIN(n, KR_PAGE - (addr & (KR_PAGE - 1))); }
 
+/* dst is a copy of n bytes from src: it gets what the payload's text was before its sites were patched (machine/site.h). */
+static void show_original(const struct kr_mm *mm, u64 src, u64 dst, u64 n) {
+    u8 buf[KR_PAGE];
+    if (kr_sites_any(mm, src, n) && kr_copy_in(buf, src, n) == 0) {
+        kr_sites_original(mm, src, buf, n);
+        kr_copy_out(dst, buf, n);
+    }
+}
+
 /* Copies page by page: the bytes before an inaccessible page are copied, as on Linux. */
-static long copy_vectors(struct cursor from, struct cursor to) {
+static long copy_vectors(const struct kr_mm *mm, struct cursor from, struct cursor to) {
     u64 total = 0, n;
     while ((n = rest(&from)) && rest(&to)) {
         u64 src = from.v->base + from.at, dst = to.v->base + to.at;
         n = to_page_end(dst, to_page_end(src, KR_MIN(n, rest(&to))));
         if (!kr_span_ok(src, n) || !kr_span_ok(dst, n) || kr_copy_raw((void *)dst, (const void *)src, n) < 0)
             return total ? (long)total : -EFAULT;
+        show_original(mm, src, dst, n);
         from.at += n;
         to.at += n;
         total += n;
@@ -112,7 +124,7 @@ static long vectors_in(struct kr_iovec *room, u64 ptr, u64 n, int local) {
     return 0;
 }
 
-static long process_vm(const u64 a[6], int write) {
+static long process_vm(struct kr_task *t, const u64 a[6], int write) {
     if (a[5])
         return -EINVAL;
     struct kr_iovec *v = kr_alloc(2 * KR_IOV_MAX * sizeof *v), *remote = v + KR_IOV_MAX;
@@ -125,21 +137,15 @@ static long process_vm(const u64 a[6], int write) {
         if (!r)
             r = rest(&other) ? kr_own_thread(a[0]) : 0;
         if (!r)
-            r = write ? copy_vectors(local, other) : copy_vectors(other, local);
+            r = write ? copy_vectors(t->mm, local, other) : copy_vectors(t->mm, other, local);
     }
     kr_free(v, 2 * KR_IOV_MAX * sizeof *v);
     return r;
 }
 
-long sys_process_vm_readv(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return process_vm(a, 0);
-}
+long sys_process_vm_readv(struct kr_task *t, const u64 a[6]) { return process_vm(t, a, 0); }
 
-long sys_process_vm_writev(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return process_vm(a, 1);
-}
+long sys_process_vm_writev(struct kr_task *t, const u64 a[6]) { return process_vm(t, a, 1); }
 
 long sys_process_madvise(struct kr_task *t, const u64 a[6]) {
     if (a[4])

@@ -6,7 +6,7 @@
  * State: none. Locks: mm->lock while the VMA array is copied.
  */
 #include "proctext.h"
-#include "../machine/mm.h"
+#include "../machine/site.h"
 #include <linux/mman.h>
 
 struct vmas {
@@ -100,17 +100,38 @@ static void put_mapping(struct kr_text *o, const struct line *l, const struct kr
     kr_text_add(o, "\n", 1);
 }
 
-static void make_maps(struct kr_text *o, const char *text, const struct vmas *m) {
+static void put_line(struct kr_text *o, const struct line *l, const struct vmas *m) {
+    for (u32 i = first_above(m, l->start); i < m->n && m->v[i].start < l->end; i++)
+        put_mapping(o, l, &m->v[i]);
+}
+
+/* Whether b goes on where a ends, and only the patching of a site has made two of them (machine/site.h). */
+static int goes_on(const struct kr_mm *mm, const struct line *a, const struct line *b) {
+    return a->end == b->start && a->ino == b->ino && b->off == a->off + (b->start - a->start) &&
+           !memcmp(a->perms, b->perms, sizeof a->perms) && a->dev_len == b->dev_len &&
+           !memcmp(a->dev, b->dev, a->dev_len) && kr_site_edge(mm, b->start);
+}
+
+static void make_maps(struct kr_text *o, const char *text, const struct kr_mm *mm, const struct vmas *m) {
+    struct line l, next;
+    l.end = 0;
     for (const char *s = text; *s;) {
         const char *end = strchr(s, '\n');
         if (!end)
             break;
-        struct line l;
-        if (parse_line(s, end, &l))
-            for (u32 i = first_above(m, l.start); i < m->n && m->v[i].start < l.end; i++)
-                put_mapping(o, &l, &m->v[i]);
+        if (parse_line(s, end, &next)) {
+            if (l.end && goes_on(mm, &l, &next)) {
+                l.end = next.end;
+            } else {
+                if (l.end)
+                    put_line(o, &l, m);
+                l = next;
+            }
+        }
         s = end + 1;
     }
+    if (l.end)
+        put_line(o, &l, m);
 }
 
 /* smaps: the header of each entry is a line of maps. The figures below it are kept if the mapping is the
@@ -173,7 +194,7 @@ long kr_procmaps(struct kr_mm *mm, enum kr_proc_entry entry, const char *kernel,
     if (!m.v)
         return -ENOMEM;
     if (entry == KR_PE_MAPS)
-        make_maps(o, kernel, &m);
+        make_maps(o, kernel, mm, &m);
     else if (entry == KR_PE_SMAPS)
         make_smaps(o, kernel, &m);
     else if (entry == KR_PE_NUMA_MAPS)
