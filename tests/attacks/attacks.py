@@ -306,6 +306,7 @@ ATTACKS = (
     Attack("clone_tid_address", seconds=1, engines=True),
     # Calls completed inside the guest.
     Attack("local_scribble", local=True),
+    Attack("local_sites", local=True),
     Attack("local_jump_engine", seconds=10, local=True),
     Attack("local_filter_tsync", prepare=(unfiltered,), local=True),
     Attack("local_ids", (ROOT_USER,), prepare=(unfiltered,), local=True),

@@ -1,4 +1,5 @@
-// Jumps to every byte of the page behind which SYSCALL goes in the guest, its own and another vCPU's, with hostile registers, with
+// Jumps to every byte of the page behind which SYSCALL goes in the guest, its own and another vCPU's, to where patched sites go, and
+// into their trampolines, with hostile registers, with
 // flags that a call must not keep (TF, AC, DF, NT), by a jump and by a signal frame: no ring but 3, no number but the kernel's,
 // no end of the monitor.
 #include "attack.h"
@@ -9,6 +10,8 @@
 #define AREA 0x6c0000100000UL // of the first vCPU; the page is its first
 #define AREA_SIZE 0x8000UL
 #define BYTES 4096U
+#define OWN 0x6c8000000000UL // what each vCPU has at the same address
+#define SITES 0x6c8000010000UL
 #define CHUNK 16U // bytes that a child tries
 
 static sigjmp_buf back;
@@ -153,11 +156,16 @@ int main(void) {
     if (s == MAP_FAILED)
         attack_broken("mmap");
     unsigned tried = 0;
+    for (int i = 0; i < 4000; i++)
+        if (syscall(SYS_getpid) != getpid()) // two sites that are patched
+            attack_won("getpid is wrong");
     for (unsigned n = 0; !attack_over(); n++) {
         // The code is at the start of the page: more often than the rest.
         unsigned offset = n % 4 < 3 ? n / 4 * 3 * CHUNK + n % 4 * CHUNK : n * CHUNK;
         offset %= n % 4 < 3 ? 768 : BYTES;
         unsigned long at = AREA + (n % 5 == 4 ? AREA_SIZE : 0) + offset;
+        if (n % 3 == 1)
+            at = n % 2 ? OWN + offset : SITES + n * CHUNK % 512;
         int status = attack_child(chunk, (void *)at);
         tried++;
         if (attack_child_won(status))

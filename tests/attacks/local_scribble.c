@@ -34,9 +34,19 @@ static void find_pages(void) {
 
 // The registers of a call of socket(2), or of one that only asks.
 static unsigned long chosen(unsigned long x) {
-    static const unsigned long words[] = {
-        SYS_getpid,       SYS_socket,       SYS_getuid,      1, 2, 0, ~0UL, 0x6c0000002000UL,
-        0x6c0000100000UL, 0x800000000000UL, 0x69ffffffffe0UL};
+    static const unsigned long words[] = {SYS_getpid,
+                                          SYS_socket,
+                                          SYS_getuid,
+                                          1,
+                                          2,
+                                          0,
+                                          ~0UL,
+                                          0x6c0000002000UL,
+                                          0x6c0000100000UL,
+                                          0x800000000000UL,
+                                          0x69ffffffffe0UL,
+                                          0x6c8000000000UL,
+                                          0x6c8000010010UL};
     return words[x % (sizeof words / sizeof words[0])];
 }
 
@@ -125,6 +135,8 @@ int main(int argc, char **argv) {
     if (argc > 1)
         return 0;
     find_pages();
+    for (int i = 0; i < 4000; i++)
+        syscall(SYS_getpid); // a site that is patched
     for (unsigned long i = 1; !attack_over(); i++) {
         if (attack_child_won(attack_child(try, (void *)i)))
             _exit(ATTACK_WON);

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #define AREA 0x6c0000100000UL // of the first vCPU; the stub is its first page
 #define AREA_SIZE 0x8000UL
-#define CODE 704 // bytes that are tried; the code is shorter
+#define CODE 832 // bytes that are tried; the code is shorter
 static void jump(unsigned long at, unsigned long flags) {
     __asm__ volatile(
         "sub $1024,%%rsp; push %[flags]; popf; mov $39,%%eax; lea 1f(%%rip),%%rcx; mov $0x202,%%r11d\n"

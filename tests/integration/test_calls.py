@@ -41,6 +41,7 @@ def spent(container):
     container.exec("/calls").ok()
     after = counts(container)
     completed = after["completed"]["fact"] - before["completed"]["fact"]
+    assert (after["sites"] > before["sites"]) == (after["patched"] > before["patched"]) == (completed > 0)
     return after["exits"] - before["exits"], completed
 
 
