@@ -44,6 +44,7 @@ __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
 __attribute__((weak)) int kr_sites_undo(struct kr_mm *mm, u64 start, u64 end) {
     return (void)mm, (void)start, (void)end, 0;
 }
+__attribute__((weak)) void kr_sites_heir(struct kr_mm *mm) { (void)mm; }
 __attribute__((weak)) int kr_sites_make_room(struct kr_mm *mm, u64 start, u64 end) {
     return (void)mm, (void)start, (void)end, 0;
 }

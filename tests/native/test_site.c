@@ -469,6 +469,30 @@ static void many(void) {
     CHECK(!memcmp((void *)TEXT, truth, sizeof truth));
 }
 
+/* A relative was killed while it undid a site, or gave up the table. */
+static void heir(void) {
+    used = 0;
+    put("\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90", 12);
+    u64 at = put(compare, sizeof compare) + 2;
+    map_text();
+    for (u32 n = 0; n <= sizeof compare; n++) {
+        CHECK_EQ(patch(at, 1), 0);
+        CHECK_EQ(kr_sys3(__NR_mprotect, TEXT, KR_PAGE, PROT_READ | PROT_WRITE), 0);
+        memcpy((void *)(at - 2), compare, n); /* so many bytes were written */
+        kr_pt_update(&mm->vm, TEXT, TEXT + KR_PAGE, 0, 0);
+        kr_pt_update(&mm->vm, mm->vm.sites->table, mm->vm.sites->table + KR_PAGE, 0, 0);
+        kr_lock(&mm->lock);
+        kr_sites_heir(mm);
+        kr_unlock(&mm->lock);
+        CHECK_EQ(memcmp((void *)TEXT, truth, sizeof truth) != 0, n == 0);
+        CHECK_EQ(kr_site_is_patched(&mm->vm, at), n == 0);
+        CHECK(kr_pt_get(&mm->vm, mm->vm.sites->table) & KR_PTE_P);
+        kr_lock(&mm->lock);
+        CHECK_EQ(kr_sites_undo(mm, TEXT, TEXT + KR_PAGE), 0);
+        kr_unlock(&mm->lock);
+    }
+}
+
 /* The payload maps something where the table is. */
 static void room(void) {
     used = 0;
@@ -569,6 +593,7 @@ void test_main(void) {
     runs();
     refusals();
     many();
+    heir();
     room();
     roots();
     kr_sys2(__NR_sigaltstack, &old, 0);

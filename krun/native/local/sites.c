@@ -17,7 +17,7 @@
 
 #define SAMPLE 128u       /* completed calls for one that exits */
 #define SAMPLE_MAX 65536u /* ... once the site is known not to be patchable */
-#define WEIGHT 32u        /* of the call that exits for all others */
+#define WEIGHT 4u         /* calls that are completed weigh as much as one exit */
 #define ENOUGH 256u
 #define ENOUGH_RANDOM 4u /* in tests */
 #define NEVER (~0u)
@@ -43,7 +43,7 @@ void kr_local_hot(struct kr_task *t, u64 nr) {
         return;
     volatile struct kr_patched *p = kr_patched_page(&t->mm->vm, t->vcpu->idx);
     if (!p->sample) {
-        weight = WEIGHT;
+        weight = t->local.sample / WEIGHT;
         if (h->ret == ret && h->count == NEVER)
             t->local.sample = KR_MIN(t->local.sample * 2, SAMPLE_MAX);
         p->sample = t->local.sample;

@@ -16,6 +16,7 @@
 #include "../lib/kr_linux.h"
 #include "vma.h"
 #include "hostmem.h"
+#include "site.h"
 
 static void set_kind(struct kr_mm *mm, u32 kind) {
     __atomic_store_n(&mm->change.kind, kind, __ATOMIC_RELEASE);
@@ -153,17 +154,22 @@ static long complete(struct kr_mm *mm, const struct kr_change *c) {
 void kr_mm_heir(struct kr_mm *mm) {
     struct kr_change c = mm->change;
     kr_vm_heir(&mm->vm, mm->tasks);
+    /* The record stays until the lock is given up: an heir that is killed leaves the same work to the next one. */
+    if (c.kind) {
+        if (mm->nundo)
+            memcpy(mm->vma, mm->undo, mm->nundo * sizeof *mm->vma);
+        mm->nvma = mm->nundo;
+    }
+    kr_sites_heir(mm);
     if (!c.kind)
         return;
-    /* The record stays until the lock is given up: an heir that is killed leaves the same work to the next one. */
-    if (mm->nundo)
-        memcpy(mm->vma, mm->undo, mm->nundo * sizeof *mm->vma);
-    mm->nvma = mm->nundo;
     long r = complete(mm, &c);
     if (r < 0)
         kr_die("a process was killed inside a call that replaces the memory at 0x%lx-0x%lx, which it shares "
                "with this process (CLONE_VM): nobody knows what is there now: errno %ld",
                (unsigned long)c.start, (unsigned long)c.end, -r);
+    if (c.kind == KR_CHANGE_UNMAP || c.kind == KR_CHANGE_ANON || c.kind == KR_CHANGE_MOVE)
+        kr_sites_forget(mm, c.start, c.end);
     if (c.brk)
         mm->brk_end = c.brk;
     kr_vm_flush(&mm->vm);

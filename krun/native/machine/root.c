@@ -35,13 +35,16 @@ static void fill(struct kr_vm *vm, u64 *last, u32 idx) {
 int kr_root_make(struct kr_vm *vm, u32 idx) {
     u64 t[4]; /* the root first */
     if (idx >= vm->nroots) {
-        u32 room = (idx / STEP + 1) * STEP;
-        u64 *roots = kr_realloc(vm->roots, vm->nroots * sizeof *roots, room * sizeof *roots);
+        u32 had = vm->nroots, room = (idx / STEP + 1) * STEP;
+        u64 *old = vm->roots, *roots = kr_alloc(room * sizeof *roots);
         if (!roots)
             return -ENOMEM;
-        memset(roots + vm->nroots, 0, (room - vm->nroots) * sizeof *roots);
-        vm->roots = roots;
-        vm->nroots = room;
+        if (had)
+            memcpy(roots, old, had * sizeof *roots);
+        vm->roots =
+            roots; /* in this order, and the old ones last, because SIGKILL can end a relative (change.c) anywhere */
+        __atomic_store_n(&vm->nroots, room, __ATOMIC_RELEASE);
+        kr_free(old, had * sizeof *old);
     }
     if (vm->roots[idx])
         return 0;

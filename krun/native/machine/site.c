@@ -74,6 +74,8 @@ int kr_site_possible(struct kr_mm *mm, u64 ret, u32 nr) {
 static int edit(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes) {
     u64 start = KR_PAGE_DOWN(s->at), end = KR_PAGE_UP(s->at + kr_site_length(s));
     struct kr_vma *v = kr_vma_find(mm, s->at);
+    if (!v || v->start > s->at) /* only after a death */
+        return -ENOMEM;
     u32 prot = kr_mm_host_prot(v->prot);
     kr_pt_update(&mm->vm, start, end, 0, 0);
     long r = kr_host_protect(start, end - start, PROT_READ | PROT_WRITE);
@@ -228,6 +230,26 @@ int kr_sites_undo(struct kr_mm *mm, u64 start, u64 end) {
             __atomic_store_n(&s->live, 0, __ATOMIC_RELEASE);
     }
     return r;
+}
+
+void kr_sites_heir(struct kr_mm *mm) {
+    struct kr_sites *sites = mm->vm.sites;
+    if (!sites)
+        return;
+    for (u32 i = 0; i < sites->n; i++) {
+        struct kr_site *s = &sites->site[i];
+        u8 bytes[8];
+        u32 n = kr_site_length(s), mixed = 0;
+        if (!s->live || kr_copy_in(bytes, s->at, n) < 0)
+            continue;
+        while (mixed < n && (bytes[mixed] == s->now[mixed] || bytes[mixed] == s->was[mixed]))
+            mixed++;
+        if (mixed == n && memcmp(bytes, s->now, n) && edit(mm, s, s->was) == 0)
+            __atomic_store_n(&s->live, 0, __ATOMIC_RELEASE);
+    }
+    if (sites->table) /* inside kr_sites_make_room */
+        kr_pt_sys(&mm->vm, sites->table, KR_SYS_GPA + KR_SYS_TABLE, KR_PTE_U | KR_PTE_NX);
+    kr_vm_flush(&mm->vm);
 }
 
 int kr_sites_make_room(struct kr_mm *mm, u64 start, u64 end) {

@@ -68,6 +68,8 @@ int kr_site_patch(struct kr_mm *mm, u64 ret, u32 nr);
 int kr_site_possible(struct kr_mm *mm, u64 ret, u32 nr);
 /* Gives the text of [start, end) its original bytes. 0 or -ENOMEM: some sites stay. Lock: mm->lock. */
 int kr_sites_undo(struct kr_mm *mm, u64 start, u64 end);
+/* Part of kr_mm_heir: a site that a dead process has half undone is undone. Lock: mm->lock. */
+void kr_sites_heir(struct kr_mm *mm);
 /* The payload maps [start, end): gives up the table, if it is there. 0 or -ENOMEM: it cannot be given up. Lock: mm->lock. */
 int kr_sites_make_room(struct kr_mm *mm, u64 start, u64 end);
 /* The text of [start, end) is gone. Lock: mm->lock. */
