@@ -5,6 +5,7 @@
  */
 #include "cpu.h"
 #include "mm.h"
+#include "x86.h"
 
 int kr_cpu_get_xsave(struct kr_task *t, u8 *xsave) {
     if (t->vcpu)
@@ -37,6 +38,20 @@ int kr_cpu_load(struct kr_task *t, const struct kr_cpu *c) {
     t->run->s.regs.regs = c->regs;
     t->run->s.regs.sregs.fs = c->fs;
     t->run->s.regs.sregs.gs = c->gs;
-    t->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+    t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
     return kr_cpu_set_xsave(t, c->xsave);
+}
+
+void kr_cpu_drop_fault(struct kr_task *t) {
+    struct kvm_run *run = t->run;
+    struct kvm_vcpu_events *e = &run->s.regs.events;
+    run->kvm_valid_regs |= KVM_SYNC_X86_EVENTS;
+    run->immediate_exit = 1;
+    long r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0); /* only tells the events */
+    run->immediate_exit = 0;
+    run->kvm_valid_regs &= ~(u64)KVM_SYNC_X86_EVENTS;
+    if (r != -EINTR || !e->exception.injected || e->exception.nr == VEC_DB || e->exception.nr == VEC_BP)
+        return;
+    memset(e, 0, sizeof *e);
+    run->kvm_dirty_regs |= KVM_SYNC_X86_EVENTS;
 }

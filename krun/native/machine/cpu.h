@@ -32,4 +32,9 @@ int kr_cpu_load(struct kr_task *t, const struct kr_cpu *c);
 int kr_cpu_get_xsave(struct kr_task *t, u8 *xsave);
 int kr_cpu_set_xsave(struct kr_task *t, const u8 *xsave);
 
+/* After a KVM_RUN that a signal has ended: KVM may have been about to raise an exception, and would raise it at whatever RIP
+ * the guest is entered with next, such as that of a signal handler. So the exception is dropped: the instruction is
+ * executed again, and raises it again. Not #DB and #BP, which come behind their instruction. */
+void kr_cpu_drop_fault(struct kr_task *t);
+
 #endif

@@ -165,7 +165,9 @@ static void first_state(struct kr_vm *vm, struct kr_vcpu *v) {
     v->run->s.regs.regs.rflags = KR_FLAGS_FIXED;
     kr_x86_sregs(&v->run->s.regs.sregs, kr_root(vm, v->idx), v->idx, cr4);
     v->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
-    v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+    memset(&v->run->s.regs.events, 0,
+           sizeof v->run->s.regs.events); /* no exception of an earlier owner's (cpu.h) */
+    v->run->kvm_dirty_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS;
 }
 
 static int map_area(struct kr_vm *vm, struct kr_vcpu *v) {

@@ -8,6 +8,7 @@
  */
 #include "exception.h"
 #include "../view/ask.h"
+#include "../machine/cpu.h"
 #include "../machine/mm.h"
 #include "../process/board.h"
 #include "../process/process.h"
@@ -445,6 +446,8 @@ void kr_run(struct kr_task *t) {
             continue;
         }
         wait.tries = 0;
+        if (r == -EINTR)
+            kr_cpu_drop_fault(t);
         if (t->local.possible && r != -KR_ERESTART && in_local_code(t))
             continue;
         if (r == -EINTR || r == -KR_ERESTART) {
