@@ -14,6 +14,7 @@ import pytest
 from helpers.runtime import DIRECT
 
 ROOT = Path(__file__).resolve().parents[2]
+PVM = Path("/sys/module/kvm_pvm").is_dir()
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -81,6 +82,44 @@ def test_core_opens_in_gdb(tmp_path: Path, arguments: list[str], signal: int) ->
     assert f"Program terminated with signal {'SIGSEGV' if signal == 11 else 'SIGABRT'}" in seen
     if signal == 11:
         assert "$1 = 11" in seen
+
+
+PATCHED = r"""
+#include <stdlib.h>
+#include <string.h>
+extern const char hot[];
+__asm__(".text\n.ascii \"patched site here\"\n.globl hot\nhot: mov $39,%eax; syscall; ret\n");
+int main(void) {
+    for (int i = 0; i < 5000; i++)
+        ((int (*)(void))hot)();
+    if (!memcmp(hot, "\xb8\x27", 2))
+        return 3; /* it is not patched */
+    abort();
+}
+"""
+
+
+@pytest.mark.skipif(not PVM, reason="sites are patched where KVM is PVM only (docs/calls.md)")
+def test_a_core_has_the_original_text(tmp_path: Path) -> None:
+    """A patched page of the text is in the core, because it is private, with the bytes that it had."""
+    (tmp_path / "crash.c").write_text(PATCHED)
+    program = tmp_path / "crash"
+    subprocess.run(["gcc", "-o", program, tmp_path / "crash.c"], check=True)
+    work = tmp_path / "work"
+    work.mkdir()
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    done = subprocess.run(
+        [*DIRECT, "--local", str(program)],
+        cwd=work,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -6, done
+    (core,) = work.glob("core*")
+    before, marker, text = core.read_bytes().partition(b"patched site here")
+    assert marker and text.startswith(b"\xb8\x27\0\0\0\x0f\x05\xc3")
 
 
 def test_no_core_without_limit(tmp_path: Path) -> None:
