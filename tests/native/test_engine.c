@@ -6,6 +6,7 @@
  * Sources: engine.S callpage.c
  */
 #include "harness.h"
+#include "guest/socketpage.h"
 #include "machine/callpage.h"
 #include "machine/x86.h"
 #include "table/rows.h"
@@ -146,7 +147,7 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
         end = RETURNED;
     } else if (sig == SIGSEGV && s->ip == (u64)stub) {
         end = EXITED;
-    } else if (sig == SIGTRAP && s->ip - (u64)stub < KR_PAGE && steps < 200) {
+    } else if (sig == SIGTRAP && s->ip - (u64)stub < KR_PAGE && steps < 2000) {
         look(&now);
         steps++;
         return;
@@ -426,6 +427,174 @@ static void actions(void) {
     faults = 0;
 }
 
+/* ---- sockets: read and recvfrom, write and sendto ---- */
+
+static struct kr_sock_area *sockets;
+static struct kr_sock_entry entry; /* of the call's descriptor */
+static u64 used, spent, tail;      /* before the call */
+static u8 *buffer;                 /* the call's */
+static u8 before_call[KR_PAGE];    /* what it has before */
+#define ROUNDS_SOCKETS 1500
+#define LONGEST 64 /* a trap after each byte */
+
+static u32 socket_fd(void) { return (u32)start.rdi; }
+
+static void prepare_socket(void) {
+    u32 fd = socket_fd();
+    if (fd < KR_SOCK_FDS) {
+        sockets->entry[fd] = entry;
+        sockets->used[fd] = used;
+        sockets->spent[fd] = spent;
+    }
+    sockets->tail = tail;
+    if (!faults)
+        memcpy(buffer, before_call, LONGEST);
+}
+
+static void socket_call(u32 plain, u32 other) {
+    static const u32 fds[] = {KR_SOCK_FDS, KR_SOCK_FDS + 1, 0x7fffffff, 0x80000000, ~0u};
+    u32 fd = kr_test_below(8) ? (u32)kr_test_below(KR_SOCK_FDS) : fds[kr_test_below(KR_COUNT(fds))];
+    random_registers();
+    for (u32 i = 0; i < LONGEST; i++)
+        before_call[i] = (u8)kr_test_random();
+    buffer = payload + kr_test_below(2 * KR_PAGE - LONGEST);
+    int second = (int)kr_test_below(2);
+    start.rax = second ? other : plain;
+    start.rdi = fd | (kr_test_below(2) ? kr_test_random() << 32 : 0); /* an int */
+    start.rsi = (u64)buffer;
+    start.rdx = 1 + kr_test_below(LONGEST);
+    entry = (struct kr_sock_entry){.gen = (u32)kr_test_random()};
+    used = spent = tail = 0;
+    faults = 0;
+    completes = fd < KR_SOCK_FDS;
+    if (second) { /* flags and an address count for these calls only */
+        start.r8 = 0;
+        start.r10 = kr_test_random() << 32;
+        if (!kr_test_below(8)) {
+            start.r8 = kr_test_random() | 1;
+            completes = 0;
+        }
+        if (!kr_test_below(8)) {
+            start.r10 |= 1u << kr_test_below(32);
+            completes &= plain == __NR_write && !((u32)start.r10 & ~0x4040u);
+        }
+    }
+}
+
+/* The buffer is changed to one that no call may have, or that faults. size: the bytes that the call takes or gives. */
+static void bad_buffer(u64 size) {
+    switch (kr_test_below(12)) {
+    case 0:
+        start.rsi = (u64[]){KR_WINDOW_END - start.rdx + 1, KR_WINDOW_END, (u64)sockets, ~0ULL - 8,
+                            1ULL << 63}[kr_test_below(5)];
+        completes = 0;
+        break;
+    case 1:
+        start.rsi = (u64)payload + 2 * KR_PAGE - kr_test_below(size);
+        faults = completes;
+        completes = 0;
+        break;
+    case 2:
+        start.rdx = (u64[]){0, 1ULL << 63, ~0ULL, KR_WINDOW_END}[kr_test_below(4)];
+        completes = 0;
+        break;
+    }
+}
+
+static void read_changed(int complete) {
+    u32 fd = socket_fd();
+    if (fd < KR_SOCK_FDS)
+        CHECK_EQ(sockets->used[fd], used + (complete ? expected_result : 0));
+    CHECK_EQ(sockets->tail, 0);
+    if (complete) { /* what it writes may be there without the change, but never beyond its end */
+        CHECK(!memcmp(buffer, sockets->data + entry.off + used, expected_result));
+        CHECK(!memcmp(buffer + expected_result, before_call + expected_result, LONGEST - expected_result));
+    }
+}
+
+static void reads(void) {
+    way = KR_WAY_READ;
+    changed = read_changed;
+    fact->way[__NR_read] = KR_WAY_READ;
+    fact->way[__NR_recvfrom] = KR_WAY_READ | 1 << KR_WAY_SHIFT;
+    for (u32 i = 0; i < KR_SOCK_DATA_SIZE; i++)
+        sockets->data[i] = (u8)kr_test_random();
+    u32 done = 0;
+    for (u32 round = 0; round < ROUNDS_SOCKETS; round++) {
+        socket_call(__NR_read, __NR_recvfrom);
+        entry.len = kr_test_below(8) ? (u32)kr_test_below(2 * LONGEST) : 0;
+        entry.off = (u32)kr_test_below(KR_SOCK_DATA_SIZE - 2 * LONGEST);
+        entry.whole = (u32)kr_test_below(2);
+        used = kr_test_below(8) ? kr_test_below(LONGEST) : kr_test_random() << 11;
+        u64 left = used < entry.len ? entry.len - used : 0;
+        if (left > LONGEST)
+            entry.len -= LONGEST, left -= LONGEST;
+        u64 given = KR_MIN(left, start.rdx);
+        completes &= given && (start.rdx <= left || entry.whole);
+        expected_result = given;
+        bad_buffer(KR_MAX(given, 1));
+        one();
+        done += completes;
+    }
+    CHECK(done > ROUNDS_SOCKETS / 8);
+    faults = 0;
+}
+
+static void queue_changed(int complete) {
+    u32 fd = socket_fd();
+    struct kr_sock_record r;
+    u64 size = sizeof r + ((start.rdx + 7) & ~7ULL);
+    CHECK_EQ(sockets->tail, complete ? tail + size : tail);
+    if (fd < KR_SOCK_FDS)
+        CHECK_EQ(sockets->used[fd], 0);
+    if (!complete)
+        return;
+    CHECK_EQ(sockets->spent[fd], spent + start.rdx + KR_SOCK_SKB);
+    memcpy(&r, (u8 *)sockets->queue + tail, sizeof r);
+    CHECK(r.fd == fd && r.len == start.rdx && r.gen == entry.gen);
+    CHECK(!memcmp((u8 *)sockets->queue + tail + sizeof r, before_call, start.rdx));
+}
+
+static void sends(void) {
+    way = KR_WAY_QUEUE;
+    changed = queue_changed;
+    fact->way[__NR_write] = KR_WAY_QUEUE;
+    fact->way[__NR_sendto] = KR_WAY_QUEUE | 1 << KR_WAY_SHIFT;
+    u32 done = 0;
+    for (u32 round = 0; round < ROUNDS_SOCKETS; round++) {
+        socket_call(__NR_write, __NR_sendto);
+        u64 cost = start.rdx + KR_SOCK_SKB, size = KR_SR_HEADER + ((start.rdx + 7) & ~7ULL);
+        entry.credit = (u32)(kr_test_below(4) ? cost + kr_test_below(1000) : kr_test_below(2 * cost));
+        spent = kr_test_below(4) ? kr_test_below(100) : kr_test_random() << 11;
+        if (kr_test_below(4))
+            entry.credit += (u32)spent & 127;
+        sockets->limit = kr_test_below(6) ? KR_SOCK_QUEUE_SIZE : 0;
+        tail = kr_test_below(4) ? 8 * kr_test_below(1000) : KR_SOCK_QUEUE_SIZE - 8 * kr_test_below(20);
+        if (!kr_test_below(10))
+            tail = kr_test_random() << 11;
+        completes &= spent < entry.credit && spent + cost <= entry.credit && tail < sockets->limit &&
+                     tail + size <= sockets->limit;
+        expected_result = start.rdx;
+        bad_buffer(start.rdx);
+        one();
+        done += completes;
+    }
+    CHECK(done > ROUNDS_SOCKETS / 8);
+    faults = 0;
+}
+
+static void socket_calls(void) {
+    long at = kr_sys6(__NR_mmap, KR_SOCK_GVA, KR_SK_SIZE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
+    CHECK_EQ(at, KR_SOCK_GVA);
+    sockets = (struct kr_sock_area *)at;
+    memset(fact, 0, sizeof *fact);
+    fact->on = 1;
+    prepare = prepare_socket;
+    reads();
+    sends();
+}
+
 /* The payload can write anything to the call page: the end of a call gives no flags that ring 3 must not have. */
 static void ends(void) {
     for (u32 round = 0; round < 100; round++) {
@@ -475,6 +644,7 @@ void test_main(void) {
     facts();
     after();
     actions();
+    socket_calls();
     ends();
     kr_sys2(__NR_sigaltstack, &old, 0);
 }

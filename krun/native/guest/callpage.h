@@ -52,6 +52,11 @@
  * them back. */
 #define KR_LOCAL_FLAGS 0x44500
 
+/* The end of the payload's memory: an address from there on would be the monitor's own. */
+#define KR_LOCAL_MEMORY_END 0x6a0000000000
+/* The flags with which a send is completed: MSG_DONTWAIT, MSG_NOSIGNAL. */
+#define KR_LOCAL_SEND_FLAGS 0x4040
+
 /* rt_sigaction(2), engine_action.inc. The last address for an action of the payload's. */
 #define KR_LOCAL_LAST_ACTION 0x69ffffffffe0
 /* Bit sig - 1: not SIGKILL, SIGSTOP; not SIGCHLD, SIGCONT, SIGURG, SIGWINCH, which a default action ignores. */

@@ -21,6 +21,7 @@
  */
 #include "callpage.h"
 #include "patched.h"
+#include "socketpage.h"
 
     .section .rodata.kr_engine, "a", @progbits
     .balign 16
@@ -80,8 +81,7 @@ dispatch:
     shr $KR_WAY_SHIFT, %r11d
     cmp $1, %eax                    /* KR_WAY_FACT */
     je fact
-    cmp $2, %eax                    /* KR_WAY_ACTION */
-    je action
+    jmp more
 decline:
     mov SAVE(RAX), %rax
     mov SAVE(R11), %r11
@@ -97,7 +97,7 @@ fact:
     return_to_payload
 
 /* Ways that need more registers save them first. */
-action:
+more:
     mov %rcx, SAVE(RCX)
     mov %rdx, SAVE(RDX)
     mov %rsi, SAVE(RSI)
@@ -106,9 +106,29 @@ action:
     mov %r9, SAVE(R9)
     mov %r10, SAVE(R10)
 kr_engine_regs_saved:
+    cmp $2, %eax                    /* KR_WAY_ACTION */
+    je action
+    cmp $4, %eax                    /* KR_WAY_READ */
+    je read
+    cmp $5, %eax                    /* KR_WAY_QUEUE */
+    je queue
+restore_and_decline:
+    mov SAVE(RDX), %rdx
+    mov SAVE(RSI), %rsi
+    mov SAVE(RDI), %rdi
+    mov SAVE(R8), %r8
+    mov SAVE(R9), %r9
+    mov SAVE(R10), %r10
+    mov SAVE(RCX), %rcx
+    jmp decline
+
+#include "engine_read.inc"
+#include "engine_queue.inc"
 #include "engine_action.inc"
 
-/* Ways that change something end here: their last store before is the change. */
+/* Ways that change something end here, by one store. */
+commit:
+    mov %rax, (%r8)
 kr_engine_after:
     mov SAVE(RDX), %rdx
     mov SAVE(RSI), %rsi

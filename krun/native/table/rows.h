@@ -63,6 +63,8 @@ enum kr_way {
     KR_WAY_FACT,    /* a number that only calls of the thread itself change */
     KR_WAY_ACTION,  /* signal actions: reads, and sets of one default action for another */
     KR_WAY_CHANGES, /* no way: the call may change what that code knows */
+    KR_WAY_READ,    /* bytes of a TCP socket that the monitor has seen before */
+    KR_WAY_QUEUE,   /* a send on a TCP socket, carried out at the next exit */
 };
 
 struct kr_sys_row {

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory by which the guest's code completes calls on TCP sockets (local/sockets.h): offsets for engine_read.inc and
+ * engine_queue.inc, and the same as structures for the monitor. One area for each VM, because one thread of a process has
+ * the sockets. It lies in the system area at a fixed address.
+ *
+ *   head, entries, data   ring 3 reads them, only the monitor writes them, and never reads them back
+ *   control, queue        ring 3 writes them, too: every thread of the payload may. The monitor copies each value once
+ *                         and takes it for what the payload says of itself
+ */
+#ifndef KR_SOCKETPAGE_H
+#define KR_SOCKETPAGE_H
+
+#define KR_SOCK_GVA 0x6c0000040000 /* KR_SYS_BASE + KR_SYS_SOCKETS */
+
+#define KR_SOCK_FDS 1024   /* descriptors from this number on are not looked at */
+#define KR_SOCK_MOST 16384 /* bytes of one record */
+#define KR_SOCK_SKB 2048   /* bytes of the send buffer that a call takes beside its data, at most */
+#define KR_SOCK_DATA_SIZE 0x10000
+#define KR_SOCK_QUEUE_SIZE 0x10000
+
+/* Offsets in the area. */
+#define KR_SK_LIMIT 0x0
+#define KR_SK_ENTRIES 0x1000
+#define KR_SK_DATA 0x10000
+#define KR_SK_USED 0x20000
+#define KR_SK_SPENT 0x22000
+#define KR_SK_TAIL 0x24000
+#define KR_SK_CONTROL_END 0x25000
+#define KR_SK_QUEUE 0x30000
+#define KR_SK_SIZE 0x40000
+
+/* An entry: 32 bytes. */
+#define KR_SE_SHIFT 5
+#define KR_SE_LEN 0
+#define KR_SE_WHOLE 4
+#define KR_SE_OFF 8
+#define KR_SE_CREDIT 12
+#define KR_SE_GEN 16
+
+/* A record's header: 16 bytes. The data follow, and are padded to a multiple of 8 bytes. */
+#define KR_SR_FD 0
+#define KR_SR_LEN 4
+#define KR_SR_GEN 8
+#define KR_SR_HEADER 16
+
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+
+struct kr_sock_entry {
+    uint32_t len;    /* bytes in `data` that the socket's queue begins with; 0: none */
+    uint32_t whole;  /* the socket had no more */
+    uint32_t off;    /* where in `data` */
+    uint32_t credit; /* bytes of the send buffer that calls may take; 0: no call is deferred */
+    uint32_t gen;
+    uint32_t pad[3];
+};
+
+struct kr_sock_record {
+    uint32_t fd, len, gen, pad;
+};
+
+struct kr_sock_area {
+    uint64_t limit; /* where the queue ends; 0: no call is deferred */
+    uint8_t pad1[KR_SK_ENTRIES - 8];
+    struct kr_sock_entry entry[KR_SOCK_FDS];
+    uint8_t pad2[KR_SK_DATA - KR_SK_ENTRIES - KR_SOCK_FDS * sizeof(struct kr_sock_entry)];
+    uint8_t data[KR_SOCK_DATA_SIZE];
+    volatile uint64_t used[KR_SOCK_FDS];  /* by descriptor: bytes of `data` that calls have read */
+    volatile uint64_t spent[KR_SOCK_FDS]; /* by descriptor: bytes of `credit` that calls have taken */
+    volatile uint64_t tail;               /* where the next record begins */
+    uint8_t pad3[KR_SK_QUEUE - KR_SK_TAIL - 8];
+    volatile uint8_t queue[KR_SOCK_QUEUE_SIZE];
+};
+
+_Static_assert(offsetof(struct kr_sock_area, limit) == KR_SK_LIMIT, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_area, entry) == KR_SK_ENTRIES, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_area, data) == KR_SK_DATA, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_area, used) == KR_SK_USED, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_area, spent) == KR_SK_SPENT, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_area, tail) == KR_SK_TAIL, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_area, queue) == KR_SK_QUEUE, "engine_queue.inc");
+_Static_assert(sizeof(struct kr_sock_area) == KR_SK_SIZE, "whole pages");
+_Static_assert(sizeof(struct kr_sock_entry) == 1 << KR_SE_SHIFT, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_entry, len) == KR_SE_LEN, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_entry, whole) == KR_SE_WHOLE, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_entry, off) == KR_SE_OFF, "engine_read.inc");
+_Static_assert(offsetof(struct kr_sock_entry, credit) == KR_SE_CREDIT, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_entry, gen) == KR_SE_GEN, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_record, fd) == KR_SR_FD, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_record, len) == KR_SR_LEN, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_record, gen) == KR_SR_GEN, "engine_queue.inc");
+_Static_assert(sizeof(struct kr_sock_record) == KR_SR_HEADER, "engine_queue.inc");
+#endif
+#endif
