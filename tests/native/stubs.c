@@ -10,6 +10,7 @@
 #include "machine/mm.h"
 #include "machine/root.h"
 #include "machine/site.h"
+#include "process/above.h"
 #include "process/main.h"
 #include "process/process.h"
 #include <linux/fcntl.h>
@@ -28,6 +29,20 @@ __attribute__((weak)) int kr_holder_gone(u64 word) {
     return 0;
 }
 __attribute__((weak)) void kr_state_heir(struct kr_lock *l) { (void)l; }
+
+/* No sockets are completed inside the guest. */
+__attribute__((weak)) void kr_sockets_named(struct kr_task *t, u64 fd, const u64 a[6]) {
+    (void)t, (void)fd, (void)a;
+}
+__attribute__((weak)) void kr_sockets_passed(struct kr_task *t, u64 fd) { (void)t, (void)fd; }
+__attribute__((weak)) void kr_sockets_forget(struct kr_task *t) { (void)t; }
+__attribute__((weak)) void kr_sockets_ready(struct kr_task *t, s32 fd, u32 events) {
+    (void)t, (void)fd, (void)events;
+}
+__attribute__((weak)) int kr_sockets_fails(struct kr_task *t, u64 fd, const u64 a[6], long *ret) {
+    return (void)t, (void)fd, (void)a, (void)ret, 0;
+}
+__attribute__((weak)) int kr_queue_is_timer(const struct kr_task *t, u64 id) { return (void)t, (void)id, 0; }
 
 __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
                                                 .fd_exe = -1,

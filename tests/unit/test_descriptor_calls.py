@@ -27,6 +27,8 @@ NAMED = {
     "filter/profile.c": "rows of the filter",
     "process/trace.c": "how a call is written",
     "monitor/run.c": "which calls block",
+    "local/sockets.c": "which calls leave a socket read and sent on inside the guest",
+    "local/enroll.c": "after which calls a socket is one that is read and sent on inside the guest",
 }
 
 #: file -> why it may -> call: how often.
@@ -58,6 +60,8 @@ ALLOWED = {
     "sys/open.c": ("the payload's own: to read; or O_PATH, which kr_open_found judges and opens again", {"open_by_handle_at": 2}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
+    "local/prefetch.c": ("of TCP, without room for control data", {"recvmsg": 1}),
+    "local/queue.c": ("a comparison", {"recvmsg": 1}),
     "sys/uevent.c": ("hidden until it has its filter", {"socket": 2, "F_DUPFD": 2}),
     "process/core.c": ("the thread has a descriptor table of its own", {"openat": 2}),
     "process/corefile.c": ("the core file, as core.c", {"openat2": 2}),

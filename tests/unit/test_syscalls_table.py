@@ -41,7 +41,7 @@ PROTOTYPES = {
         getegid setpgid getppid getpgrp setsid getpgid
         getsid getpriority setpriority sched_getscheduler
         sched_get_priority_max sched_get_priority_min vhangup sync gettid readahead epoll_create
-        fadvise64 timer_getoverrun timer_delete ioprio_set ioprio_get inotify_init
+        fadvise64 ioprio_set ioprio_get inotify_init
         inotify_rm_watch tee sync_file_range timerfd_create eventfd fallocate eventfd2
         epoll_create1 inotify_init1 syncfs membarrier fsmount pidfd_open process_mrelease
         set_mempolicy_home_node
@@ -54,7 +54,7 @@ PROTOTYPES = {
     "1": """
         read write pread64 pwrite64 getitimer semop msgsnd msgrcv
         getrusage syslog getgroups setgroups ustat fstatfs sched_setparam sched_getparam
-        sched_rr_get_interval flistxattr fremovexattr timer_gettime
+        sched_rr_get_interval flistxattr fremovexattr
         clock_gettime clock_getres epoll_wait set_mempolicy timerfd_gettime sched_setattr
         sched_getattr lsm_set_self_attr
     """,
@@ -87,7 +87,7 @@ PROTOTYPES = {
         mq_timedsend
     """,
     "23": """
-        timer_settime clock_nanosleep migrate_pages timerfd_settime
+        clock_nanosleep migrate_pages timerfd_settime
     """,
     "24": """
         waitid

@@ -44,7 +44,8 @@ static const u16 needed[] = {
     __NR_sigaltstack, __NR_fstatfs, __NR_arch_prctl, __NR_gettid, __NR_futex, __NR_getdents64,
     __NR_restart_syscall, __NR_clock_gettime, __NR_exit_group, __NR_tgkill, __NR_openat, __NR_unlinkat,
     __NR_readlinkat, __NR_ppoll, __NR_accept4, __NR_eventfd2, __NR_dup3, __NR_pipe2,
-    __NR_rt_tgsigqueueinfo, __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_seccomp,
+    __NR_rt_tgsigqueueinfo, __NR_prlimit64, __NR_sched_setattr, __NR_sched_getattr, __NR_timer_create,
+    __NR_timer_settime, __NR_timer_delete, __NR_seccomp,
     __NR_getrandom, __NR_memfd_create, __NR_execveat, __NR_mlock2, __NR_pkey_mprotect, __NR_pkey_alloc,
     __NR_statx, __NR_pidfd_open, __NR_set_robust_list, __NR_close_range, __NR_openat2, __NR_faccessat2,
     __NR_mseal,
@@ -71,6 +72,7 @@ static const struct {
     {__NR_prctl, 0, ~0u, PR_SET_MM},
     {__NR_prctl, 0, ~0u, PR_GET_NO_NEW_PRIVS},
     {__NR_prctl, 0, ~0u, PR_SET_NO_NEW_PRIVS},
+    {__NR_prctl, 0, ~0u, PR_TIMER_CREATE_RESTORE_IDS},
 };
 
 /* Calls that the monitor makes to serve other calls: they pass only if the profile may allow one of those. */

@@ -199,6 +199,8 @@ long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
         kr_unlock(&t->mm->lock);
         if (others)
             kr_unlock(&t->proc->exec_lock);
+        if (t->mm->sockets) /* what the filters before allowed inside the guest */
+            kr_sockets_forget(t);
     }
     if (r)
         free_filter(s);
@@ -211,6 +213,8 @@ long kr_seccomp_strict(struct kr_task *t) {
     if (r == 0)
         t->seccomp_mode = SECCOMP_MODE_STRICT;
     kr_unlock(&t->mm->lock);
+    if (t->mm->sockets)
+        kr_sockets_forget(t);
     return r;
 }
 

@@ -31,14 +31,15 @@ void kr_local_decide(struct kr_task *t) {
         seen = __atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST);
         off(t);
         kr_local_sample(t);
-        t->local.ways = may_complete(t) ? kr_local_facts(t, f) | kr_local_actions(t, f) : 0;
+        t->local.ways =
+            may_complete(t) ? kr_local_facts(t, f) | kr_local_actions(t, f) | kr_local_sockets(t, f) : 0;
         if (t->local.ways && (!(t->proc->flags & KR_BOOTF_RANDOM) || kr_random(2)))
             __atomic_store_n(&f->on, 1, __ATOMIC_SEQ_CST);
         /* Another thread changes the filters first, then the generation, and clears `on` last (kr_local_changed). */
     } while (__atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST) != seen);
     /* The next entry decides anew in tests, and until the kind of the back end is known. */
     if (!(t->proc->flags & KR_BOOTF_RANDOM) && kr_vm_entry(&t->mm->vm) != KR_ENTRY_UNKNOWN)
-        t->local.armed = seen;
+        t->local.decided = seen;
 }
 
 /* Adds to *sum what a counter of the call page has grown by. */
@@ -53,7 +54,7 @@ static u64 settle(volatile const u64 *counter, u64 *seen, u64 *sum) {
 static void count(struct kr_task *t, volatile const struct kr_call_page *c) {
     struct kr_local_counts *sum = &t->proc->calls;
     u64 completed = 0;
-    for (u32 way = KR_WAY_FACT; way <= KR_WAY_ACTION; way++) {
+    for (u32 way = KR_WAY_FACT; way <= KR_WAY_QUEUE; way++) {
         completed += settle((volatile const u64 *)&c->done[way], &t->local.done[way], &sum->done[way]);
         settle((volatile const u64 *)&c->declined[way], &t->local.declined[way], &sum->declined[way]);
     }
@@ -110,6 +111,8 @@ enum kr_place kr_local_left(struct kr_task *t) {
     count(t, c);
     if (t->local.ways & 1u << KR_WAY_ACTION)
         kr_local_take_actions(t, c);
+    if (t->mm->sockets)
+        kr_sockets_left(t);
     if (t->run->exit_reason ==
         KVM_EXIT_IO) /* the exit itself, or an instruction that ring 3 has found in the code */
         return kr_engine_place(t->vcpu->stub, kr_regs(t)->rip);
@@ -118,11 +121,15 @@ enum kr_place kr_local_left(struct kr_task *t) {
 
 enum kr_place kr_local_fault(struct kr_task *t) { return repair(t, kr_call_page(&t->mm->vm, t->vcpu->idx)); }
 
-void kr_local_served(struct kr_task *t, u64 nr) {
+void kr_local_served(struct kr_task *t, u64 nr, long ret) {
     const struct kr_sys_row *row = kr_sys_row((u32)nr);
     u32 way = row ? row->way : KR_WAY_NONE;
     int own = (int)(t->local.ways >> way & 1);
+    if (way >= KR_WAY_READ) /* the same calls are made for files */
+        own &= (int)t->local.named_own;
+    t->local.named_own = 0;
     kr_window_count(&t->window, own);
+    kr_sockets_served(t, nr, ret);
     if (own)
         kr_local_hot(t, nr);
     if (way == KR_WAY_CHANGES)

@@ -18,12 +18,28 @@
 /* All but kr_local_changed and kr_local_after_fork are called on the thread itself, while it has a vCPU, and only if
  * t->local.possible is set. */
 
+/* ---- local/sockets.c: see sockets.h ---- */
+
+void kr_sockets_enter(struct kr_task *t);
+void kr_sockets_left(struct kr_task *t);
+void kr_sockets_call(struct kr_task *t);
+void kr_sockets_served(struct kr_task *t, u64 nr, long ret);
+u32 kr_local_sockets(struct kr_task *t, struct kr_fact_page *f);
+/* Around a fork (monitor/state.def). */
+void kr_sockets_before_fork(struct kr_mm *mm);
+void kr_sockets_fork_parent(struct kr_mm *mm);
+void kr_sockets_after_fork(struct kr_task *t);
+
+/* ---- local/local.c ---- */
+
 /* Decides what may be completed, if something has changed since it was decided last (t->local.generation). Before
  * KVM_RUN. */
 void kr_local_decide(struct kr_task *t);
 static inline void kr_local_arm(struct kr_task *t) {
-    if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.armed)
+    if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.decided)
         kr_local_decide(t);
+    if (t->local.holder)
+        kr_sockets_enter(t);
 }
 
 /* After KVM_RUN has entered the guest: takes what the guest's code has done into account. If it was at work, the
@@ -33,8 +49,13 @@ enum kr_place kr_local_left(struct kr_task *t);
 /* Only the repair: after an exception, once its frame is in the registers, and after the probe. */
 enum kr_place kr_local_fault(struct kr_task *t);
 
-/* The call nr has been served by an exit. The thread may have no vCPU. */
-void kr_local_served(struct kr_task *t, u64 nr);
+/* The call t->nr begins, which came by an exit. */
+static inline void kr_local_call(struct kr_task *t) {
+    if (t->local.holder)
+        kr_sockets_call(t);
+}
+/* The call nr has been served by an exit, with the result ret. The thread may have no vCPU. */
+void kr_local_served(struct kr_task *t, u64 nr, long ret);
 
 /* Called in a fork child, and for the first task of a CLONE_VM child: nothing of the parent's counts. */
 void kr_local_after_fork(struct kr_task *t);

@@ -68,7 +68,8 @@ struct kr_mm {
     u32 lock_future;    /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
     struct kr_aio *aio; /* AIO contexts (sys/aio.c) */
     u32 relatives; /* processes made with CLONE_VM that run on this mm: no robust lists (process/robust.h) */
-    struct kr_task *tasks; /* all threads that run on this mm */
+    struct kr_task *tasks;      /* all threads that run on this mm */
+    struct kr_sockets *sockets; /* completed calls on TCP sockets (local/sockets.h); NULL: none yet */
 };
 
 /* First mapping with end > addr, or NULL. Locked. */

@@ -78,12 +78,17 @@ struct kr_local {
     u32 possible;   /* the process completes calls at all, and the thread has a vCPU with the pages for it */
     u32 ways;       /* bit: a way (enum kr_way) in which the guest's code completes calls now */
     u32 generation; /* counts what has changed since; atomic */
-    u32 armed;      /* the generation for which it was decided what may be completed */
+    u32 decided;    /* the generation for which it was decided what may be completed */
     u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS],
         patched; /* the counters of the call page that have been settled */
     struct kr_local_hot hot[8];
     u64 site;            /* a site that shall be patched, by its return address; 0: none */
     u32 site_nr, sample; /* the number of its last call; the period of samples */
+    u32 holder;          /* it completes calls on TCP sockets (local/sockets.h) */
+    u32 named_own;       /* the call being served names an owned socket */
+    u32 timer;           /* 1: there is one that bounds the delay of its sends (local/queue.c) */
+    volatile u32 armed;  /* the timer runs; the host's handler clears it */
+    u64 tick;            /* what the timer's signal carries: nobody else knows it */
 };
 
 struct kr_proc {

@@ -75,6 +75,8 @@ static void system_call(struct kr_task *t) {
     to_user_mode(t);
     if (kr_share_scarce(t) && may_park(t->nr))
         kr_share_release(t);
+    if (t->local.possible)
+        kr_local_call(t);
     long ret = kr_syscall(t);
     if (ret != -KR_ERESTART)
         t->resumed = 0;
@@ -89,7 +91,7 @@ static void system_call(struct kr_task *t) {
         }
     }
     if (t->local.possible)
-        kr_local_served(t, t->nr);
+        kr_local_served(t, t->nr, ret);
     t->nr = ~0ULL;
 }
 

@@ -53,4 +53,31 @@ void kr_local_changed(struct kr_task *t);
 /* The thread t has changed the action of its process for sig. Lock: sig_lock. */
 void kr_local_action(struct kr_task *t, int sig);
 
+/* ---- local/sockets.c ---- */
+
+/* t's call names the descriptor; a: its checked arguments. Called before the call is made, by its own thread, without a lock,
+ * and only if mm->sockets is set; as the following ones. */
+void kr_sockets_named(struct kr_task *t, u64 fd, const u64 a[6]);
+/* t's call sends a copy of the descriptor to somebody. */
+void kr_sockets_passed(struct kr_task *t, u64 fd);
+/* t's call copies descriptors that it does not name, makes a process that has them, too, or has made the filters of a thread stricter. */
+void kr_sockets_forget(struct kr_task *t);
+/* t ends. Lock: mm->lock. */
+void kr_sockets_release(struct kr_task *t);
+
+/* ---- local/enroll.c ---- */
+
+/* A wait has found fd ready; events: as poll(2) tells them. */
+void kr_sockets_ready(struct kr_task *t, s32 fd, u32 events);
+
+/* ---- local/queue.c ---- */
+
+/* Whether the call on fd fails because a send that was completed inside the guest failed later; *ret: its result. */
+int kr_sockets_fails(struct kr_task *t, u64 fd, const u64 a[6], long *ret);
+/* Called by the host's signal handler for a SIGBUS: whether it is the timer's. */
+int kr_queue_tick(struct kr_task *t, const siginfo_t *si);
+/* Whether id is the timer's: the payload has no timer of that number. */
+#define KR_QUEUE_TIMER 0x7fffffff
+int kr_queue_is_timer(const struct kr_task *t, u64 id);
+
 #endif

@@ -11,6 +11,7 @@
 #include "signal.h"
 #include "../machine/usercopy.h"
 #include <asm/signal.h>
+#include "above.h"
 #include "hostsig.h"
 #include "sigframe.h"
 
@@ -78,6 +79,10 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     u64 rip = uc->mc.rip;
     if (sig == SIGBUS && (kr_ask_caught(t, si, uc) || kr_quiesce_caught(t, si, uc)))
         return;
+    if (sig == SIGBUS && kr_queue_tick(t, si)) {
+        kr_ask_interrupted(t, uc);
+        return;
+    }
     if (sig == SIGSEGV || sig == SIGBUS) {
         if (looks_like_fault(si, &uc->mc)) {
             if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||

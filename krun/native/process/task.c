@@ -44,6 +44,8 @@ void kr_task_release(struct kr_task *t) {
             *p = t->next;
             break;
         }
+    if (t->local.holder)
+        kr_sockets_release(t);
     kr_life_released(t);
     kr_slots_release(t);
     struct kr_vcpu *v = t->vcpu;

@@ -20,6 +20,7 @@
  * well: threads and CLONE_VM relatives share them, fork copies none, execve and exit end them. Locks:
  * mm->lock for the list, ctx->lock for the slots of a context. No lock is held over a host call.
  */
+#include "../process/above.h"
 #include "aio.h"
 #include "nested.h"
 #include "../process/signal.h"
@@ -313,6 +314,8 @@ long sys_io_submit(struct kr_task *t, const u64 a[6]) {
     s64 nr = (s64)a[1], done = 0;
     if (nr < 0)
         return -EINVAL;
+    if (t->mm->sockets)
+        kr_sockets_forget(t);
     struct kr_aio *c = find(t->mm, a[0]);
     if (!c)
         return -EINVAL;

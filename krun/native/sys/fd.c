@@ -3,8 +3,10 @@
  * Descriptor numbers: close, close_range, dup. machine/fdtab.c has the monitor's hidden numbers. No state, no
  * locks.
  */
+#include "../process/above.h"
 #include "path.h"
 #include "../machine/fdtab.h"
+#include "../machine/mm.h"
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
 
@@ -18,6 +20,8 @@ long sys_close(struct kr_task *t, const u64 a[6]) {
 }
 
 long sys_close_range(struct kr_task *t, const u64 a[6]) {
+    if (t->mm->sockets)
+        kr_sockets_forget(t);
     u64 flags = (u32)a[2];
     if (flags & CLOSE_RANGE_UNSHARE) {
         /* The table of hidden numbers describes one descriptor table. A thread with a table of its own would

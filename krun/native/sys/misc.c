@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Single calls whose arguments need a check: personality, sysfs, fanotify_init, unshare, setns, move_pages.
+ * Single calls whose arguments need a check: personality, POSIX timers, sysfs, fanotify_init, unshare, setns, move_pages.
  * No state.
  */
 #include "nested.h"
@@ -29,6 +29,17 @@ long sys_personality(struct kr_task *t, const u64 a[6]) {
         t->persona = p & KR_PERSONA_OWN;
     return r < 0 ? r : r | own;
 }
+
+/* Calls on a POSIX timer by its number. One number may be the monitor's own (local/queue.c). */
+static long timer_call(struct kr_task *t, long nr, const u64 a[6]) {
+    return t->mm->sockets && kr_queue_is_timer(t, a[0]) ? -EINVAL : kr_forward(nr, a);
+}
+long sys_timer_settime(struct kr_task *t, const u64 a[6]) { return timer_call(t, __NR_timer_settime, a); }
+long sys_timer_gettime(struct kr_task *t, const u64 a[6]) { return timer_call(t, __NR_timer_gettime, a); }
+long sys_timer_getoverrun(struct kr_task *t, const u64 a[6]) {
+    return timer_call(t, __NR_timer_getoverrun, a);
+}
+long sys_timer_delete(struct kr_task *t, const u64 a[6]) { return timer_call(t, __NR_timer_delete, a); }
 
 /* The first argument decides whether the other two are numbers or pointers (sysfs(2)). */
 long sys_sysfs(struct kr_task *t, const u64 a[6]) {

@@ -6,6 +6,9 @@
 #include "nested.h"
 #include "../process/signal.h"
 #include "../machine/fdtab.h"
+#include "../machine/mm.h"
+#include "../process/above.h"
+#include <asm/poll.h>
 
 struct pollfd_k {
     s32 fd;
@@ -17,7 +20,7 @@ struct pollfd_k {
 #define FEW 64
 
 /* poll or ppoll. nr, timeout, mask, mask_size: of the host call. */
-static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 mask_size) {
+static long poll_with(struct kr_task *t, long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 mask_size) {
     struct pollfd_k few[FEW], *p;
     u32 n = (u32)count;
     if (n > POLL_MAX)
@@ -41,16 +44,15 @@ static long poll_with(long nr, u64 ptr, u64 count, u64 timeout, u64 mask, u64 ma
             r = -EFAULT;
             break;
         }
+        if (t->mm->sockets && p[i].fd >= 0 && p[i].revents)
+            kr_sockets_ready(t, p[i].fd, p[i].revents);
     }
 out:
     kr_temp_drop(p, few, size);
     return r;
 }
 
-long sys_poll(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return poll_with(__NR_poll, a[0], a[1], a[2], 0, 0);
-}
+long sys_poll(struct kr_task *t, const u64 a[6]) { return poll_with(t, __NR_poll, a[0], a[1], a[2], 0, 0); }
 
 long sys_ppoll(struct kr_task *t, const u64 a[6]) {
     kr_sigset host;
@@ -58,7 +60,7 @@ long sys_ppoll(struct kr_task *t, const u64 a[6]) {
     if (r < 0)
         return r;
     int masked = r == 0;
-    r = poll_with(__NR_ppoll, a[0], a[1], a[2], masked ? (u64)&host : 0, 8);
+    r = poll_with(t, __NR_ppoll, a[0], a[1], a[2], masked ? (u64)&host : 0, 8);
     if (masked)
         kr_wait_mask_end(t);
     return r;
@@ -82,7 +84,14 @@ static long set_in(u64 *s, u64 ptr, size_t bytes, u32 nfds) {
     return 0;
 }
 
-static long select_with(long nr, const u64 a[6], u64 last) {
+/* Tells which descriptors of the copied set are ready for reading. */
+static void readable(struct kr_task *t, const u64 *set, size_t bytes) {
+    for (u32 w = 0; w < bytes / 8; w++)
+        for (u64 left = set[w]; left; left &= left - 1)
+            kr_sockets_ready(t, (s32)(w * 64 + (u32)__builtin_ctzll(left)), POLLIN);
+}
+
+static long select_with(struct kr_task *t, long nr, const u64 a[6], u64 last) {
     u64 few[3 * FEW / 4];
     int n = (int)a[0];
     if (n < 0)
@@ -104,14 +113,13 @@ static long select_with(long nr, const u64 a[6], u64 last) {
     for (int i = 0; i < 3 && r >= 0; i++)
         if (host[i] && kr_copy_out(a[1 + i], (void *)host[i], bytes) < 0)
             r = -EFAULT;
+    if (r > 0 && host[0] && t->mm->sockets)
+        readable(t, (const u64 *)host[0], bytes);
     kr_temp_drop(s, few, size);
     return r;
 }
 
-long sys_select(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return select_with(__NR_select, a, 0);
-}
+long sys_select(struct kr_task *t, const u64 a[6]) { return select_with(t, __NR_select, a, 0); }
 
 long sys_pselect6(struct kr_task *t, const u64 a[6]) {
     struct {
@@ -126,7 +134,7 @@ long sys_pselect6(struct kr_task *t, const u64 a[6]) {
     int masked = r == 0;
     if (masked)
         host.mask = (u64)&mask;
-    r = select_with(__NR_pselect6, a, (u64)&host);
+    r = select_with(t, __NR_pselect6, a, (u64)&host);
     if (masked)
         kr_wait_mask_end(t);
     return r;

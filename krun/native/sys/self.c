@@ -171,6 +171,8 @@ long sys_pidfd_getfd(struct kr_task *t, const u64 a[6]) {
     if ((u32)a[2])
         return -EINVAL;
     long r = own_pidfd(t, a[0]);
+    if (t->mm->sockets)
+        kr_sockets_passed(t, a[1]);
     return r ? r : kr_fd_dup((u64)kr_guest_fd(a[1]), F_DUPFD_CLOEXEC, 0);
 }
 

@@ -8,6 +8,8 @@
 #include "unixaddr.h"
 #include "../lib/kr_linux.h"
 #include "../machine/fdtab.h"
+#include "../machine/mm.h"
+#include "../process/above.h"
 #include "../view/procfs.h"
 
 #define AF_RDS 21
@@ -43,6 +45,8 @@ enum { CHECK, COPY, RELEASE };
 static s32 sent_fd(struct kr_task *t, s32 fd, int how) {
     if (fd < 0 || fd == KR_BAD_FD)
         return fd;
+    if (how != RELEASE && t->mm->sockets)
+        kr_sockets_passed(t, (u32)fd);
     if (how == CHECK)
         return kr_guest_fd((u32)fd);
     if (how == COPY) {

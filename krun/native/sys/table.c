@@ -9,6 +9,8 @@
 #include "../machine/fdtab.h"
 #include "../filter/seccomp.h"
 #include "../process/board.h"
+#include "../machine/mm.h"
+#include "../process/above.h"
 #include "../process/signal.h"
 #include "../process/trace.h"
 #include <linux/fcntl.h>
@@ -78,6 +80,10 @@ void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]) {
         case KR_ARG_DFD:
             if (!kr_fd_name(t, names++, a[i]))
                 a[i] = KR_BAD_FD;
+            __attribute__((fallthrough));
+        case KR_ARG_NEWFD:
+            if (t->mm->sockets)
+                kr_sockets_named(t, a[i], a);
             break;
         case KR_ARG_IOVEC: /* the count may be nonsense that the kernel answers with EINVAL: the copy decides
                             */
@@ -113,7 +119,8 @@ int kr_admit(struct kr_task *t, struct kr_call *c) {
     }
     memcpy(c->a, t->args, sizeof c->a);
     kr_check_args(t, c->row, c->a);
-    return 1;
+    return !(t->mm->sockets && KR_ARG_KIND(c->row->arg[0]) == KR_ARG_FD &&
+             kr_sockets_fails(t, c->a[0], c->a, &c->ret));
 }
 
 /* Carries out the verdict of the profile's or the payload's filters in place of the call. The result of the

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sends on TCP sockets that the guest's code has written down (guest/engine_queue.inc), and their carrying out: see sockets.h.
+ *
+ * A call says that its data are sent before they are. So:
+ *
+ *   room     credit is less than the room in the send buffer, as the kernel counts it, and covers what each call takes
+ *            beside its data. So the kernel takes all of a record. Where it does not, because it has little memory for TCP, the
+ *            thread waits; a connection that then still takes nothing is reset
+ *   order    the records are sent before anything else that the process does outside the guest, in their order
+ *   delay    a timer of the host ends the holder's time in the guest (BOUND). Without the timer there is no credit
+ *   errors   a send that fails later is one that the connection lost on its way. The error is kept for the next call on
+ *            the descriptor (kr_sockets_fails), as the kernel keeps a socket's error
+ *
+ * The records are the payload's. Each header is copied once. A record counts as a call of sendto(2) by the holder on the same
+ * descriptor: the filters allow it whatever its arguments are, or there is no credit, and new filters end all credit (kr_sockets_forget). What is not a socket with credit,
+ * or more than its credit, is dropped.
+ *
+ * State and lock: sockets.h. The holder's kr_local: timer, armed, tick.
+ */
+#include "sockets.h"
+#include "../lib/kr_linux.h"
+#include "../machine/usercopy.h"
+#include "../process/signal.h"
+#include "../sys/nested.h"
+#include <asm/poll.h>
+#include <asm/siginfo.h>
+#include <linux/fcntl.h>
+#include <linux/time_types.h>
+
+#define BOUND 1000000L    /* ns: how long a record may wait */
+#define PATIENCE 1000     /* ms: how long the kernel may take no more of a record */
+#define LEAST_CREDIT 4096 /* less is not given */
+#define MOST_CREDIT 0x20000u
+
+#define SOL_SOCKET 1
+#define SO_ERROR 4
+#define SO_MEMINFO 55
+#define SK_MEMINFO_SNDBUF 3
+#define SK_MEMINFO_WMEM_QUEUED 5
+#define MSG_DONTWAIT 0x40
+#define MSG_NOSIGNAL 0x4000
+#define NO_TIMER 2
+
+struct pollfd_k {
+    s32 fd;
+    u16 events, revents;
+};
+
+/* ---- credit ---- */
+
+static u32 room(u32 fd) {
+    u32 m[9] = {0}, len = sizeof m;
+    if (kr_sys5(__NR_getsockopt, fd, SOL_SOCKET, SO_MEMINFO, m, &len) < 0 ||
+        len <= SK_MEMINFO_WMEM_QUEUED * 4 || m[SK_MEMINFO_WMEM_QUEUED] >= m[SK_MEMINFO_SNDBUF])
+        return 0;
+    return (m[SK_MEMINFO_SNDBUF] - m[SK_MEMINFO_WMEM_QUEUED]) / 2;
+}
+
+static int is_open(u32 fd) {
+    struct pollfd_k p = {.fd = (s32)fd, .events = POLLIN | POLLOUT | POLLRDHUP};
+    return kr_sys3(__NR_poll, &p, 1, 0) == 1 && (p.revents & ~(u16)POLLIN) == POLLOUT;
+}
+
+void kr_socket_credit(struct kr_sockets *k, u32 fd) {
+    struct kr_socket *s = &k->s[fd];
+    if (s->owned != 1 || s->credit || s->error || k->holder->local.timer != 1 ||
+        !kr_sockets_allowed(k->holder, KR_WAY_QUEUE))
+        return;
+    if (s->nonblock == 2) {
+        long flags = kr_sys3(__NR_fcntl, fd, F_GETFL, 0);
+        s->nonblock = flags >= 0 && (flags & O_NONBLOCK);
+    }
+    if (!s->nonblock || !is_open(fd))
+        return;
+    u32 credit = KR_MIN(room(fd), MOST_CREDIT);
+    if (credit < LEAST_CREDIT || !kr_socket_live(k, fd))
+        return;
+    s->credit = credit;
+    k->credits++;
+    k->area->spent[fd] = 0;
+    k->area->entry[fd].credit = credit;
+}
+
+/* ---- carrying out ---- */
+
+/* Waits until the socket takes more. 0: it did not. */
+static int waits(u32 fd) {
+    struct pollfd_k p = {.fd = (s32)fd, .events = POLLOUT};
+    return kr_sys3(__NR_poll, &p, 1, PATIENCE) == 1;
+}
+
+static void send(struct kr_sockets *k, u32 fd, u64 from, u64 len) {
+    while (len) {
+        struct kr_iovec v = {.base = from, .len = len};
+        struct kr_msghdr h = {.iov = (u64)&v, .iovlen = 1};
+        long n = kr_sys3(__NR_sendmsg, fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n > 0 && (u64)n <= len) {
+            from += (u64)n;
+            len -= (u64)n;
+        } else if (n == -EAGAIN) {
+            if (!waits(fd)) {
+                kr_socket_abort(k, fd);
+                return;
+            }
+        } else {
+            k->s[fd].error = n < 0 ? (s32)-n : EIO;
+            kr_socket_clear(k, fd);
+            return;
+        }
+    }
+}
+
+/* One record at `at`. Its length in the queue; 0: it is none. */
+static u64 record(struct kr_sockets *k, u64 at, u64 end) {
+    struct kr_sock_record r;
+    if (end - at < sizeof r)
+        return 0;
+    memcpy(&r, (const void *)(k->area->queue + at), sizeof r); /* once */
+    u64 size = sizeof r + (((u64)r.len + 7) & ~7ULL);
+    if (!r.len || r.len > KR_SOCK_MOST || size > end - at)
+        return 0;
+    struct kr_socket *s = r.fd < KR_SOCK_FDS ? &k->s[r.fd] : NULL;
+    if (!s || !s->owned || s->gen != r.gen || s->error || s->credit < (u64)r.len + KR_SOCK_SKB)
+        return size; /* not what the guest's code writes, or the connection has failed */
+    s->credit -= r.len + KR_SOCK_SKB;
+    if (!s->credit)
+        k->credits--;
+    send(k, r.fd, (u64)(k->area->queue + at + sizeof r), r.len);
+    return size;
+}
+
+void kr_queue_flush(struct kr_sockets *k, int own) {
+    struct kr_sock_area *area = k->area;
+    u64 tail = area->tail, size = 0; /* once */
+    tail = KR_MIN(tail, (u64)KR_SOCK_QUEUE_SIZE);
+    for (; k->head < tail; k->head += size)
+        if (!(size = record(k, k->head, tail))) {
+            k->head = tail;
+            break;
+        }
+    if (!own || !tail)
+        return;
+    k->head = 0;
+    area->tail = 0;
+    for (u32 i = 0; i < k->nlive; i++) {
+        u32 fd = k->live[i];
+        area->spent[fd] = 0;
+        area->entry[fd].credit = k->s[fd].credit;
+    }
+}
+
+/* ---- the timer ---- */
+
+struct event {
+    u64 value;
+    s32 signo, notify, tid;
+    s32 pad[11];
+};
+_Static_assert(sizeof(struct event) == 64, "struct sigevent");
+
+static long set_timer(long ns) {
+    struct __kernel_itimerspec when = {.it_value.tv_nsec = ns};
+    return kr_sys4(__NR_timer_settime, KR_QUEUE_TIMER, 0, &when, 0);
+}
+
+/* The number is one that the kernel does not give: the payload's timers have the numbers that they would have. Only while
+ * the process has one thread, because the kernel takes wanted numbers from all threads meanwhile. */
+static int make_timer(struct kr_task *t) {
+    struct event e = {.value = t->local.tick,
+                      .signo = SIGBUS,
+                      .notify = 4 /* SIGEV_THREAD_ID */,
+                      .tid = (s32)kr_sys0(__NR_gettid)};
+    s32 id = KR_QUEUE_TIMER;
+    if (__atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) != 1 ||
+        kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 2, 0, 0, 0) != 0 || /* the payload itself uses it */
+        kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) < 0)
+        return 0;
+    long r = kr_sys3(__NR_timer_create, 1 /* CLOCK_MONOTONIC */, &e, &id);
+    kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0);
+    return r == 0 && id == KR_QUEUE_TIMER;
+}
+
+void kr_queue_timer(struct kr_task *t, int make) {
+    if (!make) {
+        if (t->local.timer == 1)
+            kr_sys1(__NR_timer_delete, KR_QUEUE_TIMER);
+        t->local.timer = 0;
+        return;
+    }
+    t->local.armed = 0;
+    kr_sys3(__NR_getrandom, &t->local.tick, sizeof t->local.tick, 0);
+    t->local.timer = make_timer(t) ? 1 : NO_TIMER;
+}
+
+int kr_queue_bounded(struct kr_task *t) {
+    if (t->local.timer != 1)
+        return 0;
+    if (!t->local.armed) {
+        t->local.armed = 1; /* first: the signal clears it */
+        if (set_timer(BOUND) < 0)
+            t->local.timer = NO_TIMER;
+    }
+    return t->local.timer == 1;
+}
+
+void kr_queue_unbound(struct kr_task *t) {
+    if (t->local.armed) {
+        set_timer(0); /* a signal that is on its way arrives before this returns */
+        t->local.armed = 0;
+    }
+}
+
+int kr_queue_tick(struct kr_task *t, const siginfo_t *si) {
+    if (t->local.timer != 1 || si->si_code != SI_TIMER || (u64)si->si_value.sival_ptr != t->local.tick)
+        return 0;
+    t->local.armed = 0;
+    return 1;
+}
+
+int kr_queue_is_timer(const struct kr_task *t, u64 id) {
+    return (u32)id == KR_QUEUE_TIMER && kr_sockets_of(t);
+}
+
+/* ---- errors that are kept ---- */
+
+static int reads(u32 nr) {
+    return nr == __NR_read || nr == __NR_readv || nr == __NR_recvfrom || nr == __NR_recvmsg;
+}
+
+/* As send_sig() of the kernel for a connection that takes no more. */
+static void broken_pipe(void) {
+    siginfo_t si;
+    memset(&si, 0, sizeof si);
+    si.si_signo = SIGPIPE;
+    si.si_code = SI_USER;
+    si.si_pid = (int)kr_sys0(__NR_getpid);
+    si.si_uid = (u32)kr_sys0(__NR_getuid);
+    kr_sys4(__NR_rt_tgsigqueueinfo, si.si_pid, kr_sys0(__NR_gettid), SIGPIPE, &si);
+}
+
+static long error_option(s32 error, const u64 a[6]) {
+    s32 len;
+    if (kr_copy_in(&len, a[4], sizeof len) < 0)
+        return -EFAULT;
+    if (len < 0)
+        return -EINVAL;
+    len = KR_MIN(len, 4);
+    return kr_copy_out(a[3], &error, (u64)len) < 0 || kr_copy_out(a[4], &len, sizeof len) < 0 ? -EFAULT : 0;
+}
+
+/* The answer to a call on a socket with a kept error. 1: the call is made. */
+static long answer(u32 fd, s32 error, u32 nr, const u64 a[6]) {
+    u32 flags = nr == __NR_sendto ? (u32)a[3] : nr == __NR_sendmsg ? (u32)a[2] : 0;
+    switch (nr) {
+    case __NR_getsockopt:
+        return a[1] == SOL_SOCKET && a[2] == SO_ERROR ? error_option(error, a) : 1;
+    case __NR_write:
+    case __NR_writev:
+    case __NR_sendto:
+    case __NR_sendmsg:
+    case __NR_sendfile:
+        if (error == EPIPE && !(flags & MSG_NOSIGNAL))
+            broken_pipe();
+        return -error;
+    }
+    if (!reads(nr))
+        return 1;
+    /* As in the kernel, bytes come first. */
+    return kr_socket_has_bytes(fd) ? 1 : -error;
+}
+
+int kr_sockets_fails(struct kr_task *t, u64 number, const u64 a[6], long *ret) {
+    struct kr_sockets *k = kr_sockets_of(t);
+    u32 fd = (u32)number;
+    if (!k || fd >= KR_SOCK_FDS || !k->s[fd].error)
+        return 0;
+    kr_lock(&k->lock);
+    s32 error = k->s[fd].error;
+    long r = error ? answer(fd, error, (u32)t->nr, a) : 1;
+    if (r <= 0)
+        k->s[fd].error = 0;
+    kr_unlock(&k->lock);
+    *ret = r;
+    return r <= 0;
+}

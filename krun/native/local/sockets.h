@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls on TCP sockets that the guest's code completes: reads of bytes that the monitor has seen before (prefetch.c), and sends
+ * that the monitor carries out later (queue.c). docs/calls.md has the rules as the payload sees them.
+ *
+ * One thread of a process, the holder, completes such calls: the first thread that makes a TCP socket or accepts a
+ * connection. Only sockets that the holder has made itself, and that nobody else has, are in the table of owned sockets.
+ * A socket leaves the table before a call that could give it to somebody else, change how it reads or sends, or that
+ * another thread of the process makes (kr_sockets_named).
+ *
+ *   the holder enters the guest     kr_sockets_enter  records are allowed if a timer bounds their delay
+ *   any thread of the process       kr_sockets_left   takes what the guest's code has done: bytes that were read leave the
+ *   leaves the guest                                  kernel's queue, records are sent
+ *   a call names a descriptor       kr_sockets_named  what was seen of its socket is forgotten
+ *   a wait has found sockets ready  kr_sockets_ready  their next bytes are looked at, room in the send buffer becomes credit
+ *
+ * State: kr_mm.sockets, made once; lock: kr_sockets.lock. The area (guest/socketpage.h) belongs to it. Another thread that
+ * needs the holder out of the guest's code waits for kr_sockets.turns to change, without the lock.
+ */
+#ifndef KR_LOCAL_SOCKETS_H
+#define KR_LOCAL_SOCKETS_H
+
+#include "local.h"
+#include "../guest/socketpage.h"
+
+#define KR_SOCKETS_LIVE 64 /* sockets with bytes or credit at a time */
+
+struct kr_socket {
+    u8 owned;    /* in the table: 0 no, 1 yes, 2 on its way out (another thread has named it) */
+    u8 live;     /* in kr_sockets.live */
+    u8 nonblock; /* O_NONBLOCK: 0 no, 1 yes, 2 unknown */
+    s32 error; /* errno of a send that was carried out later, for the next call; 0: none. Also while not owned */
+    u32 gen; /* counts the sockets that had this number */
+    u32 len; /* the entry's, while other values there may be cleared */
+    u32 off;
+    u32 taken;  /* bytes of `used` that have left the kernel's queue */
+    u32 credit; /* the entry's credit, less what records have taken */
+    u64 data;   /* what epoll gives for it */
+};
+
+struct kr_sockets {
+    struct kr_lock lock;
+    struct kr_task *holder; /* NULL: nobody */
+    struct kr_proc *proc;   /* the holder's process */
+    struct kr_sock_area *area;
+    u32 inside;  /* the holder is in the guest, or on its way */
+    u32 turns;   /* counts its entries and exits */
+    u32 meddled; /* how often other threads have named owned sockets; KR_SOCKETS_MEDDLED: no more sockets */
+    u32 nlive, data_used, credits; /* credits: sockets with credit */
+    u64 head;                      /* the queue's records up to here have been sent */
+    u16 live[KR_SOCKETS_LIVE];
+    u16 by_data[KR_SOCK_FDS]; /* 1 + descriptor by a hash of its data; 0: none */
+    struct kr_socket s[KR_SOCK_FDS];
+};
+
+#define KR_SOCKETS_MEDDLED 16
+
+/* sockets.c: the sockets of t's process; NULL if no thread of it has been the holder. Without the lock. */
+struct kr_sockets *kr_sockets_of(const struct kr_task *t);
+/* Whether the filters of t allow all calls of the way, whatever their arguments are. */
+int kr_sockets_allowed(struct kr_task *t, u32 way);
+
+/* All others with the lock held. */
+
+/* sockets.c: the socket's entry has neither bytes nor credit. Its bytes have been taken. */
+void kr_socket_clear(struct kr_sockets *k, u32 fd);
+/* Resets the connection, where nothing else keeps the stream right: the program gets ECONNRESET. */
+void kr_socket_abort(struct kr_sockets *k, u32 fd);
+/* The socket becomes one of `live`. 0: there is no room. */
+int kr_socket_live(struct kr_sockets *k, u32 fd);
+
+/* prefetch.c: takes what the guest's code has read of the socket out of the kernel's queue. */
+void kr_socket_take(struct kr_sockets *k, u32 fd);
+int kr_socket_has_bytes(u32 fd);
+/* Looks at the next bytes. */
+void kr_socket_peek(struct kr_sockets *k, u32 fd);
+
+/* queue.c: gives credit to the socket, if it can be sent on. */
+void kr_socket_credit(struct kr_sockets *k, u32 fd);
+/* Carries out the records. own: the holder is not in the guest, so that the queue becomes empty. */
+void kr_queue_flush(struct kr_sockets *k, int own);
+/* Whether a timer ends the holder's next time in the guest. t is the holder. */
+int kr_queue_bounded(struct kr_task *t);
+/* Before a call that may block: no timer interrupts it. Without the lock. */
+void kr_queue_unbound(struct kr_task *t);
+/* Makes the timer when the thread becomes the holder; removes it. Without the lock. */
+void kr_queue_timer(struct kr_task *t, int make);
+
+#endif
