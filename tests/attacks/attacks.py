@@ -307,6 +307,7 @@ ATTACKS = (
     # Calls completed inside the guest.
     Attack("local_scribble", local=True),
     Attack("local_sites", local=True),
+    Attack("local_queue", prepare=(unfiltered,), local=True),
     Attack("local_jump_engine", seconds=10, local=True),
     Attack("local_filter_tsync", prepare=(unfiltered,), local=True),
     Attack("local_ids", (ROOT_USER,), prepare=(unfiltered,), local=True),

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #define FIRST 0x6c0000000000UL
 #define PAGES (0x100 + 8 * 8) // the shared pages and eight areas
@@ -92,6 +93,7 @@ static void try(void *argument) {
     static char stack[65536] __attribute__((aligned(16)));
     unsigned long seed = (unsigned long)argument;
     pthread_t t[3];
+    socket(AF_INET, SOCK_STREAM, 0); // the pages for sockets are in use
     refuse_socket();
     alarm(2);
     signal(SIGUSR1, nothing);
@@ -134,6 +136,7 @@ int main(int argc, char **argv) {
     (void)argv;
     if (argc > 1)
         return 0;
+    close(socket(AF_INET, SOCK_STREAM, 0)); // maps them
     find_pages();
     for (int i = 0; i < 4000; i++)
         syscall(SYS_getpid); // a site that is patched
