@@ -38,7 +38,7 @@ void kr_local_decide(struct kr_task *t);
 static inline void kr_local_arm(struct kr_task *t) {
     if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.decided)
         kr_local_decide(t);
-    if (t->local.holder)
+    if (t->mm->sockets)
         kr_sockets_enter(t);
 }
 

@@ -7,7 +7,8 @@
  * for as long as the socket is owned. That there were no more than these is true until the next exit only, because then
  * the process may learn of others.
  *
- * An end of file and errors are never answered: a look that finds no bytes changes nothing.
+ * An end of file and EAGAIN are never answered: a look that finds no bytes changes nothing. But a look at a socket with an
+ * error takes the error (sock_error() in the kernel), so it is kept for the next call.
  *
  * State and lock: sockets.h.
  */
@@ -53,6 +54,11 @@ void kr_socket_peek(struct kr_sockets *k, u32 fd) {
     if (!room || !kr_sockets_allowed(k->holder, KR_WAY_READ) || !kr_socket_live(k, fd))
         return;
     long n = receive(fd, k->area->data + k->data_used, room, MSG_PEEK);
+    if (n == -ENOTCONN) /* it listens */
+        s->owned = 0;
+    else if (n < 0 &&
+             n != -EAGAIN) /* the kernel has forgotten it now: the next call gets it (kr_sockets_fails) */
+        s->error = (s32)-n;
     if (n <= 0 || (u64)n > room)
         return;
     s->len = (u32)n;

@@ -10,7 +10,7 @@
  *   order    the records are sent before anything else that the process does outside the guest, in their order
  *   delay    a timer of the host ends the holder's time in the guest (BOUND). Without the timer there is no credit
  *   errors   a send that fails later is one that the connection lost on its way. The error is kept for the next call on
- *            the descriptor (kr_sockets_fails), as the kernel keeps a socket's error
+ *            the descriptor (kr_sockets_fails), as the kernel keeps a socket's error. So is one that prefetch.c has met
  *
  * The records are the payload's. Each header is copied once. A record counts as a call of sendto(2) by the holder on the same
  * descriptor: the filters allow it whatever its arguments are, or there is no credit, and new filters end all credit (kr_sockets_forget). What is not a socket with credit,

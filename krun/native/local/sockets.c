@@ -107,17 +107,24 @@ static void wait_for_turn(struct kr_sockets *k) {
 
 void kr_sockets_enter(struct kr_task *t) {
     struct kr_sockets *k = kr_sockets_of(t);
+    if (!k || !k->holder)
+        return;
     kr_lock(&k->lock);
-    k->inside = 1;
-    k->turns++;
-    /* A call that is executed again would be interrupted by the timer again and again. */
-    k->area->limit = k->credits && !t->resumed && kr_queue_bounded(t) ? KR_SOCK_QUEUE_SIZE : 0;
+    if (t == k->holder) {
+        k->inside = 1;
+        k->turns++;
+        /* A call that is executed again would be interrupted by the timer again and again. */
+        k->area->limit = k->credits && !t->resumed && kr_queue_bounded(t) ? KR_SOCK_QUEUE_SIZE : 0;
+    } else { /* a call that began before the holder looked may have told the thread of more bytes */
+        for (u32 i = 0; i < k->nlive; i++)
+            k->area->entry[k->live[i]].whole = 0;
+    }
     kr_unlock(&k->lock);
 }
 
 void kr_sockets_left(struct kr_task *t) {
     struct kr_sockets *k = kr_sockets_of(t);
-    if (!k || !(t->local.holder || k->holder))
+    if (!k || !k->holder)
         return;
     kr_lock(&k->lock);
     if (t == k->holder) {
@@ -146,7 +153,7 @@ void kr_sockets_call(struct kr_task *t) {
     const struct kr_sys_row *row = kr_sys_row((u32)t->nr);
     struct kr_sockets *k = kr_sockets_of(t);
     if (row && row->attr & KR_CALL_BLOCK)
-        kr_queue_unbound(t);
+        kr_queue_unbound(t); /* execve, too: the next monitor knows no such signal */
     if (is_wait(t->nr)) {
         kr_lock(&k->lock);
         drop_live(k);

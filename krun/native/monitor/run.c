@@ -443,6 +443,8 @@ void kr_run(struct kr_task *t) {
         if (++t->exits >= KR_BOARD_EVERY)
             kr_board_count(t);
         long r = enter(t);
+        if ((r == -EAGAIN || r == -KR_ERESTART) && t->local.holder) /* the guest has not been entered */
+            kr_sockets_left(t);
         if (r == -EAGAIN) {
             without_worker(t, &wait);
             continue;
