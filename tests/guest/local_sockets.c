@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -199,14 +200,18 @@ static size_t give(int fd, size_t at, int which, size_t size) {
     long n = below(2) ? write(fd, out, size) : send(fd, out, size, MSG_DONTWAIT);
     return n > 0 ? (size_t)n : 0;
 }
-static void mixture(void) {
+static void nothing(int sig) { (void)sig; }
+static void mixture(void) { // signals come at any instruction of it
     int p[SEVERAL][2];
     size_t to[SEVERAL][2] = {{0}}, from[SEVERAL][2] = {{0}}; // bytes given, taken; [0]: by the client
     for (int i = 0; i < SEVERAL; i++) {
         connection(p[i], i & 1 ? EPOLLIN | EPOLLET : EPOLLIN);
         MUST(fcntl(p[i][1], F_SETFL, O_NONBLOCK));
     }
-    for (long round = 0; round < scaled(4000); round++) {
+    struct itimerval often = {{0, 700}, {0, 700}}, never = {{0, 0}, {0, 0}};
+    on(SIGALRM, nothing, SA_RESTART);
+    MUST(setitimer(ITIMER_REAL, &often, NULL));
+    for (long round = 0; round < scaled(2000); round++) {
         int i = (int)below(SEVERAL);
         struct epoll_event e[SEVERAL];
         if (to[i][0] - from[i][0] < 20000)
@@ -233,6 +238,7 @@ static void mixture(void) {
         i = (int)below(SEVERAL);
         from[i][1] += take(p[i][1], from[i][1], i + 100, 1 + below(5000));
     }
+    MUST(setitimer(ITIMER_REAL, &never, NULL));
     for (int i = 0; i < SEVERAL; i++) {
         struct pollfd f[2] = {{p[i][0], POLLIN, 0}, {p[i][1], POLLIN, 0}};
         while (from[i][0] < to[i][0] && poll(f, 1, 10000) == 1)

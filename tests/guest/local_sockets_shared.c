@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -230,7 +231,7 @@ static void piped(int sig) { (void)sig, pipes++; }
 static void resets(void) {
     on(SIGPIPE, piped, 0);
     s->done = 0;
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
         pid_t c = CHILD({
             struct linger l = {1, 0};
             int fd = connected();
@@ -249,9 +250,18 @@ static void resets(void) {
         s->go = how + 1;
         while (s->done != how + 1)
             ;
-        reset += write(fd, "y", 1) < 0 && errno == ECONNRESET;
+        if (how < 3)
+            reset += write(fd, "y", 1) < 0 && errno == ECONNRESET;
         getppid();
-        if (how == 1)
+        if (how == 3) { // a wait looks at it, and takes nothing
+            fd_set set;
+            struct timeval at_once = {0, 0};
+            FD_ZERO(&set);
+            FD_SET(fd, &set);
+            EXPECT(select(fd + 1, &set, NULL, NULL, &at_once) == 1);
+            for (int i = 0; i < 3; i++)
+                reset += read(fd, got, 10) < 0 && errno == ECONNRESET;
+        } else if (how == 1)
             EXPECT(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0), reset += error == ECONNRESET;
         else if (how == 2 && !reset)
             for (int i = 0; i < 3; i++) // a byte may come first

@@ -13,6 +13,41 @@ CALLS = 5000
 PVM = Path("/sys/module/kvm_pvm").is_dir()
 
 
+ECHOES = 2000
+ECHO = f"""
+#include <arpa/inet.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {{
+    struct sockaddr_in a = {{.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof a;
+    int l = socket(AF_INET, SOCK_STREAM, 0), e = epoll_create1(0), c;
+    char b[64];
+    if (bind(l, (void *)&a, n) || listen(l, 8) || getsockname(l, (void *)&a, &n))
+        return 1;
+    if (fork() == 0) {{
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(c, (void *)&a, n))
+            _exit(2);
+        for (int i = 0; i < {ECHOES}; i++)
+            if (write(c, "question", 8) != 8 || recv(c, b, 8, MSG_WAITALL) != 8)
+                _exit(3);
+        _exit(0);
+    }}
+    c = accept4(l, 0, 0, SOCK_NONBLOCK);
+    struct epoll_event v = {{.events = EPOLLIN, .data.fd = c}};
+    epoll_ctl(e, EPOLL_CTL_ADD, c, &v);
+    for (int got = 0; epoll_wait(e, &v, 1, -1) == 1 && (got = read(c, b, sizeof b)) > 0;)
+        if (write(c, b, got) != got)
+            return 4;
+    int status;
+    return wait(&status) < 0 || status;
+}}
+"""
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("calls")
@@ -48,6 +83,22 @@ def spent(container):
 def start(runtime, bundle, program):
     bundle.mount("/calls", program, "bind", "ro")
     return runtime.start(bundle.args("sleep", "1000"))
+
+
+def test_sockets(runtime, bundle, program):
+    """Most reads of a server's connection and most sends are completed, so that a turn of its loop is one exit. None in ring 0."""
+    complete_calls(runtime, "on")
+    folder = program.parent
+    (folder / "echo.c").write_text(ECHO)
+    subprocess.run(["gcc", "-O1", "-static", "-o", folder / "echo", folder / "echo.c"], check=True)
+    bundle.mount("/echo", folder / "echo", "bind", "ro")
+    container = start(runtime, bundle, program)
+    before = counts(container)
+    container.exec("/echo").ok()
+    after = counts(container)
+    for way in ("read", "queue"):
+        completed = after["completed"][way] - before["completed"][way]
+        assert completed > ECHOES * 0.9 if PVM else completed == 0
 
 
 def all_exits(container):

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * local/sockets.h on real connections: which sockets are owned and when no longer, what of the payload's claims about reads and
+ * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c queue.c rows.c kr_alloc.c */
+#include "harness.h"
+#include "filter/seccomp.h"
+#include "local/sockets.h"
+#include "machine/above.h"
+#include "machine/fdtab.h"
+#include "process/process.h"
+#include <asm/poll.h>
+#include <linux/fcntl.h>
+
+/* ---- the parts that this test does without ---- */
+
+static int allowed = 1;
+int kr_seccomp_allows(struct kr_task *t, u32 nr) { return (void)t, (void)nr, allowed; }
+void kr_quiesce_kick(struct kr_task *o) { (void)o; }
+int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {
+    return (void)vm, (void)gva, (void)gpa, (void)flags, 0;
+}
+
+static struct kr_task *t;
+static struct kr_sock_area *area;
+static int listener;
+static u16 address[8] = {2 /* AF_INET */};
+
+static void call(u64 nr, u64 a0, u64 a1, u64 a2, long ret) {
+    t->nr = nr;
+    t->args[0] = a0, t->args[1] = a1, t->args[2] = a2;
+    kr_sockets_served(t, nr, ret);
+}
+static void name(u64 nr, u32 fd, u64 a1, u64 a2) {
+    t->nr = nr;
+    kr_sockets_named(t, fd, (u64[6]){fd, a1, a2});
+}
+static int owned(u32 fd) { return t->mm->sockets && t->mm->sockets->s[fd].owned; }
+
+/* A connection; s[0] is the payload's end, as accept4 gives it. */
+static void connection(int s[2], u32 flags) {
+    s[1] = (int)kr_sys3(__NR_socket, 2, 1 | 04000, 0);
+    kr_sys3(__NR_connect, s[1], address, 16);
+    s[0] = (int)kr_sys4(__NR_accept4, listener, 0, 0, flags);
+    CHECK(s[0] >= 0 && s[1] >= 0);
+    call(__NR_accept4, (u64)listener, 0, 0, s[0]);
+}
+static void over(const int s[2]) {
+    name(__NR_close, (u32)s[0], 0, 0);
+    kr_sys1(__NR_close, s[0]);
+    kr_sys1(__NR_close, s[1]);
+}
+static long peer_gives(const int s[2], const char *data) {
+    return kr_sys6(__NR_sendto, (u64)s[1], (u64)data, strlen(data), 0x4000, 0, 0);
+}
+/* What has arrived at an end. */
+static u64 narrived;
+static const char *arrived(int fd, int peek) {
+    static char b[300000];
+    long n = kr_sys6(__NR_recvfrom, (u64)fd, (u64)b, sizeof b - 1, 0x40 | (peek ? 2 : 0), 0, 0);
+    narrived = n > 0 ? (u64)n : 0;
+    b[narrived] = 0;
+    return b;
+}
+static void ready(int fd) {
+    struct {
+        s32 fd;
+        u16 events, revents;
+    } p = {fd, POLLIN, 0};
+    kr_sys3(__NR_poll, &p, 1, 1000);
+    t->nr = __NR_poll;
+    kr_sockets_call(t);
+    kr_sockets_ready(t, fd, POLLIN);
+}
+/* Writes a record as the guest's code does. */
+static void put(u32 fd, u32 gen, const char *data, u32 len) {
+    struct kr_sock_record r = {fd, len, gen, 0};
+    u64 at = area->tail;
+    memcpy((u8 *)area->queue + at, &r, sizeof r);
+    memcpy((u8 *)area->queue + at + sizeof r, data, len);
+    area->tail = at + sizeof r + ((len + 7) & ~7u);
+}
+
+/* ---- which sockets ---- */
+
+static void option(int fd, u32 level, u32 opt, s32 value) {
+    kr_sys5(__NR_setsockopt, fd, level, opt, &value, 4);
+}
+
+static void which(void) {
+    int s[2], d = (int)kr_sys3(__NR_socket, 2, 2, 0), u = (int)kr_sys3(__NR_socket, 1, 1, 0),
+              six = (int)kr_sys3(__NR_socket, 10, 1, 0);
+    call(__NR_socket, 2, 0, 0, d), call(__NR_socket, 1, 0, 0, u);
+    CHECK(!owned((u32)d) && !owned((u32)u));
+    if (six >= 0) {
+        call(__NR_socket, 10, 0, 0, six);
+        CHECK(owned((u32)six));
+        name(__NR_close, (u32)six, 0, 0);
+        CHECK(!owned((u32)six));
+        kr_sys1(__NR_close, six);
+    }
+    kr_sys1(__NR_close, d), kr_sys1(__NR_close, u);
+    connection(s, 04000);
+    CHECK(owned((u32)s[0]) && t->local.holder);
+    area = t->mm->sockets->area;
+    over(s);
+    CHECK(!owned((u32)s[0]));
+    option(listener, 1, 42 /* SO_PEEK_OFF */, 0); /* the connection has it, too */
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    option(listener, 1, 42, -1);
+    over(s);
+    t->proc->flags |= KR_PROCF_SHARED_FILES;
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    t->proc->flags &= ~KR_PROCF_SHARED_FILES;
+    over(s);
+}
+
+static void names(void) {
+    static const struct {
+        u16 nr, stays;
+        u64 a1, a2;
+    } calls[] = {{__NR_read, 1, 0, 0},
+                 {__NR_write, 1, 0, 0},
+                 {__NR_sendto, 1, 0, 0},
+                 {__NR_epoll_ctl, 1, 0, 0},
+                 {__NR_fcntl, 1, F_GETFL, 0},
+                 {__NR_fcntl, 1, F_SETFL, 04000},
+                 {__NR_fcntl, 0, F_SETFL, 020000},
+                 {__NR_fcntl, 0, F_DUPFD, 0},
+                 {__NR_fcntl, 0, F_DUPFD_CLOEXEC, 0},
+                 {__NR_fcntl, 0, F_SETOWN, 0},
+                 {__NR_dup, 0, 0, 0},
+                 {__NR_dup2, 0, 0, 0},
+                 {__NR_setsockopt, 1, 6, 1},
+                 {__NR_setsockopt, 0, 6, 31},
+                 {__NR_setsockopt, 0, 1, 42},
+                 {__NR_setsockopt, 0, 1, 60},
+                 {__NR_shutdown, 0, 0, 0},
+                 {__NR_splice, 0, 0, 0},
+                 {__NR_ioctl, 1, 0x5421, 0},
+                 {__NR_ioctl, 0, 0x5452, 0},
+                 {__NR_close, 0, 0, 0},
+                 {__NR_sendmsg, 1, 0, 0x40},
+                 {__NR_sendmsg, 0, 0, 0x4000000},
+                 {461, 0, 0, 0}};
+    for (u32 i = 0; i < KR_COUNT(calls); i++) {
+        int s[2];
+        connection(s, 04000);
+        peer_gives(s, "abc");
+        ready(s[0]);
+        CHECK_EQ(area->entry[s[0]].len, 3);
+        CHECK(area->entry[s[0]].credit > 0);
+        name(calls[i].nr, (u32)s[0], calls[i].a1, calls[i].a2);
+        if (owned((u32)s[0]) != calls[i].stays)
+            printf("call %u\n", calls[i].nr);
+        CHECK_EQ(owned((u32)s[0]), calls[i].stays);
+        CHECK_EQ(area->entry[s[0]].len, 0);
+        CHECK_EQ(area->entry[s[0]].credit, 0);
+        over(s);
+    }
+    int s[2];
+    connection(s, 04000);
+    kr_sockets_passed(t, (u32)s[0]);
+    CHECK(!owned((u32)s[0]));
+    over(s), connection(s, 04000);
+    kr_sockets_forget(t);
+    CHECK(!owned((u32)s[0]));
+    over(s);
+}
+
+/* Another thread of the process: the socket is out, what was done inside the guest counts first. */
+static void meddles(void) {
+    struct kr_task other = {.proc = t->proc, .mm = t->mm, .nr = __NR_read};
+    int s[2];
+    connection(s, 04000);
+    peer_gives(s, "abcdef");
+    ready(s[0]);
+    area->used[s[0]] = 2;
+    put((u32)s[0], area->entry[s[0]].gen, "answer", 6);
+    kr_sockets_named(&other, (u32)s[0], (u64[6]){(u32)s[0]});
+    CHECK(!owned((u32)s[0]));
+    CHECK_STR(arrived(s[1], 0), "answer");
+    CHECK_STR(arrived(s[0], 0), "cdef");
+    over(s);
+    for (u32 i = 0; i < KR_SOCKETS_MEDDLED; i++) {
+        connection(s, 04000);
+        kr_sockets_named(&other, (u32)s[0], (u64[6]){(u32)s[0]});
+        over(s);
+    }
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0])); /* too often */
+    over(s);
+    t->mm->sockets->meddled = 0;
+}
+
+/* ---- reads and sends ---- */
+
+static void reads(void) {
+    int s[2];
+    connection(s, 04000);
+    peer_gives(s, "abcdefgh");
+    ready(s[0]);
+    struct kr_sock_entry *e = &area->entry[s[0]];
+    CHECK(e->len == 8 && e->whole && !memcmp(area->data + e->off, "abcdefgh", 8));
+    area->used[s[0]] = 3;
+    kr_sockets_left(t);
+    CHECK(e->len == 8 && !e->whole);
+    CHECK_STR(arrived(s[0], 1), "defgh");
+    area->used[s[0]] = 1; /* forged: nothing comes back */
+    kr_sockets_left(t);
+    area->used[s[0]] = 5;
+    kr_sockets_left(t);
+    CHECK_STR(arrived(s[0], 1), "fgh");
+    peer_gives(s, "ijk");
+    area->used[s[0]] = ~0ULL; /* no more than was looked at */
+    kr_sockets_left(t);
+    CHECK_STR(arrived(s[0], 1), "ijk");
+    ready(s[0]);
+    CHECK(e->len == 3 && e->whole);
+    allowed = 0;
+    ready(s[0]);
+    CHECK(e->len == 0 && e->credit == 0);
+    allowed = 1;
+    over(s);
+    connection(s, 04000);
+    static char big[KR_SOCK_MOST + 10];
+    memset(big, 'b', sizeof big - 1);
+    peer_gives(s, big);
+    ready(s[0]);
+    e = &area->entry[s[0]];
+    CHECK(e->len == KR_SOCK_MOST && !e->whole); /* there is more */
+    over(s);
+}
+
+static void sends(void) {
+    int s[2], b[2];
+    connection(s, 04000);
+    connection(b, 0);
+    peer_gives(s, "?"), peer_gives(b, "?");
+    ready(b[0]);
+    CHECK(area->entry[b[0]].len == 1 && area->entry[b[0]].credit == 0); /* it may block */
+    ready(s[0]);
+    u32 gen = area->entry[s[0]].gen, credit = area->entry[s[0]].credit;
+    put((u32)s[0], gen, "one ", 4), put((u32)s[0], gen, "two ", 4);
+    put((u32)s[0], gen + 1, "another socket's", 16);
+    put((u32)b[0], area->entry[b[0]].gen, "no credit", 9);
+    put((u32)s[0], gen, "three", 5);
+    kr_sockets_left(t);
+    CHECK_EQ(area->tail, 0);
+    CHECK_STR(arrived(s[1], 0), "one two three");
+    CHECK_STR(arrived(b[1], 0), "");
+    CHECK_EQ(area->entry[s[0]].credit, credit - 13 - 3 * KR_SOCK_SKB);
+    static char data[KR_SOCK_MOST];
+    memset(data, 'd', sizeof data);
+    for (u32 i = 0; i < 50; i++) { /* beyond the credit */
+        put((u32)s[0], gen, data, 12000);
+        kr_sockets_left(t);
+    }
+    u64 most = 0;
+    while (arrived(s[1], 0), narrived)
+        most += narrived;
+    CHECK(most > 0 && most <= credit);
+    over(s), over(b);
+}
+
+static void errors(void) {
+    struct {
+        s32 on, seconds;
+    } linger = {1, 0};
+    for (int how = 0; how < 3; how++) {
+        int s[2];
+        long ret = 1;
+        s32 *value = kr_test_window(KR_PAGE); /* error, length */
+        value[0] = -1, value[1] = 4;
+        connection(s, 04000);
+        peer_gives(s, how == 2 ? "?!" : "?");
+        ready(s[0]);
+        u32 gen = area->entry[s[0]].gen;
+        kr_sys5(__NR_setsockopt, s[1], 1, 13 /* SO_LINGER */, &linger, sizeof linger);
+        kr_sys1(__NR_close, s[1]);
+        area->used[s[0]] = 1;
+        put((u32)s[0], gen, "lost", 4), put((u32)s[0], gen, "too", 3);
+        kr_sockets_left(t);
+        t->nr = how ? __NR_read : __NR_write;
+        u64 a[6] = {(u32)s[0], 0, 1};
+        if (how == 2) { /* a byte comes first */
+            CHECK(!kr_sockets_fails(t, (u32)s[0], a, &ret));
+            CHECK_STR(arrived(s[0], 0), "!");
+        }
+        if (how == 1) {
+            u64 o[6] = {(u32)s[0], 1, 4 /* SO_ERROR */, (u64)value, (u64)&value[1]};
+            t->nr = __NR_getsockopt;
+            CHECK(kr_sockets_fails(t, (u32)s[0], o, &ret));
+            CHECK(ret == 0 && value[0] == ECONNRESET && value[1] == 4);
+        } else {
+            CHECK(kr_sockets_fails(t, (u32)s[0], a, &ret));
+            CHECK_EQ(ret, -ECONNRESET);
+        }
+        CHECK(!kr_sockets_fails(t, (u32)s[0], a, &ret)); /* once */
+        name(__NR_close, (u32)s[0], 0, 0);
+        kr_sys1(__NR_close, s[0]);
+    }
+    /* A look at a socket with an error takes the error. */
+    int s[2];
+    long ret;
+    connection(s, 04000);
+    kr_sys5(__NR_setsockopt, s[1], 1, 13, &linger, sizeof linger);
+    kr_sys1(__NR_close, s[1]);
+    ready(s[0]);
+    t->nr = __NR_read;
+    CHECK(kr_sockets_fails(t, (u32)s[0], (u64[6]){(u32)s[0]}, &ret) && ret == -ECONNRESET);
+    name(__NR_close, (u32)s[0], 0, 0);
+    kr_sys1(__NR_close, s[0]);
+}
+
+/* Random memory. One connection has credit, another one none; the pipe is no socket. */
+static void anything(void) {
+    int s[2], b[2], pipe[2];
+    connection(s, 04000);
+    connection(b, 04000);
+    kr_sys2(__NR_pipe2, pipe, 04000);
+    u64 granted = 0, sent = 0, given = 0, taken = 0;
+    for (u32 round = 0; round < 3000; round++) {
+        if (round % 8 == 0) {
+            given += (u64)(peer_gives(s, "some bytes") > 0) * 10;
+            ready(s[0]);
+            granted += area->entry[s[0]].credit;
+        }
+        u32 words = (u32)kr_test_below(300);
+        for (u32 i = 0; i < words; i++)
+            ((volatile u32 *)area->queue)[kr_test_below(words)] =
+                (u32[]){(u32)s[0],
+                        (u32)b[0],
+                        (u32)pipe[1],
+                        area->entry[s[0]].gen,
+                        area->entry[b[0]].gen,
+                        8,
+                        (u32)kr_test_below(100),
+                        (u32)kr_test_random()}[kr_test_below(8)];
+        if (kr_test_below(2))
+            for (u32 i = 0; i < 8; i++) { /* some are right */
+                struct kr_sock_record r = {(u32)(kr_test_below(3) ? s[0] : b[0]), 8, area->entry[s[0]].gen,
+                                           0};
+                memcpy((u8 *)area->queue + 24 * kr_test_below(20), &r, sizeof r);
+            }
+        area->tail = kr_test_below(4) ? 24 * kr_test_below(20) : kr_test_random();
+        area->used[s[0]] = kr_test_below(2) ? kr_test_below(12) : kr_test_random();
+        area->spent[s[0]] = kr_test_random();
+        kr_sockets_left(t);
+        CHECK_EQ(area->tail, 0);
+        arrived(s[1], 0);
+        sent += narrived;
+        char x;
+        CHECK(kr_sys3(__NR_read, pipe[0], &x, 1) == -EAGAIN);
+        CHECK_STR(arrived(b[1], 0), "");
+    }
+    CHECK(sent <= granted && sent > 0);
+    while (arrived(s[0], 0), narrived)
+        taken += narrived;
+    CHECK(taken <= given);
+    kr_sys1(__NR_close, pipe[0]), kr_sys1(__NR_close, pipe[1]);
+    over(s), over(b);
+}
+
+void test_main(void) {
+    u32 n = sizeof address;
+    struct kr_vcpu *vcpu = kr_alloc(64);
+    t = kr_test_self = kr_test_task();
+    t->mm->vm.sys = kr_test_window(KR_SYS_SOCKETS + KR_SK_SIZE);
+    t->mm->vm.entry = KR_ENTRY_RING3;
+    t->local.possible = 1;
+    t->vcpu = (struct kr_vcpu *)vcpu;
+    address[2] = 0x007f, address[3] = 0x0100; /* 127.0.0.1 */
+    listener = (int)kr_sys3(__NR_socket, 2, 1, 0);
+    CHECK_EQ(kr_sys3(__NR_bind, listener, address, sizeof address), 0);
+    CHECK_EQ(kr_sys2(__NR_listen, listener, 16), 0);
+    CHECK_EQ(kr_sys3(__NR_getsockname, listener, address, &n), 0);
+    which();
+    CHECK_EQ(t->local.timer, 1); /* Linux 6.15 */
+    names();
+    meddles();
+    reads();
+    sends();
+    errors();
+    anything();
+    kr_sockets_release(t);
+}
