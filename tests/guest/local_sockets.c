@@ -147,6 +147,10 @@ static void sends(void) {
     show_peer("mixed calls", p[1], 6);
     asked(p), SHOW(write(p[0], "", 0));
     TRY(write(p[0], (void *)8, 5)), TRY(write(p[0], (void *)0x6c0000001000UL, 5));
+    v[1].iov_base = (void *)8;
+    TRY(writev(p[0], v, 2)), SHOW(writev(p[0], v, 0)), TRY(writev(p[0], (void *)8, 1)),
+        TRY(writev(p[0], v, -1));
+    v[1].iov_base = "3";
     SHOW(write(p[0], "x", 1)), show_peer("after bad ones", p[1], 1);
     asked(p);
     int d = MUST(dup(p[0]));
@@ -197,7 +201,19 @@ static size_t give(int fd, size_t at, int which, size_t size) {
     static unsigned char out[4096];
     for (size_t i = 0; i < size; i++)
         out[i] = byte(at + i, which);
-    long n = below(2) ? write(fd, out, size) : send(fd, out, size, MSG_DONTWAIT);
+    size_t first = below((unsigned)size + 1);
+    struct iovec v[3] = {{out, first}, {out + first, 0}, {out + first, size - first}};
+    switch (below(3)) {
+    case 0: {
+        long n = write(fd, out, size);
+        return n > 0 ? (size_t)n : 0;
+    }
+    case 1: {
+        long n = send(fd, out, size, MSG_DONTWAIT);
+        return n > 0 ? (size_t)n : 0;
+    }
+    }
+    long n = writev(fd, v, 3);
     return n > 0 ? (size_t)n : 0;
 }
 static void nothing(int sig) { (void)sig; }

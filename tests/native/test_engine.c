@@ -434,8 +434,9 @@ static struct kr_sock_entry entry; /* of the call's descriptor */
 static u64 used, spent, tail;      /* before the call */
 static u8 *buffer;                 /* the call's */
 static u8 before_call[KR_PAGE];    /* what it has before */
-#define ROUNDS_SOCKETS 1500
-#define LONGEST 64 /* a trap after each byte */
+static u8 *array;                  /* of a writev */
+#define ROUNDS_SOCKETS 700
+#define LONGEST 32 /* a trap after each byte */
 
 static u32 socket_fd(void) { return (u32)start.rdi; }
 
@@ -481,8 +482,9 @@ static void socket_call(u32 plain, u32 other) {
     }
 }
 
-/* The buffer is changed to one that no call may have, or that faults. size: the bytes that the call takes or gives. */
-static void bad_buffer(u64 size) {
+/* The buffer is changed to one that no call may have, or that faults. size: the bytes that the call takes or gives. touches: it
+ * reads or writes them before it knows that it cannot be completed. */
+static void bad_buffer(u64 size, int touches) {
     switch (kr_test_below(12)) {
     case 0:
         start.rsi = (u64[]){KR_WINDOW_END - start.rdx + 1, KR_WINDOW_END, (u64)sockets, ~0ULL - 8,
@@ -491,7 +493,7 @@ static void bad_buffer(u64 size) {
         break;
     case 1:
         start.rsi = (u64)payload + 2 * KR_PAGE - kr_test_below(size);
-        faults = completes;
+        faults = touches;
         completes = 0;
         break;
     case 2:
@@ -532,7 +534,7 @@ static void reads(void) {
         u64 given = KR_MIN(left, start.rdx);
         completes &= given && (start.rdx <= left || entry.whole);
         expected_result = given;
-        bad_buffer(KR_MAX(given, 1));
+        bad_buffer(KR_MAX(given, 1), completes);
         one();
         done += completes;
     }
@@ -543,21 +545,53 @@ static void reads(void) {
 static void queue_changed(int complete) {
     u32 fd = socket_fd();
     struct kr_sock_record r;
-    u64 size = sizeof r + ((start.rdx + 7) & ~7ULL);
+    u64 len = expected_result, size = sizeof r + ((len + 7) & ~7ULL);
     CHECK_EQ(sockets->tail, complete ? tail + size : tail);
     if (fd < KR_SOCK_FDS)
         CHECK_EQ(sockets->used[fd], 0);
     if (!complete)
         return;
-    CHECK_EQ(sockets->spent[fd], spent + start.rdx + KR_SOCK_SKB);
+    CHECK_EQ(sockets->spent[fd], spent + len + KR_SOCK_SKB);
     memcpy(&r, (u8 *)sockets->queue + tail, sizeof r);
-    CHECK(r.fd == fd && r.len == start.rdx && r.gen == entry.gen);
-    CHECK(!memcmp((u8 *)sockets->queue + tail + sizeof r, before_call, start.rdx));
+    CHECK(r.fd == fd && r.len == len && r.gen == entry.gen);
+    CHECK(!memcmp((u8 *)sockets->queue + tail + sizeof r, before_call, len));
+}
+
+/* The call becomes a writev: its data in parts, and the array that says where they are. */
+static u64 parts(u64 bytes) {
+    struct {
+        u64 at, len;
+    } v[KR_SOCK_VECTORS + 1] = {{0}};
+    u32 n = 1 + (u32)kr_test_below(5);
+    u64 at = 0;
+    for (u32 i = 0; i < n; i++) {
+        v[i].at = start.rsi + at;
+        v[i].len = i == n - 1 ? bytes - at : kr_test_below(bytes - at + 1);
+        at += v[i].len;
+    }
+    if (!kr_test_below(10)) {
+        n = (u32[]){0, KR_SOCK_VECTORS + 1, 1024, 0x80000000}[kr_test_below(4)];
+        completes = 0;
+    } else if (!kr_test_below(10)) { /* beyond the payload's memory, or too long: never touched */
+        u32 i = (u32)kr_test_below(n);
+        if (kr_test_below(2))
+            v[i].at = (u64[]){KR_WINDOW_END + 1 - v[i].len, (u64)sockets, ~0ULL}[kr_test_below(3)];
+        else
+            v[i].len = (u64[]){KR_SOCK_QUEUE_SIZE, ~0ULL, 1ULL << 63}[kr_test_below(3)];
+        completes = 0;
+    }
+    memcpy(array, v, sizeof v);
+    start.rax = __NR_writev;
+    start.rsi = (u64)array;
+    start.rdx = n;
+    return n;
 }
 
 static void sends(void) {
     way = KR_WAY_QUEUE;
     changed = queue_changed;
+    array = kr_test_window(KR_PAGE);
+    fact->way[__NR_writev] = KR_WAY_QUEUE | 2 << KR_WAY_SHIFT;
     fact->way[__NR_write] = KR_WAY_QUEUE;
     fact->way[__NR_sendto] = KR_WAY_QUEUE | 1 << KR_WAY_SHIFT;
     u32 done = 0;
@@ -572,10 +606,13 @@ static void sends(void) {
         tail = kr_test_below(4) ? 8 * kr_test_below(1000) : KR_SOCK_QUEUE_SIZE - 8 * kr_test_below(20);
         if (!kr_test_below(10))
             tail = kr_test_random() << 11;
-        completes &= spent < entry.credit && spent + cost <= entry.credit && tail < sockets->limit &&
-                     tail + size <= sockets->limit;
+        int touches = completes && entry.credit && tail < sockets->limit && tail + size <= sockets->limit;
+        completes = touches && spent < entry.credit && spent + cost <= entry.credit;
         expected_result = start.rdx;
-        bad_buffer(start.rdx);
+        if (start.rax == __NR_write && kr_test_below(2))
+            parts(start.rdx);
+        else
+            bad_buffer(start.rdx, touches);
         one();
         done += completes;
     }

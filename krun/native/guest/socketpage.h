@@ -15,6 +15,7 @@
 
 #define KR_SOCK_FDS 1024   /* descriptors from this number on are not looked at */
 #define KR_SOCK_MOST 16384 /* bytes of one record */
+#define KR_SOCK_VECTORS 16 /* parts of a writev */
 #define KR_SOCK_SKB 2048   /* bytes of the send buffer that a call takes beside its data, at most */
 #define KR_SOCK_DATA_SIZE 0x10000
 #define KR_SOCK_QUEUE_SIZE 0x10000

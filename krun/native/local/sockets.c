@@ -288,10 +288,8 @@ static const struct {
     u16 nr;
     u8 way, index;
 } calls[] = {
-    {__NR_read, KR_WAY_READ, 0},
-    {__NR_recvfrom, KR_WAY_READ, 1},
-    {__NR_write, KR_WAY_QUEUE, 0},
-    {__NR_sendto, KR_WAY_QUEUE, 1},
+    {__NR_read, KR_WAY_READ, 0},    {__NR_recvfrom, KR_WAY_READ, 1}, {__NR_write, KR_WAY_QUEUE, 0},
+    {__NR_sendto, KR_WAY_QUEUE, 1}, {__NR_writev, KR_WAY_QUEUE, 2},
 };
 
 int kr_sockets_allowed(struct kr_task *t, u32 way) {
