@@ -45,7 +45,8 @@ static int is_plain(u32 fd) {
 
 static int may_hold(const struct kr_task *t) {
     u32 flags = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED);
-    return t->local.possible && t->vcpu && kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && !t->is_vfork &&
+    return (t->local.holder || __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1) && t->local.possible &&
+           t->vcpu && kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && !t->is_vfork &&
            !(flags & (KR_PROCF_SHARED_FILES | KR_PROCF_LENT));
 }
 
@@ -94,10 +95,15 @@ static struct kr_sockets *hold(struct kr_task *t) {
 
 static void enroll(struct kr_task *t, u32 fd) {
     struct kr_sockets *k = kr_sockets_of(t);
+    int first = !t->local.holder; /* and there is no other thread */
     if (fd >= KR_SOCK_FDS || !may_hold(t) || (k && (t != k->holder || k->meddled >= KR_SOCKETS_MEDDLED)) ||
         !is_plain(fd) || !(k = hold(t)))
         return;
     kr_lock(&k->lock);
+    if (k->cloning || (t->local.clones != k->clones && !first)) {
+        kr_unlock(&k->lock);
+        return;
+    }
     u32 gen = k->s[fd].gen + 1;
     u8 live = k->s[fd].live;
     kr_socket_clear(k, fd);

@@ -28,8 +28,9 @@
 #include <linux/fcntl.h>
 #include <linux/time_types.h>
 
-#define BOUND 1000000L    /* ns: how long a record may wait */
-#define PATIENCE 1000     /* ms: how long the kernel may take no more of a record */
+#define BOUND 1000000L /* ns: how long a record may wait */
+#define PATIENCE 100   /* ms, PATIENT times: how long the kernel may take no more of a record */
+#define PATIENT 10
 #define LEAST_CREDIT 4096 /* less is not given */
 #define MOST_CREDIT 0x20000u
 
@@ -87,7 +88,10 @@ void kr_socket_credit(struct kr_sockets *k, u32 fd) {
 /* Waits until the socket takes more. 0: it did not. */
 static int waits(u32 fd) {
     struct pollfd_k p = {.fd = (s32)fd, .events = POLLOUT};
-    return kr_sys3(__NR_poll, &p, 1, PATIENCE) == 1;
+    for (u32 i = 0; i < PATIENT; i++) /* a signal ends one of them */
+        if (kr_sys3(__NR_poll, &p, 1, PATIENCE) == 1)
+            return 1;
+    return 0;
 }
 
 static void send(struct kr_sockets *k, u32 fd, u64 from, u64 len) {
@@ -165,15 +169,14 @@ static long set_timer(long ns) {
 }
 
 /* The number is one that the kernel does not give: the payload's timers have the numbers that they would have. Only while
- * the process has one thread, because the kernel takes wanted numbers from all threads meanwhile. */
+ * the process has one thread (may_hold() in enroll.c), because the kernel takes wanted numbers from all threads meanwhile. */
 static int make_timer(struct kr_task *t) {
     struct event e = {.value = t->local.tick,
                       .signo = SIGBUS,
                       .notify = 4 /* SIGEV_THREAD_ID */,
                       .tid = (s32)kr_sys0(__NR_gettid)};
     s32 id = KR_QUEUE_TIMER;
-    if (__atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) != 1 ||
-        kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 2, 0, 0, 0) != 0 || /* the payload itself uses it */
+    if (kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 2, 0, 0, 0) != 0 || /* the payload itself uses it */
         kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) < 0)
         return 0;
     long r = kr_sys3(__NR_timer_create, 1 /* CLOCK_MONOTONIC */, &e, &id);

@@ -154,11 +154,11 @@ void kr_sockets_call(struct kr_task *t) {
     struct kr_sockets *k = kr_sockets_of(t);
     if (row && row->attr & KR_CALL_BLOCK)
         kr_queue_unbound(t); /* execve, too: the next monitor knows no such signal */
-    if (is_wait(t->nr)) {
-        kr_lock(&k->lock);
+    kr_lock(&k->lock);
+    t->local.clones = k->clones;
+    if (is_wait(t->nr))
         drop_live(k);
-        kr_unlock(&k->lock);
-    }
+    kr_unlock(&k->lock);
 }
 
 /* ---- calls that name a descriptor ---- */
@@ -280,6 +280,20 @@ void kr_sockets_forget(struct kr_task *t) {
     for (u32 fd = 0; fd < KR_SOCK_FDS && (u32)t->nr == __NR_close_range; fd++)
         k->s[fd].error = 0;
     kr_unlock(&k->lock);
+}
+
+/* A process that is made has copies of the descriptors of its moment: also of one that a call of the holder's has just made,
+ * and that is not in the table yet. */
+void kr_sockets_clone(struct kr_task *t, int begins) {
+    struct kr_sockets *k = t->mm->sockets ? kr_sockets_of(t) : NULL; /* none in the child */
+    if (!k)
+        return;
+    kr_lock(&k->lock);
+    k->cloning += begins ? 1u : ~0u;
+    k->clones++;
+    kr_unlock(&k->lock);
+    if (begins)
+        kr_sockets_forget(t);
 }
 
 /* ---- the holder comes and goes ---- */

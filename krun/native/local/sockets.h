@@ -3,8 +3,8 @@
  * Calls on TCP sockets that the guest's code completes: reads of bytes that the monitor has seen before (prefetch.c), and sends
  * that the monitor carries out later (queue.c). docs/calls.md has the rules as the payload sees them.
  *
- * One thread of a process, the holder, completes such calls: the first thread that makes a TCP socket or accepts a
- * connection. Only sockets that the holder has made itself, and that nobody else has, are in the table of owned sockets.
+ * One thread of a process, the holder, completes such calls: the one that makes the first TCP socket or accepts the first
+ * connection while it is the only thread. Only sockets that the holder has made itself, and that nobody else has, are in the table of owned sockets.
  * A socket leaves the table before a call that could give it to somebody else, change how it reads or sends, or that
  * another thread of the process makes (kr_sockets_named).
  *
@@ -46,6 +46,8 @@ struct kr_sockets {
     u32 inside;  /* the holder is in the guest, or on its way */
     u32 turns;   /* counts its entries and exits */
     u32 meddled; /* how often other threads have named owned sockets; KR_SOCKETS_MEDDLED: no more sockets */
+    u32 cloning; /* threads of the process that are making processes */
+    u32 clones;  /* how often one has begun to */
     u32 nlive, data_used, credits; /* credits: sockets with credit */
     u64 head;                      /* the queue's records up to here have been sent */
     u16 live[KR_SOCKETS_LIVE];

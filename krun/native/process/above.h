@@ -60,8 +60,10 @@ void kr_local_action(struct kr_task *t, int sig);
 void kr_sockets_named(struct kr_task *t, u64 fd, const u64 a[6]);
 /* t's call sends a copy of the descriptor to somebody. */
 void kr_sockets_passed(struct kr_task *t, u64 fd);
-/* t's call copies descriptors that it does not name, makes a process that has them, too, or has made the filters of a thread stricter. */
+/* t's call copies descriptors that it does not name, or has made the filters of a thread stricter. */
 void kr_sockets_forget(struct kr_task *t);
+/* Around the making of a process (not of a thread) by t. */
+void kr_sockets_clone(struct kr_task *t, int begins);
 /* t ends. Lock: mm->lock. */
 void kr_sockets_release(struct kr_task *t);
 

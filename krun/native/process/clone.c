@@ -399,9 +399,11 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
             return -EFAULT;
         host.set_tid = (u64)set_tid;
     }
-    if (t->mm->sockets && !(f & CLONE_THREAD))
-        kr_sockets_forget(t);
-    if (f & CLONE_VM)
-        return same_mm(t, ca, &host);
-    return fork_mm(t, ca, &host);
+    int sockets = t->mm->sockets && !(f & CLONE_THREAD);
+    if (sockets)
+        kr_sockets_clone(t, 1);
+    long r = f & CLONE_VM ? same_mm(t, ca, &host) : fork_mm(t, ca, &host);
+    if (sockets)
+        kr_sockets_clone(t, 0);
+    return r;
 }
