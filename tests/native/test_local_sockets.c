@@ -369,6 +369,7 @@ void test_main(void) {
     t->mm->vm.sys = kr_test_window(KR_SYS_SOCKETS + KR_SK_SIZE);
     t->mm->vm.entry = KR_ENTRY_RING3;
     t->local.possible = 1;
+    t->window.share = KR_WINDOW_ALL;
     t->vcpu = (struct kr_vcpu *)vcpu;
     address[2] = 0x007f, address[3] = 0x0100; /* 127.0.0.1 */
     listener = (int)kr_sys3(__NR_socket, 2, 1, 0);

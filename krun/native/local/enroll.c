@@ -137,9 +137,10 @@ static void watched(struct kr_sockets *k, u32 fd, u64 ptr) {
 #define EPOLLIN 1u
 #define EPOLLOUT 4u
 
-/* A socket that a wait has found ready for reading, and nothing else. */
+/* A socket that a wait has found ready for reading, and nothing else. While the thread asks for the interrupt window, no call
+ * is completed. */
 static void ready(struct kr_sockets *k, u32 fd) {
-    if (fd >= KR_SOCK_FDS || k->s[fd].owned != 1 || k->s[fd].len)
+    if (!kr_window_closed(&k->holder->window) || fd >= KR_SOCK_FDS || k->s[fd].owned != 1 || k->s[fd].len)
         return;
     kr_socket_peek(k, fd);
     if (k->s[fd].len)
@@ -195,7 +196,8 @@ void kr_sockets_served(struct kr_task *t, u64 nr, long ret) {
     case __NR_recvfrom:
         if (ret > 0 && k && t == k->holder && (u32)t->args[0] < KR_SOCK_FDS) {
             kr_lock(&k->lock);
-            kr_socket_credit(k, (u32)t->args[0]);
+            if (kr_window_closed(&t->window))
+                kr_socket_credit(k, (u32)t->args[0]);
             kr_unlock(&k->lock);
         }
         return;

@@ -37,6 +37,8 @@ void kr_local_decide(struct kr_task *t) {
             __atomic_store_n(&f->on, 1, __ATOMIC_SEQ_CST);
         /* Another thread changes the filters first, then the generation, and clears `on` last (kr_local_changed). */
     } while (__atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST) != seen);
+    if (t->proc->flags & KR_BOOTF_RANDOM) /* the same for the interrupt window */
+        t->window.share = kr_random(2) ? KR_WINDOW_ALL : 0;
     /* The next entry decides anew in tests, and until the kind of the back end is known. */
     if (!(t->proc->flags & KR_BOOTF_RANDOM) && kr_vm_entry(&t->mm->vm) != KR_ENTRY_UNKNOWN)
         t->local.decided = seen;

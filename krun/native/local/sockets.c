@@ -114,7 +114,8 @@ void kr_sockets_enter(struct kr_task *t) {
         k->inside = 1;
         k->turns++;
         /* A call that is executed again would be interrupted by the timer again and again. */
-        k->area->limit = k->credits && !t->resumed && kr_queue_bounded(t) ? KR_SOCK_QUEUE_SIZE : 0;
+        int may = k->credits && kr_window_closed(&t->window) && !t->resumed && kr_queue_bounded(t);
+        k->area->limit = may ? KR_SOCK_QUEUE_SIZE : 0;
     } else { /* a call that began before the holder looked may have told the thread of more bytes */
         for (u32 i = 0; i < k->nlive; i++)
             k->area->entry[k->live[i]].whole = 0;

@@ -39,10 +39,11 @@ struct kr_window {
                 * over some calls; 0: calls are not completed */
 };
 
+/* Whether so many calls can be completed that the thread does not ask. */
+static inline int kr_window_closed(const struct kr_window *w) { return w->share >= KR_WINDOW_ENOUGH; }
+
 /* Whether to ask at the next KVM_RUN. */
-static inline int kr_window_ask(const struct kr_window *w) {
-    return w->wait == 0 && w->share < KR_WINDOW_ENOUGH;
-}
+static inline int kr_window_ask(const struct kr_window *w) { return w->wait == 0 && !kr_window_closed(w); }
 
 /* A call that is completed or could have been (own: 1), or another one (0). */
 static inline void kr_window_count(struct kr_window *w, int own) {
