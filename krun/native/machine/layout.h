@@ -73,9 +73,9 @@
 #define KR_SYS_EXC 0x2000ULL  /* exception stubs, 16 bytes a vector */
 #define KR_SYS_STUB 0x3000ULL /* LSTAR stub, mapped again in every vCPU's area */
 /* Patched sites (guest/patched.h): used with the first one, and not mapped at KR_SYS_BASE. */
-#define KR_SYS_TABLE 0x4000ULL  /* the addresses of the trampolines; at sites->table */
-#define KR_SYS_OWN 0x5000ULL    /* the stub page with another beginning; at KR_OWN_BASE */
-#define KR_SYS_SITES 0x10000ULL /* the trampolines; at KR_OWN_SITES */
+#define KR_SYS_TABLE 0x4000ULL    /* the addresses of the trampolines; at sites->table */
+#define KR_SYS_OWN 0x5000ULL      /* the stub page with another beginning; at KR_OWN_BASE */
+#define KR_SYS_SITES 0x10000ULL   /* the trampolines; at KR_OWN_SITES */
 #define KR_SYS_SOCKETS 0x40000ULL /* guest/socketpage.h, up to 0x80000; mapped when first used */
 
 /* Pages of a vCPU, offsets from the vCPU's area. The call page follows the stub, so that the stub can reach it
