@@ -56,13 +56,15 @@ static int plug_at(u32 fd) {
     return r;
 }
 
-/* Calls fn for each free number that a call names. How many there are; -ENOMEM from fn. */
+/* Calls fn for each free number that a call names. How many there are; -ENOMEM from fn. AT_FDCWD is no number that the kernel
+ * gives. fn NULL: those of other tasks, because the caller's own call does not end meanwhile. */
 static int each_free(const struct kr_mm *mm, int (*fn)(u32 fd)) {
     int n = 0, r = 0;
     for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
         for (u32 i = 0; i < KR_COUNT(o->named); i++) {
             u32 name = __atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST);
-            if (!name || kr_fd_hidden_locked(name - 1) || !is_free(name - 1) || is_gone(o))
+            if (!name || (s32)(name - 1) < 0 || (!fn && o == kr_self()) || kr_fd_hidden_locked(name - 1) ||
+                !is_free(name - 1) || is_gone(o))
                 continue;
             n++;
             if (fn && fn(name - 1) < 0)
