@@ -72,8 +72,12 @@ int main(int argc, char **argv) {
     int s = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     MUST(ioctl(s, SIOCSIFFLAGS, &lo)), close(s);
     pid_t silent = CHILD({
-        if (vfork() == 0)
-            pause_ms(12000), _exit(0);
+        pid_t self = getpid();
+        if (vfork() == 0) {
+            while (getppid() == self) /* until it is killed */
+                pause_ms(20);
+            _exit(0);
+        }
     });
     pid_t third = CHILD(attack());
     pause_ms(100);
