@@ -14,7 +14,7 @@ import pytest
 from krun.cli import doctor, fast
 from krun.cli.health import installation, kernel
 from krun.errors import KrunError, UsageError
-from krun.kvm import boot, remedy
+from krun.kvm import boot, measure, remedy
 
 
 def call(line):
@@ -186,3 +186,23 @@ def test_huge_pages_are_advised_with_their_price(monkeypatch, value, itlb, words
     else:
         (one,) = found
         assert one.level == "ok" and words in one.text and "CVE-2018-12207" in one.text
+
+
+@pytest.mark.parametrize(
+    ("exits", "level", "words"),
+    [
+        ((23200, 900), "ok", "takes 23.2 us, one that is completed in it 0.9 us: calls.local: auto means on"),
+        ((1500, 0), "ok", "takes 1.5 us, and none can be completed in it: calls.local: auto means off"),
+        (ValueError("krun-probe: status 1"), "warning", "krun-probe: status 1; calls.local: auto means off"),
+    ],
+)
+def test_what_a_call_costs_and_what_auto_means(monkeypatch, exits, level, words):
+    def measured():
+        if isinstance(exits, Exception):
+            raise exits
+        return exits
+
+    monkeypatch.setattr(measure, "exits", measured)
+    monkeypatch.setattr(kernel.os, "access", lambda path, mode: True)
+    (one,) = kernel.exits("/run/krun")
+    assert one.level == level and words in one.text

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from krun.cli.health.finding import FAIL, OK, PATH, WARN, Finding, read
-from krun.errors import strerror
+from krun.errors import KrunError, strerror
 from krun.kvm.remedy import kvm_remedy
 
 _KVM_API_VERSION = 12  # kvm.rst 4.1: frozen since 2.6.22
@@ -121,12 +121,21 @@ def kvm(_root: str) -> Iterator[Finding]:
 
 def exits(_root: str) -> Iterator[Finding]:
     """What a system call costs, and what `calls.local: auto` makes of it."""
-    from krun.kvm import host, measure
-
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return
+    try:
+        from krun.kvm import host, measure
+    except (ImportError, KrunError):
+        return  # the compiled module is missing: installation.build
     known = host.Known()
-    known.exit_ns, known.own_ns = measure.exits()
+    try:
+        known.exit_ns, known.own_ns = measure.exits()
+    except (OSError, ValueError) as error:
+        text = f"what a system call costs could not be measured: {error}; calls.local: auto means off"
+        yield Finding(
+            "calls", WARN, text, "./dev setup, or pip install . anew, if the other findings are well"
+        )
+        return
     text = f"a system call that leaves the VM takes {known.exit_ns / 1000:.1f} us"
     if known.own_ns:
         text += f", one that is completed in it {known.own_ns / 1000:.1f} us"
