@@ -198,7 +198,9 @@ def test_what_takes_long_to_close_is_closed_while_the_child_works() -> None:
     os.close(theirs)
     os.close(reading)
     later = [writing]
-    conversation = talk.ExecTalk(spawn.Launched(pid, -1), ours, [], state.ContainerState(id="box"), "", later)
+    conversation = talk.ExecTalk(
+        spawn.Launched(pid, -1), ours, False, [], state.ContainerState(id="box"), "", later
+    )
     conversation.run()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and not later
     os.close(ours)

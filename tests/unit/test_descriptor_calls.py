@@ -33,7 +33,7 @@ NAMED = {
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 1}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 2}),
     "machine/fdname.c": ("the same, away from numbers that calls name", {"dup3": 1, "F_DUPFD": 4}),
     "machine/fdslot.c": ("the same, for fixed numbers and slots", {"dup3": 2, "F_DUPFD": 2, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
@@ -50,7 +50,6 @@ ALLOWED = {
     "monitor/main.c": ("a word of an error; the plug, before anything of the payload's runs", {"F_DUPFD": 1, "openat": 1}),
     "process/holder.c": ("texts and listings of processes of the container, in kr_alone", {"openat": 2}),
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 3, "pidfd_open": 1, "pipe2": 2, "clone": 1}),
-    "process/await.c": ("before anything of the payload's runs", {"signalfd4": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
     "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
     "sys/path.c": ("O_PATH, or by the number of a slot; names of calls",
@@ -70,7 +69,7 @@ ALLOWED = {
 
 #: file -> why it may close by close(2) itself instead of kr_fd_shut -> how often.
 CLOSES = {
-    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 8),
+    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 9),
     "machine/fdname.c": ("under fdtab_lock", 4),
     "machine/fdslot.c": ("plugs and placeholders, before anything of the payload's runs", 4),
     "process/core.c": ("the thread has a descriptor table of its own", 3),
@@ -78,7 +77,6 @@ CLOSES = {
     "process/coremem.c": ("as core.c", 3),
     "process/holder.c": ("in kr_alone, while a lock is waited for", 3),
     "process/hook.c": ("before anything of the payload's runs", 10),
-    "process/await.c": ("before anything of the payload's runs", 1),
     "monitor/main.c": ("the boot block's descriptor, before anything of the payload's runs", 1),
     "view/procread.c": ("in kr_private", 2),
     "view/rules.c": ("in kr_private", 1),

@@ -83,8 +83,6 @@ def test_the_profile_lets_pass_what_other_calls_are_served_by() -> None:
     base.remove("clone3")
     # Best effort, at the start of a program: where the profile forbids them, the ids are the kernel's (process/ids.c).
     base -= {"setresuid", "setresgid"}
-    # Before the filters are there (process/await.c).
-    base.remove("signalfd4")
     always, sometimes = words(PROFILE, "needed"), words(PROFILE, "needed_if")
     assert sorted(always) == sorted(base - set(sometimes))
     assert set(sometimes) <= base

@@ -26,6 +26,7 @@
 #include <asm/poll.h>
 #include <asm/siginfo.h>
 #include <linux/fcntl.h>
+#include <linux/time.h>
 #include <linux/time_types.h>
 
 #define BOUND 1000000L /* ns: how long a record may wait */
@@ -173,13 +174,13 @@ static long set_timer(long ns) {
 static int make_timer(struct kr_task *t) {
     struct event e = {.value = t->local.tick,
                       .signo = SIGBUS,
-                      .notify = 4 /* SIGEV_THREAD_ID */,
+                      .notify = SIGEV_THREAD_ID,
                       .tid = (s32)kr_sys0(__NR_gettid)};
     s32 id = KR_QUEUE_TIMER;
     if (kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 2, 0, 0, 0) != 0 || /* the payload itself uses it */
         kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) < 0)
         return 0;
-    long r = kr_sys3(__NR_timer_create, 1 /* CLOCK_MONOTONIC */, &e, &id);
+    long r = kr_sys3(__NR_timer_create, CLOCK_MONOTONIC, &e, &id);
     kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0);
     return r == 0 && id == KR_QUEUE_TIMER;
 }
