@@ -12,6 +12,7 @@
 #include "local.h"
 #include "../abi/boot.h"
 #include "../machine/site.h"
+#include "../process/bury.h"
 #include "../process/quiesce.h"
 #include "../process/trace.h"
 
@@ -75,6 +76,13 @@ static int alone(const struct kr_task *t) {
     return 1;
 }
 
+/* The site may be counted from the start. */
+static void again(struct kr_task *t, u64 ret) {
+    struct kr_local_hot *h = hot(t, ret);
+    if (h->ret == ret)
+        h->count = 0;
+}
+
 void kr_local_patch(struct kr_task *t) {
     struct kr_mm *mm = t->mm;
     u64 ret = t->local.site;
@@ -82,8 +90,12 @@ void kr_local_patch(struct kr_task *t) {
     if (kr_vm_entry(&mm->vm) != KR_ENTRY_RING3 || kr_trace_on)
         return;
     kr_lock(&mm->lock);
-    int possible = alone(t) && kr_site_possible(mm, ret, t->local.site_nr);
+    if (mm->relatives)
+        kr_bury(t, 0); /* those that have ended */
+    int free = alone(t), possible = free && kr_site_possible(mm, ret, t->local.site_nr);
     kr_unlock(&mm->lock);
+    if (!free)
+        again(t, ret); /* until the other process has ended, as a child of vfork(2) does soon */
     if (!possible || kr_quiesce(t, PATIENCE) < 0)
         return;
     kr_lock(&mm->lock);
@@ -93,9 +105,7 @@ void kr_local_patch(struct kr_task *t) {
     if (r)
         return;
     __atomic_fetch_add(&t->proc->calls.sites, 1, __ATOMIC_RELAXED);
-    struct kr_local_hot *h = hot(t, ret);
-    if (h->ret == ret)
-        h->count = 0;
+    again(t, ret); /* once the patch is undone */
 }
 
 void kr_local_returns(struct kr_task *t) {
