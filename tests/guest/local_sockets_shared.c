@@ -15,6 +15,7 @@
 static int epoll, listener;
 static struct sockaddr_in address;
 static char got[1024];
+#define EXPECT_QUIET(what) ((what) ? 1 : (wrong = 1, say("%s is WRONG", #what), 0))
 static struct shared { volatile int go, done; } * s;
 
 static int connected(void) {
@@ -24,7 +25,8 @@ static int connected(void) {
     return fd;
 }
 static int accepted(void) {
-    int fd = MUST(accept4(listener, NULL, NULL, SOCK_NONBLOCK));
+    int one = 1, fd = MUST(accept4(listener, NULL, NULL, SOCK_NONBLOCK));
+    MUST(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one));
     struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
     MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e));
     return fd;
@@ -190,6 +192,45 @@ static void computing(void) {
     gone("second", c, fd);
 }
 
+static void *heir(void *unused) {
+    pause_ms(50); // the first thread has ended then, but nothing depends on it
+    show("the other thread", thread_fd, 10);
+    EXPECT(write(thread_fd, " other", 6) == 6);
+    exit(wrong);
+    return unused;
+}
+// Children that are made while connections come: they may have copies of them.
+static volatile int forking;
+static void *forker(void *unused) {
+    while (forking) {
+        pid_t c = fork();
+        if (c == 0)
+            _exit(0);
+        waitpid(c, NULL, 0);
+    }
+    return unused;
+}
+static void meanwhile(void) {
+    long all = 0;
+    pthread_t t;
+    forking = 1;
+    t = thread(forker, NULL);
+    for (int i = 0; i < 12; i++) {
+        int c = connected(), fd = accepted();
+        for (int k = 0; k < 3; k++) {
+            EXPECT_QUIET(write(c, "question", 8) == 8 && ready(fd) && read(fd, got, 5) == 5 &&
+                         read(fd, got, 9) == 3);
+            EXPECT_QUIET(write(fd, "ans", 3) == 3 && write(fd, "wer", 3) == 3);
+            for (long part = 0, n; part < 6; part += n, all += n) // a fork may end a call early
+                n = MUST(recv(c, got, (size_t)(6 - part), 0));
+        }
+        close(c), close(fd);
+    }
+    forking = 0;
+    join(t);
+    say("answers while children are made: %ld", all);
+}
+
 static void ends(int argc, char **argv) {
     (void)argc;
     pid_t c = client("exit");
@@ -199,6 +240,14 @@ static void ends(int argc, char **argv) {
         _exit(3);
     });
     reap("client", c), reap("exits", f);
+    c = client("thread");
+    f = CHILD({
+        int fd = thread_fd = accepted();
+        EXPECT(ready(fd)), show("the first thread", fd, 2), EXPECT(write(fd, "first", 5) == 5);
+        EXPECT(write(fd, " again", 6) == 6), thread(heir, NULL);
+        pthread_exit(NULL);
+    });
+    reap("client", c), reap("thread", f);
     c = client("exec");
     f = CHILD({
         int fd = accepted();
@@ -296,5 +345,6 @@ int main(int argc, char **argv) {
     resets();
     threads();
     takers();
+    meanwhile();
     return wrong;
 }
