@@ -172,10 +172,8 @@ static long set_timer(long ns) {
 /* The number is one that the kernel does not give: the payload's timers have the numbers that they would have. Only while
  * the process has one thread (may_hold() in enroll.c), because the kernel takes wanted numbers from all threads meanwhile. */
 static int make_timer(struct kr_task *t) {
-    struct event e = {.value = t->local.tick,
-                      .signo = SIGBUS,
-                      .notify = SIGEV_THREAD_ID,
-                      .tid = (s32)kr_sys0(__NR_gettid)};
+    struct event e = {
+        .value = t->local.tick, .signo = SIGBUS, .notify = SIGEV_THREAD_ID, .tid = (s32)kr_sys0(__NR_gettid)};
     s32 id = KR_QUEUE_TIMER;
     if (kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 2, 0, 0, 0) != 0 || /* the payload itself uses it */
         kr_sys5(__NR_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) < 0)
