@@ -134,8 +134,10 @@ void kr_local_served(struct kr_task *t, u64 nr, long ret) {
     t->local.named_own = 0;
     kr_window_count(&t->window, own);
     kr_sockets_served(t, nr, ret);
-    if (own)
+    if (own && ret != -KR_ERESTART)
         kr_local_hot(t, nr);
+    else if (way >= KR_WAY_READ && t->vcpu)
+        kr_local_sample(t); /* the sample was of a file */
     if (way == KR_WAY_CHANGES)
         __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_RELEASE);
 }
