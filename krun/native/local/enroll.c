@@ -5,12 +5,16 @@
  * State and lock: sockets.h.
  */
 #include "sockets.h"
+#include "../guest/patched.h"
 #include "../machine/fdtab.h"
 #include "../machine/usercopy.h"
 #include "../process/process.h"
 
 _Static_assert(KR_SOCK_GVA == KR_SYS_BASE + KR_SYS_SOCKETS && KR_SYS_SOCKETS + KR_SK_SIZE <= KR_VCPU_FIRST,
                "guest/socketpage.h");
+_Static_assert(KR_SYS_OWN + KR_PAGE <= KR_SYS_SITES &&
+                   KR_SYS_SITES + KR_SITES * KR_SITE_SIZE <= KR_SYS_SOCKETS,
+               "guest/patched.h: ring 3 writes the area of sockets, and must not reach the trampolines");
 
 #define AF_INET 2
 #define AF_INET6 10
