@@ -9,13 +9,17 @@ be every container's.
 import os
 from stat import S_ISREG
 
+from krun.errors import KrunError
 from krun.kvm import boot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krun.log import Log
 
 _MAGIC = b"KRUNKVM1"
+_NAME = ".kvm"
 _ENTRIES = 160  # as in native/machine/vm.c
 _ENTRY = 40  # sizeof(struct kvm_cpuid_entry2)
 _KVM_GET_SUPPORTED_CPUID = 0xC008AE05
@@ -83,25 +87,31 @@ def _is_cpuid(data: bytes) -> bool:
     return 0 < number <= _ENTRIES and len(data) == 8 + number * _ENTRY
 
 
-def _write(path: str, key: bytes, known: Known) -> None:
-    """Keeps it; a failure costs time only."""
+def _write(open_root: "Callable[[], int]", key: bytes, known: Known) -> None:
+    """Keeps it, in a root that only we and root can change; a failure costs time only."""
     data = _MAGIC + key
     for word in (int(known.measured), known.exit_ns, known.own_ns):
         data += word.to_bytes(8, "little")
-    fresh = f"{path}.{os.getpid()}"
+    fresh = f"{_NAME}.{os.getpid()}"
     try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        root = open_root()
+    except (KrunError, OSError):
+        return  # the command says it, where it makes something there
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(fresh, flags, 0o600, dir_fd=root)
         try:
             if os.write(fd, data + known.cpuid) == len(data) + len(known.cpuid):
-                os.rename(fresh, path)
+                os.rename(fresh, _NAME, src_dir_fd=root, dst_dir_fd=root)
         finally:
             os.close(fd)
     except OSError:
         try:
-            os.unlink(fresh)
+            os.unlink(fresh, dir_fd=root)
         except OSError:
             pass
+    finally:
+        os.close(root)
 
 
 def _ask(kvm: int) -> bytes:
@@ -118,13 +128,13 @@ def _ask(kvm: int) -> bytes:
     return found if _is_cpuid(found) else b""
 
 
-def know(root: str, kvm: int, log: "Log", measured: bool = False) -> Known:
+def know(root: str, open_root: "Callable[[], int]", kvm: int, log: "Log", measured: bool = False) -> Known:
     """Returns what is known of this host, and asks KVM for what is missing.
 
-    Arguments: root, the directory of all state; kvm, a descriptor of /dev/kvm; measured, whether to measure what exits cost, if
-    nobody has done so yet: some 30 ms, once.
+    Arguments: root, the directory of all state; open_root, which makes and checks it (oci.state: StateDir); kvm, a descriptor of
+    /dev/kvm; measured, whether to measure what exits cost, if nobody has done so yet: some 30 ms, once.
     """
-    path, key = f"{root}/.kvm", _key()
+    path, key = f"{root}/{_NAME}", _key()
     known = _read(path, key) if key else None
     if known is not None and (known.measured or not measured):
         return known
@@ -140,7 +150,7 @@ def know(root: str, kvm: int, log: "Log", measured: bool = False) -> Known:
             log.warning(f"measure what an exit costs: {e}; calls.local: auto means off until the next boot")
         known.measured = True
     if key and known.cpuid:
-        _write(path, key, known)
+        _write(open_root, key, known)
     return known
 
 

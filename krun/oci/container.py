@@ -193,7 +193,8 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.kvm = boot.open_kvm(ctx.later)
     ctx.exe = image.open_monitor()
     wanted, annotation = options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL)
-    known = host.know(options.root, ctx.kvm, options.log, wanted == "auto" and annotation is None)
+    open_root = StateDir(options.root, options.id).open_root
+    known = host.know(options.root, open_root, ctx.kvm, options.log, wanted == "auto" and annotation is None)
     ctx.cpuid = known.cpuid
     ctx.flags = host.local_flag(wanted, annotation, known)
     if options.trace:

@@ -202,7 +202,7 @@ class StateDir:
         Errors: KrunError "container with given ID already exists"; SysError.
         """
         try:
-            parent = self._open_root()
+            parent = self.open_root()
         except OSError as error:
             raise SysError.of("make state root", error, self.root) from None
         try:
@@ -224,7 +224,8 @@ class StateDir:
         except OSError as error:
             raise SysError.of("read state directory", error, self.path) from None
 
-    def _open_root(self) -> int:
+    def open_root(self) -> int:
+        """Open the root, made if need be. Errors: KrunError for one that others can change, OSError."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(self.root, flags)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from krun.kvm import boot, host, measure
+from krun.oci.state import StateDir
 
 CPUID = (2).to_bytes(4, "little") + bytes(4) + bytes(range(40)) * 2
 
@@ -42,7 +43,8 @@ class Kvm:
         return self.exits
 
     def know(self, root: Path, measured: bool = False) -> host.Known:
-        return host.know(str(root), -1, self.log, measured)  # type: ignore[arg-type]
+        open_root = StateDir(str(root), "c").open_root
+        return host.know(str(root), open_root, -1, self.log, measured)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -70,6 +72,35 @@ def test_a_measurement_that_fails_is_told_once_and_means_off(kvm: Kvm, tmp_path:
     kvm.exits = ValueError("status 1")
     assert not any(kvm.know(tmp_path, True).pays() for _ in range(3))
     assert kvm.measured == 1 and len(kvm.log.lines) == 1 and "status 1" in kvm.log.lines[0]
+
+
+def test_directories_above_the_root_are_nobody_elses(kvm: Kvm, tmp_path: Path) -> None:
+    """It is made here first, before create makes the container's: with a umask of 0 everybody could put another root in its place."""
+    before = os.umask(0)
+    try:
+        kvm.know(tmp_path / "a" / "b" / "root")
+    finally:
+        os.umask(before)
+    modes = [
+        path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/root")
+    ]
+    assert modes == [0o755, 0o755, 0o700]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("of", ["another user", "everybody", "a link's"])
+def test_nothing_is_written_into_a_root_that_create_refuses(kvm: Kvm, tmp_path: Path, of: str) -> None:
+    root = there = tmp_path / "root"
+    root.mkdir()
+    if of == "another user":
+        os.chown(root, 1000, 1000)
+    elif of == "everybody":
+        root.chmod(0o777)
+    else:
+        root = tmp_path / "link"
+        root.symlink_to(there)
+    assert kvm.know(root).cpuid == CPUID
+    assert not list(there.iterdir())
 
 
 def _other_boot(path: Path) -> None:
@@ -126,7 +157,7 @@ def test_without_a_file_kvm_is_asked_each_time(
 def test_this_hosts_kvm_answers(tmp_path: Path) -> None:
     fd = boot.open_kvm()
     try:
-        known = host.know(str(tmp_path), fd, Log())  # type: ignore[arg-type]
+        known = host.know(str(tmp_path), StateDir(str(tmp_path), "c").open_root, fd, Log())  # type: ignore[arg-type]
     finally:
         os.close(fd)
     leaves = [int.from_bytes(known.cpuid[at : at + 4], "little") for at in range(8, len(known.cpuid), 40)]
