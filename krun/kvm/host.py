@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from krun.log import Log
 
 _MAGIC = b"KRUNKVM1"
-_NAME = ".kvm"
+#: No container has the name: "@" is in no id (oci.state.check_id).
+_NAME = "@kvm"
 _ENTRIES = 160  # as in native/machine/vm.c
 _ENTRY = 40  # sizeof(struct kvm_cpuid_entry2)
 _KVM_GET_SUPPORTED_CPUID = 0xC008AE05

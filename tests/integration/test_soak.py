@@ -74,7 +74,7 @@ class Fleet:
     def left(self):
         """What is still on the host under our name."""
         left = [f"cgroup {p}" for p in cgroup_directories(self.name)]
-        left += [f"state {p}" for p in self.root.iterdir() if p.name != ".kvm"]  # krun/kvm/host.py
+        left += [f"state {p}" for p in self.root.iterdir() if p.name != "@kvm"]  # krun/kvm/host.py
         mountinfo = Path("/proc/self/mountinfo").read_text()
         left += [f"mount {m}" for m in mountinfo.splitlines() if str(self.work) in m or self.name in m]
         for entry in os.listdir("/proc"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from krun.errors import KrunError
 from krun.kvm import boot, host, measure
 from krun.oci.state import StateDir
 
@@ -55,8 +56,8 @@ def kvm(monkeypatch: pytest.MonkeyPatch) -> Kvm:
 def test_kvm_is_asked_once(kvm: Kvm, tmp_path: Path) -> None:
     assert [kvm.know(tmp_path / "new").cpuid for _ in range(3)] == [CPUID] * 3
     assert (kvm.asked, kvm.measured) == (1, 0)
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [".kvm"]
-    assert (tmp_path / "new" / ".kvm").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["@kvm"]
+    assert (tmp_path / "new" / "@kvm").stat().st_mode & 0o777 == 0o600
 
 
 def test_exits_are_measured_once_and_only_if_somebody_asks(kvm: Kvm, tmp_path: Path) -> None:
@@ -85,6 +86,14 @@ def test_directories_above_the_root_are_nobody_elses(kvm: Kvm, tmp_path: Path) -
         path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/root")
     ]
     assert modes == [0o755, 0o755, 0o700]
+
+
+def test_the_file_has_no_containers_name(kvm: Kvm, tmp_path: Path) -> None:
+    """`krun create .kvm` said that the container exists."""
+    kvm.know(tmp_path)
+    for path in tmp_path.iterdir():
+        with pytest.raises(KrunError, match="invalid"):
+            StateDir(str(tmp_path), path.name)
 
 
 @pytest.mark.root
@@ -132,7 +141,7 @@ def _other_kvm(path: Path) -> None:
 )
 def test_a_file_that_is_not_to_be_trusted_is_made_anew(kvm: Kvm, tmp_path: Path, spoil: Any) -> None:
     kvm.know(tmp_path)
-    spoil(tmp_path / ".kvm")
+    spoil(tmp_path / "@kvm")
     assert kvm.know(tmp_path).cpuid == CPUID and kvm.asked == 2
     assert kvm.know(tmp_path).cpuid == CPUID and kvm.asked == 2
 
@@ -151,7 +160,7 @@ def test_without_a_file_kvm_is_asked_each_time(
         monkeypatch.setattr(host, "_ask", lambda _: b"")
         wanted = b""
     assert [kvm.know(root).cpuid for _ in range(2)] == [wanted] * 2
-    assert not (root / ".kvm").exists()
+    assert not (root / "@kvm").exists()
 
 
 def test_this_hosts_kvm_answers(tmp_path: Path) -> None:
