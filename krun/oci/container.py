@@ -189,6 +189,7 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.t0 = options.t0
     ctx.keep = options.keep
     ctx.stdio = options.stdio
+    give_streams(ctx)
     ctx.console, ctx.foreground = options.console, options.foreground
     ctx.kvm = boot.open_kvm(ctx.later)
     ctx.exe = image.open_monitor()
@@ -200,6 +201,21 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     if options.trace:
         ctx.log = open_log(options.trace)
         ctx.flags |= boot.FLAG_TRACE | boot.FLAG_COUNT
+
+
+def give_streams(ctx: Context) -> None:
+    """Gives the pipes in place of stdio to the container's root, as runc does: in a user namespace that does not have their owner nobody
+    could open /dev/stdout. Those of an ordinary user are the container's root's already, and are not given to others.
+    """
+    spec = ctx.spec
+    uid, gid = talk.host_id(spec.uid_maps, 0), talk.host_id(spec.gid_maps, 0)
+    if not spec.uid_maps or uid < 0 or gid < 0:
+        return
+    for fd in {fd for fd in ctx.stdio if fd >= 0}:
+        try:
+            os.fchown(fd, uid, gid)
+        except OSError:
+            pass
 
 
 def _create(child: init.Child, options: CreateOptions) -> Container:

@@ -211,6 +211,18 @@ def test_user_namespace(runtime, user_bundle):
     assert os.readlink(f"/proc/{container.pid}/ns/user") != os.readlink("/proc/self/ns/user")
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_output_is_opened_again_in_a_user_namespace(runtime, user_bundle, user):
+    """The pipes of a foreground are the container's: those of the host's root could be opened by nobody in there."""
+    user_bundle.process["user"] = {"uid": user, "gid": user}
+    script = "echo one > /dev/stdout; echo two > /proc/self/fd/2"
+    done = runtime.run(user_bundle.shell(script))
+    assert (done.status, done.out, done.err) == (0, "one\n", "two\n")
+    container = runtime.start(user_bundle.args("sleep", "1000"))
+    done = container.exec("sh", "-c", script, options=("--user", str(user)))
+    assert (done.status, done.out, done.err) == (0, "one\n", "two\n")
+
+
 def test_user_namespace_with_another_user(runtime, user_bundle):
     user_bundle.process["user"] = {"uid": 1000, "gid": 1000}
     assert runtime.run(user_bundle.shell("id -u; id -g")).ok().out == "1000\n1000\n"
