@@ -154,11 +154,15 @@ def _calls(samples: Samples, name: str, counters: list[int]) -> None:
 def _write(path: str, text: str) -> None:
     """Write the file as a whole, so that a reader (node_exporter's textfile collector) never sees half of it. Errors: SysError."""
     fresh = f"{path}.{os.getpid()}"
+    made = False
     try:
         with open(fresh, "x") as file:
+            made = True
             file.write(text)
         os.rename(fresh, path)
     except OSError as error:
+        if made:
+            os.unlink(fresh)
         raise SysError.of("write metrics", error, path) from None
 
 

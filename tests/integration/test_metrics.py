@@ -92,6 +92,9 @@ def test_a_file_is_replaced(runtime, bundle, tmp_path):
     assert of(parse(file.read_text()), "krun_container_state", id=container.id, state="created") == 1
     assert os.listdir(tmp_path).count("krun.prom") == 1 and not list(tmp_path.glob("krun.prom.*"))
     assert runtime.call("metrics", "--file", "/no/such/file").status == 1
+    (tmp_path / "directory").mkdir()
+    assert runtime.call("metrics", "--file", tmp_path / "directory").status == 1
+    assert not list(tmp_path.glob("directory.*"))
 
 
 class Connection(http.client.HTTPConnection):
