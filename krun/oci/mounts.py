@@ -216,17 +216,26 @@ class BindMount(MountStep):
         finally:
             os.close(place)
 
-    def set_attrs(self, fd: int) -> None:
-        """Applies the attributes. As with runc, a bind that sets one has none of the source's that it does not name, unless the kernel
-        holds on to them: those of a mount that another user namespace's owner has made (mount_namespaces(7))."""
-        options = self.options
-        if options.set:
+    def set_attributes(self, fd: int, locked: bool) -> None:
+        """Applies the attributes. As with runc, a bind that sets one has none of the source's that it does not name, and one that sets
+        none has the source's: "rw" alone does not make a read-only mount of the host writable.
+
+        Argument: locked, whether the source's stay in any case, because the container has a user namespace and the parent has cloned the
+        source. The kernel holds on to them where the clone is the child's own (mount_namespaces(7)).
+        """
+        options, name = self.options, self.destination
+        rest = options.clear & ~_PLAIN
+        whole = 0 if locked or not options.set else _PLAIN & ~options.set
+        if options.set or rest:
             try:
-                mount_setattr(fd, options.set, options.clear | (_PLAIN & ~options.set), name=self.destination)
+                mount_setattr(fd, options.set, rest | whole, name=name)
             except SysError as e:
-                if e.errno != EPERM:
+                if e.errno != EPERM or not whole:
                     raise
-        super().set_attrs(fd)
+                mount_setattr(fd, options.set, rest, name=name)
+        clear = options.rec_clear & ~_PLAIN if locked else options.rec_clear
+        if options.rec_set or clear:
+            mount_setattr(fd, options.rec_set, clear, recursive=True, name=name)
 
     def execute(self, ctx: Context) -> None:
         name = self.destination
@@ -242,7 +251,7 @@ class BindMount(MountStep):
             raise KrunError(f"bind {self.source} on {name}: {NO_BINFMT}")
         if below_proc:
             check_over_proc(name, fd)
-        self.set_attrs(fd)
+        self.set_attributes(fd, from_parent and "user" in ctx.spec.namespaces)
         if name in ("/proc", "/sys"):
             place = places.plain_directory(ctx, name, "a bind mount")
         else:

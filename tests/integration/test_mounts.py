@@ -76,6 +76,24 @@ def test_flags_of_the_source_that_are_not_named(runtime, bundle, noexec, options
     assert ("noexec" in observe(seen)) == (not options)
 
 
+@pytest.mark.parametrize(
+    ("options", "user"),
+    [("rw", False), ("rw,exec,suid,dev", False), ("rw", True), ("ro", True), ("noexec", True), ("rrw", True)],
+)
+def test_what_a_mount_of_the_host_forbids(runtime, bundle, noexec, options, user):
+    """podman's volumes have "rw": a read-only mount of the host became writable. With a user namespace no flag goes (runc: EPERM)."""
+    subprocess.run(["mount", "-o", "remount,bind,ro,nosuid,nodev,noexec", noexec], check=True)
+    (bundle.rootfs / "mnt").mkdir(exist_ok=True)
+    if user:
+        bundle.namespaces(add=("user",)).linux.update(uidMappings=USER, gidMappings=USER)
+    bundle.mount("/mnt", noexec, "bind", *options.split(","))
+    done = runtime.run(bundle.args("cat", "/proc/self/mountinfo"))
+    if done.status:
+        assert runtime.name == "runc" and user and "not permitted" in done.err, done
+    else:
+        assert {"ro", "nosuid", "nodev", "noexec"} <= set(mountinfo(done.out)["/mnt"][0])
+
+
 def test_destination_that_begins_with_the_roots_path(runtime, bundle, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "f").write_text("there\n")
