@@ -151,7 +151,8 @@ void kr_queue_flush(struct kr_sockets *k, int own) {
     for (u32 i = 0; i < k->nlive; i++) {
         u32 fd = k->live[i];
         area->spent[fd] = 0;
-        area->entry[fd].credit = k->s[fd].credit;
+        /* Not of one on its way out (meddle() in sockets.c): what the holder sent on it from now on would be dropped. */
+        area->entry[fd].credit = k->s[fd].owned == 1 ? k->s[fd].credit : 0;
     }
 }
 
