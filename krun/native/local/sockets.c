@@ -354,9 +354,11 @@ void kr_sockets_fork_parent(struct kr_mm *mm) {
 }
 
 void kr_sockets_after_fork(struct kr_task *t) {
-    /* The area stays mapped. Its entries are clear: the fork has emptied the table (kr_sockets_forget), or the sockets are of a
-     * process that only shares the memory. */
+    /* The area stays mapped. The fork has emptied the table (kr_sockets_forget), but not that of a process that only shares the
+     * memory: its entries would answer for the child's descriptors. */
     struct kr_sockets *k = t->mm->sockets;
+    if (k && k->proc != t->proc)
+        memset(k->area->entry, 0, sizeof k->area->entry);
     t->mm->sockets = NULL;
     t->local.holder = t->local.timer = t->local.armed = 0;
     kr_free(k, sizeof *k);
