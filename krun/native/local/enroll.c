@@ -22,10 +22,12 @@ _Static_assert(KR_SYS_OWN + KR_PAGE <= KR_SYS_SITES &&
 #define SOL_TCP 6
 #define SOCK_STREAM 1
 #define SO_TYPE 3
+#define SO_RCVLOWAT 18
 #define SO_PROTOCOL 38
 #define SO_DOMAIN 39
 #define SO_PEEK_OFF 42
 #define TCP_REPAIR 19
+#define TCP_NOTSENT_LOWAT 25
 #define TCP_ULP 31
 
 /* ---- new sockets ---- */
@@ -36,7 +38,8 @@ static long option(u32 fd, u32 level, u32 name, s32 otherwise) {
     return kr_sys5(__NR_getsockopt, fd, level, name, &value, &len) < 0 ? otherwise : value;
 }
 
-/* Whether fd is a plain TCP socket. A connection has its options from the socket that has accepted it. */
+/* Whether fd is a plain TCP socket. A connection has its options from the socket that has accepted it. With TCP_NOTSENT_LOWAT the
+ * kernel takes less than there is room for; with SO_RCVLOWAT a read may wait for more than is there. */
 static int is_plain(u32 fd) {
     char ulp[16];
     u32 len = sizeof ulp;
@@ -44,6 +47,7 @@ static int is_plain(u32 fd) {
     return (domain == AF_INET || domain == AF_INET6) && option(fd, SOL_SOCKET, SO_TYPE, -1) == SOCK_STREAM &&
            option(fd, SOL_SOCKET, SO_PROTOCOL, -1) == SOL_TCP &&
            option(fd, SOL_SOCKET, SO_PEEK_OFF, -1) < 0 && option(fd, SOL_TCP, TCP_REPAIR, 0) == 0 &&
+           option(fd, SOL_SOCKET, SO_RCVLOWAT, 1) <= 1 && option(fd, SOL_TCP, TCP_NOTSENT_LOWAT, 0) == 0 &&
            kr_sys5(__NR_getsockopt, fd, SOL_TCP, TCP_ULP, ulp, &len) == 0 && len == 0;
 }
 
