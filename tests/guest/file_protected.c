@@ -72,6 +72,16 @@ static void bound(void) {
             say("%s %u: %s", names[i], resolve, fd < 0 ? errno_name(errno) : "ok"), close((int)fd);
         }
 }
+static void *idle(void *a) {
+    pause();
+    return a;
+}
+// Another user, for whom there is no room for one more thread.
+static void crowded(void) {
+    static const struct rlimit none;
+    MUST(setresuid(1001, 1001, 1001)), thread(idle, NULL), MUST(setrlimit(RLIMIT_NPROC, &none));
+    TRY(open("s/file", O_RDWR | O_CREAT, 0600)), TRY(open("s/fifo", O_RDWR | O_CREAT, 0600));
+}
 static void *both(void *a) { return links(), files(), bound(), a; }
 static void give(const char *directory) {
     char path[32];
@@ -86,7 +96,7 @@ int main(void) {
                                             {"..", "s/up"},
                                             {"/bin/true", "s/exec"},
                                             {"/proc/self/cwd/target", "s/magic"}};
-    close(file_with("target", "x")), MUST(mkdir("s", 0700)), MUST(mkdir("g", 0700));
+    close(file_with("target", "x")), MUST(mkdir("s", 0700)), MUST(mkdir("g", 0700)), MUST(chmod(".", 0755));
     for (unsigned i = 0; i < COUNT(theirs); i++)
         MUST(symlink(theirs[i][0], theirs[i][1])), MUST(lchown(theirs[i][1], 1000, 1000));
     MUST(symlink("../target", "s/roots")), MUST(symlink("s/link", "outer")),
@@ -102,6 +112,8 @@ int main(void) {
     for (char value = '0'; value < '3'; value++) {
         say("%c", value), knobs_are(value);
         both(NULL), join(thread(both, NULL));
+        if (value > '0') // without a thread the monitor cannot learn that nothing is protected
+            reap("crowded", CHILD(crowded()));
     }
     knobs_are('0');
     MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));

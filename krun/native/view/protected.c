@@ -14,10 +14,14 @@ int kr_protected_asked(int fd, struct statx *sx) {
            !KR_IS_DIR(sx->stx_mode) && sx->stx_uid != (u32)kr_sys1(__NR_setfsuid, -1);
 }
 
-static u64 sysctl_of(struct kr_task *t, const char *rel) {
+#define STRICTEST 2 /* the highest level of both */
+
+/* The level that the host has set. It is read on a thread of its own (kr_private), for which a limit of the payload's may leave no
+ * room: then the strictest. */
+static u64 level_of(struct kr_task *t, const char *rel) {
     size_t size, len;
     char *text = kr_proc_slurp(t, rel, &size, &len);
-    u64 v = text ? kr_strtou(text, NULL) : 0;
+    u64 v = text ? kr_strtou(text, NULL) : STRICTEST;
     kr_free(text, text ? size : 0);
     return v;
 }
@@ -27,8 +31,8 @@ int kr_protected_lets(struct kr_task *t, const struct kr_walk *w) {
     if (!(w->dir_mode & S_ISVTX) || !kr_protected_asked(w->at, &sx) || sx.stx_uid == w->dir_uid)
         return 1;
     u32 type = sx.stx_mode & S_IFMT;
-    u64 level = type == S_IFREG   ? sysctl_of(t, "sys/fs/protected_regular")
-                : type == S_IFIFO ? sysctl_of(t, "sys/fs/protected_fifos")
+    u64 level = type == S_IFREG   ? level_of(t, "sys/fs/protected_regular")
+                : type == S_IFIFO ? level_of(t, "sys/fs/protected_fifos")
                                   : 1;
     return !level || !(w->dir_mode & 0002 || (w->dir_mode & 0020 && level >= 2));
 }
