@@ -1,5 +1,6 @@
 // Whether a range is mapped in the monitor must not show in an errno, also where a link leads to /proc/self/map_files:
-// if the table of descriptors is full, and if openat2(2) with O_CREAT stays below a directory while threads share the table.
+// if the table of descriptors is full or nearly so, and if openat2(2) with O_CREAT stays below a directory while threads share
+// the table.
 #include "attack.h"
 #include <linux/openat2.h>
 #include <pthread.h>
@@ -21,8 +22,8 @@ static int fill(int *fds, int room) {
     return n;
 }
 
-// The errno of one way to the range, 0 for success.
-static int way(int w, unsigned long range) {
+// The errno of one way to the range, 0 for success. free: how many numbers stay free.
+static int way(int w, unsigned long range, int free) {
     static int fds[1024];
     char target[96];
     struct stat st;
@@ -33,12 +34,18 @@ static int way(int w, unsigned long range) {
     if (symlink(target, name) < 0)
         attack_broken("symlink");
     if (w)
-        n = fill(fds, 1024);
+        for (n = fill(fds, 1024); free; free--)
+            close(fds[--n]);
     if (w == 0) {
         struct open_how how = {.flags = O_RDWR | O_CREAT, .mode = 0600, .resolve = RESOLVE_IN_ROOT};
         r = syscall(SYS_openat2, top, name + 1, &how, sizeof how);
     } else {
-        r = w == 1 ? stat(name, &st) : w == 2 ? access(name, F_OK) : mkdir(below, 0700);
+        r = w == 1   ? stat(name, &st)
+            : w == 2 ? access(name, F_OK)
+            : w == 3 ? mkdir(below, 0700)
+            : w == 4 ? open(name, O_RDONLY)
+            : w == 5 ? open(name, O_PATH)
+                     : truncate(name, 0);
     }
     error = r < 0 ? errno : 0;
     while (n)
@@ -65,12 +72,12 @@ int main(void) {
     snprintf(below, sizeof below, "%s/x", name);
     for (int threads = 0; threads < 2; threads++) {
         pthread_t thread;
-        for (int w = 0; w < 4; w++) {
-            int mapped = way(w, MAPPED), other = way(w, 0x123000);
+        for (int i = 0; i < 7 * 4; i++) {
+            int w = i / 4, free = i % 4, mapped = way(w, MAPPED, free), other = way(w, 0x123000, free);
             if (mapped != other) {
                 size_t n = strlen(said);
-                snprintf(said + n, sizeof said - n, " way %d, threads %d: %d, not %d;", w, threads, mapped,
-                         other);
+                snprintf(said + n, sizeof said - n, " way %d, %d free, threads %d: %d, not %d;", w, free,
+                         threads, mapped, other);
                 seen = 1;
             }
         }

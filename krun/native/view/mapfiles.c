@@ -49,8 +49,7 @@ int kr_map_files(struct kr_task *t, int dir) {
     return is;
 }
 
-/* Whether an open has failed because no descriptor or memory is free, so that the directory is not known. */
-static int unknown(long r) { return r == -EMFILE || r == -ENFILE || r == -ENOMEM; }
+int kr_map_unknown(long r) { return r == -EMFILE || r == -ENFILE || r == -ENOMEM; }
 
 /* The directory path[0..end) for the judgement, opened O_PATH with the demands of `how`, or -errno. */
 static long directory(struct kr_task *t, int dirfd, char *path, char *end, const struct open_how *how,
@@ -81,7 +80,7 @@ static void hide_in(struct kr_task *t, int dirfd, char *path, const char *last, 
         if (!kr_map_name(at))
             continue;
         long dir = directory(t, dirfd, path, at, how, open);
-        int is = dir < 0 ? unknown(dir) : kr_map_files(t, (int)dir);
+        int is = dir < 0 ? kr_map_unknown(dir) : kr_map_files(t, (int)dir);
         kr_fd_shut(dir);
         if (is) {
             size_t n = kr_comp_len(at), none = sizeof KR_MAP_NONE - 1;

@@ -20,6 +20,8 @@ int kr_map_name(const char *name);
 int kr_map_in(const char *path);
 /* Whether dir, a directory, is map_files of a process, or cannot be judged. AT_FDCWD is judged, too. */
 int kr_map_files(struct kr_task *t, int dir);
+/* Whether an open or a walk has failed with r because no descriptor or memory is free: what is there is not known. Pure. */
+int kr_map_unknown(long r);
 
 /* kr_open for a path with such a component. open: openat2(2) for the payload of a path without. */
 typedef long kr_map_open_fn(struct kr_task *t, int dirfd, const char *path, const struct open_how *how);

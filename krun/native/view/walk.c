@@ -345,11 +345,11 @@ long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve) {
 int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve) {
     struct kr_walk w = {.buf = resolve & RESOLVE_NO_SYMLINKS ? NULL : kr_alloc_any(2 * KR_PATH_ROOM)};
     if (!w.buf)
-        return 0;
-    kr_walk(t, &w, dirfd, path, 1);
+        return !(resolve & RESOLVE_NO_SYMLINKS);
+    long r = kr_walk(t, &w, dirfd, path, 1);
     kr_walk_end(&w);
     kr_free(w.buf, 2 * KR_PATH_ROOM);
-    return w.map;
+    return w.map || kr_map_unknown(r);
 }
 
 long kr_walk_real(struct kr_task *t, int dirfd, const char *path, int follow) {
