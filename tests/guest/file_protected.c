@@ -82,6 +82,26 @@ static void crowded(void) {
     MUST(setresuid(1001, 1001, 1001)), thread(idle, NULL), MUST(setrlimit(RLIMIT_NPROC, &none));
     TRY(open("s/file", O_RDWR | O_CREAT, 0600)), TRY(open("s/fifo", O_RDWR | O_CREAT, 0600));
 }
+// With few free numbers: only whether a link or a file opens, because the errno may be EMFILE.
+static void few(void) {
+    static const char *const names[] = {"s/link", "s/exec", "/proc/self/cwd/s/link", "/proc/self/cwd/s/file"};
+    const struct rlimit limit = {64, 64};
+    int fds[64];
+    MUST(close_range(3, ~0U, 0)), MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    for (unsigned i = 0; i < COUNT(names); i++)
+        for (int free = 0; free < 6; free++) {
+            int n = 0;
+            while ((fds[n] = dup(1)) >= 0)
+                n++;
+            for (int k = 0; k < free; k++)
+                close(fds[--n]);
+            int fd = open(names[i], O_RDWR | (i == 3 ? O_CREAT : 0), 0600);
+            close(fd);
+            while (n)
+                close(fds[--n]);
+            say("%s, %d free: %s", names[i], free, fd < 0 ? "refused" : "opened");
+        }
+}
 static void *both(void *a) { return links(), files(), bound(), a; }
 static void give(const char *directory) {
     char path[32];
@@ -112,8 +132,8 @@ int main(void) {
     for (char value = '0'; value < '3'; value++) {
         say("%c", value), knobs_are(value);
         both(NULL), join(thread(both, NULL));
-        if (value > '0') // without a thread the monitor cannot learn that nothing is protected
-            reap("crowded", CHILD(crowded()));
+        if (value > '0') // the monitor refuses, too, where it has no room to learn that nothing is protected
+            reap("crowded", CHILD(crowded())), reap("few", CHILD(few()));
     }
     knobs_are('0');
     MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));

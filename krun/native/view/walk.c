@@ -209,13 +209,13 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
 
 /* Whether the kernel would follow `link`, found as `name` in dir. trailing: the link is in the last place, where the
  * kernel protects links in sticky directories of all. 0; -EACCES; -ELOOP: the mount has nosymfollow; -EAGAIN: another
- * process has put something else there. */
+ * process has put something else there; another -errno: the kernel has not been asked. */
 static long may_follow(int dir, const char *name, int link, int trailing) {
     struct statfs sf;
     if (trailing) { /* may_follow_link() comes before the answer to RESOLVE_NO_SYMLINKS */
         long fd = kr_open_plain(dir, name, O_PATH, RESOLVE_NO_SYMLINKS);
         kr_fd_shut(fd);
-        if (fd >= 0 || fd == -EACCES)
+        if (fd != -ELOOP) /* another errno says nothing of the rule: no number may be free for the question */
             return fd >= 0 ? -EAGAIN : fd;
     }
     return kr_sys2(__NR_fstatfs, link, &sf) == 0 && sf.f_flags & ST_NOSYMFOLLOW ? -ELOOP : 0;
