@@ -82,6 +82,23 @@ static void crowded(void) {
     MUST(setresuid(1001, 1001, 1001)), thread(idle, NULL), MUST(setrlimit(RLIMIT_NPROC, &none));
     TRY(open("s/file", O_RDWR | O_CREAT, 0600)), TRY(open("s/fifo", O_RDWR | O_CREAT, 0600));
 }
+// A user namespace in which neither the file's owner nor the directory's has a number: both are shown as
+// 65534.
+static void nameless(void) {
+    int born[2], mapped[2];
+    char path[64], c = 0;
+    MUST(pipe(born)), MUST(pipe(mapped));
+    pid_t pid = CHILD({
+        MUST(setresuid(1001, 1001, 1001)), MUST(unshare(CLONE_NEWUSER));
+        MUST(write(born[1], &c, 1)), MUST(read(mapped[0], &c, 1)), thread(idle, NULL);
+        TRY(open("s/file", O_RDWR | O_CREAT, 0600)), TRY(open("s/fifo", O_RDWR | O_CREAT, 0600));
+    });
+    snprintf(path, sizeof path, "/proc/%d/uid_map", (int)pid);
+    MUST(read(born[0], &c, 1));
+    int map = MUST(open(path, O_WRONLY));
+    MUST(write(map, "0 1001 1", 8)), MUST(write(mapped[1], &c, 1)), close(map);
+    reap("nameless", pid);
+}
 // With few free numbers: only whether a link or a file opens, because the errno may be EMFILE.
 static void few(void) {
     static const char *const names[] = {"s/link", "s/exec", "/proc/self/cwd/s/link", "/proc/self/cwd/s/file"};
@@ -133,7 +150,7 @@ int main(void) {
         say("%c", value), knobs_are(value);
         both(NULL), join(thread(both, NULL));
         if (value > '0') // the monitor refuses, too, where it has no room to learn that nothing is protected
-            reap("crowded", CHILD(crowded())), reap("few", CHILD(few()));
+            reap("crowded", CHILD(crowded())), reap("few", CHILD(few())), nameless();
     }
     knobs_are('0');
     MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));

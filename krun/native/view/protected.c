@@ -26,9 +26,35 @@ static u64 level_of(struct kr_task *t, const char *rel) {
     return v;
 }
 
+/* Whether the user namespace gives every id of the host a number, as the first one does. */
+static int maps_all(struct kr_task *t) {
+    size_t size, len;
+    char *text = kr_proc_slurp(t, "thread-self/uid_map", &size, &len);
+    const char *p = text;
+    u64 v[3] = {~0ULL, ~0ULL, 0}; /* the first id here, its id outside, how many */
+    for (u32 i = 0; p && i < KR_COUNT(v); i++) {
+        while (*p == ' ')
+            p++;
+        v[i] = kr_strtou(p, &p);
+    }
+    kr_free(text, text ? size : 0);
+    return v[0] == 0 && v[1] == 0 && v[2] == 0xffffffffu;
+}
+
+/* Whether a and b, numbers of statx(2), are one user. All users that the user namespace does not map have the same number. */
+static int is_one(struct kr_task *t, u32 a, u32 b) {
+    size_t size, len;
+    if (a != b || maps_all(t))
+        return a == b;
+    char *text = kr_proc_slurp(t, "sys/kernel/overflowuid", &size, &len);
+    int is = text && kr_strtou(text, NULL) != a;
+    kr_free(text, text ? size : 0);
+    return is;
+}
+
 int kr_protected_lets(struct kr_task *t, const struct kr_walk *w) {
     struct statx sx;
-    if (!(w->dir_mode & S_ISVTX) || !kr_protected_asked(w->at, &sx) || sx.stx_uid == w->dir_uid)
+    if (!(w->dir_mode & S_ISVTX) || !kr_protected_asked(w->at, &sx) || is_one(t, sx.stx_uid, w->dir_uid))
         return 1;
     u32 type = sx.stx_mode & S_IFMT;
     u64 level = type == S_IFREG   ? level_of(t, "sys/fs/protected_regular")
