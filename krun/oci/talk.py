@@ -119,7 +119,12 @@ class CreateTalk(Conversation):
 
     def on_hooks(self) -> None:
         container = self.container
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            # An ordinary user's krun in a directory of root's (setpriv, sudo -u): we could not come back to it.
+            self._run_hooks(container)
+            return
         try:
             os.chdir(container.spec.bundle)  # as with runc, which works there
             self._run_hooks(container)

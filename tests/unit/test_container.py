@@ -238,3 +238,21 @@ def test_start_of_a_monitor_that_dies_before_it_is_woken_says_that_it_has_stoppe
             wake.wake(begin, -1, -1)
     finally:
         os.close(begin)
+
+
+@pytest.mark.root
+def test_hooks_where_krun_could_not_come_back_to(tmp_path: Path) -> None:
+    """An ordinary user's krun, called in a directory of root's: create with a hook ended with EACCES."""
+    bundle: Any = SimpleNamespace(hooks={"prestart": [{"path": "/bin/true"}]}, bundle="/")
+    container: Any = SimpleNamespace(spec=bundle, state=state.ContainerState(id="box"))
+    (tmp_path / "private").mkdir(mode=0o700)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(tmp_path / "private")
+            os.setresuid(1000, 1000, 1000)
+            talk.CreateTalk(container, spawn.Launched(1, -1), -1, True, []).on_hooks()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
