@@ -71,12 +71,13 @@ class Target:
 
 
 def own_source(fd: int) -> int:
-    """Opens a pipe that the caller has given as input anew, because others may read from it between poll(2) and our read(2). Returns
-    a descriptor that is ours, or -1: another kind of file, or one that cannot be opened."""
-    if not S_ISFIFO(os.fstat(fd).st_mode):
+    """Opens a pipe or terminal that the caller has given as input anew, because others may read from it between poll(2) and our
+    read(2). Returns a descriptor that is ours, or -1: another kind of file, or one that cannot be opened."""
+    mode = os.fstat(fd).st_mode
+    if not S_ISFIFO(mode) and not (S_ISCHR(mode) and lib.kr_isatty(fd) and lib.kr_pty_number(fd) < 0):
         return -1
     try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return -1
 

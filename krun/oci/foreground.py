@@ -54,8 +54,7 @@ class Foreground:
         ends = [-1, -1, -1]
         if not is_null(0):
             ends[0], feeder = os.pipe()
-            source = own_source(0)
-            self._input = Flow(0 if source < 0 else source, Target(feeder, True), source >= 0)
+            self._input = _from_caller(Target(feeder, True))
         for number in (1, 2):
             if is_null(number):
                 continue
@@ -111,7 +110,7 @@ class Foreground:
         if master >= 0:
             # The file is ours alone: its other users were the child, which has closed it.
             os.set_blocking(master, False)
-            self._outputs, self._input = [Flow(master, Target(1))], Flow(0, Target(master))
+            self._outputs, self._input = [Flow(master, Target(1))], _from_caller(Target(master))
         try:
             return self._serve(pid, pidfd, master, self._outputs, self._input)
         finally:
@@ -192,6 +191,11 @@ class Foreground:
                 return exit_code(status)
             except InterruptedError:
                 continue
+
+
+def _from_caller(target: Target) -> Flow:
+    source = own_source(0)
+    return Flow(0 if source < 0 else source, target, source >= 0)
 
 
 def reap_orphans(pid: int) -> None:

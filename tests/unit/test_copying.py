@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from krun.oci import copying
-from krun.oci.copying import Flow, Target
+from krun.oci.copying import Flow, Target, own_source
 from krun.oci.foreground import Foreground
 from krun.sysio import poll_for
 
@@ -148,3 +148,23 @@ def test_a_terminal_that_others_keep_writing() -> None:
     target.close()
     os.close(source)
     os.close(sink)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_another_reader_was_faster(kind: str) -> None:
+    """Two commands on one terminal: both are told of a line, one gets it. The other waited in read(2), deaf to signals and to the end."""
+    here, there = os.pipe() if kind == "pipe" else pty.openpty()[::-1]
+    out, feeder = os.pipe()
+    source = own_source(here)
+    try:
+        assert source >= 0 and os.get_blocking(here)
+        flow = Flow(source, Target(feeder, True), True)
+        flow.go_on()
+        assert flow.open and not flow.left
+        os.write(there, b"line\n")
+        flow.go_on()
+        assert flow.left == b"line\n"
+        flow.close()
+    finally:
+        for fd in (here, there, out):
+            os.close(fd)
