@@ -6,7 +6,7 @@ if a process outlives SIGKILL, if the payload saw what it must not see (fuzz.h),
 outside, `krun exec` and `krun create` into the container's pid namespace run against it all the time.
 
 The container bounds what the payload can do to the machine: namespaces of its own (user namespace excepted, as with runc), a read-only
-root with nothing in it but the program, limits for processes, memory, files and time. The seed says who the payload is: KINDS.
+root with nothing in it but the program, limits for processes, memory, files and time. The seed says who the payload is (KINDS), and whether calls are completed inside the guest.
 """
 
 import dataclasses
@@ -81,13 +81,20 @@ def build() -> None:
     text = launch.read_text()
     assert "boot.FLAG_TRACE | boot.FLAG_COUNT" in text
     launch.write_text(text.replace("boot.FLAG_TRACE | boot.FLAG_COUNT", "0"))
-    launcher = BUILD / "krun"
-    # As the launcher of ./dev setup, with another first place to look.
+    # As the launcher of ./dev setup, with another first place to look, and other settings for the second.
     places = [str(tree), *map(str, (ROOT / ".venv" / "lib").glob("python3*/site-packages"))]
-    launcher.write_text(
-        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path += {places!r}\nfrom krun.__main__ import main\nsys.exit(main())\n"
-    )
-    launcher.chmod(0o755)
+    settings = BUILD / "krun.yaml"
+    settings.write_text("calls: {local: on}\n")
+    settings.chmod(0o644)
+    for name, first in (
+        ("krun", ""),
+        ("krun-local", f"from krun import settings\nsettings.PATH = {str(settings)!r}\n"),
+    ):
+        launcher = BUILD / name
+        launcher.write_text(
+            f"#!/usr/bin/python3 -IS\nimport sys\nsys.path += {places!r}\n{first}from krun.__main__ import main\nsys.exit(main())\n"
+        )
+        launcher.chmod(0o755)
     flags = "-static -Wl,-e,fuzz_entry -O1 -g -pthread -Wall -Wextra -Wno-clobbered -Wno-format-nonliteral -Wno-unused-result".split()
     sources = sorted(p for p in HERE.glob("*.c") if p.name != "ubsan.c")
     subprocess.run(["gcc", *flags, "-o", BUILD / "guest_fuzz", *sources], check=True)
@@ -276,7 +283,9 @@ def run_slice(seed: int, seconds: float) -> Outcome:
     work.mkdir(parents=True)
     log, pid_file, out = work / "log", work / "pid", work / "out"
     name = f"fuzz-{os.getpid()}-{seed}"
-    krun = [str(BUILD / "krun"), "--root", str(work / "state")]
+    # Every second round of KINDS has its calls completed inside the guest (docs/calls.md).
+    name_of_krun = "krun-local" if seed // len(KINDS) % 2 else "krun"
+    krun = [str(BUILD / name_of_krun), "--root", str(work / "state")]
     canaries, monitor, problems = Canaries(), Monitor(BUILD / "tree"), []
     kernel = KernelLog()
     made = bundle(work, seed, seconds, canaries, monitor)
