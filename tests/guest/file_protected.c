@@ -99,6 +99,26 @@ static void nameless(void) {
     MUST(write(map, "0 1001 1", 8)), MUST(write(mapped[1], &c, 1)), close(map);
     reap("nameless", pid);
 }
+// Another user's dangling link comes and goes while openat2(2) with O_CREAT looks: no file is made where it
+// leads.
+static void swapped(void) {
+    struct open_how how = {.flags = O_RDWR | O_CREAT, .mode = 0600};
+    pid_t other = CHILD({
+        MUST(setresuid(1000, 1000, 1000));
+        for (;;)
+            symlink("../swapped", "s/swap"), unlink("s/swap");
+    });
+    pid_t pid = CHILD({
+        thread(idle, NULL);
+        for (int i = 0; i < 4000; i++) {
+            how.resolve = i & 1 ? RESOLVE_BENEATH : 0;
+            close((int)syscall(SYS_openat2, AT_FDCWD, "s/swap", &how, sizeof how));
+            unlink("s/swap");
+        }
+    });
+    reap("swapped", pid), kill(other, SIGKILL), waitpid(other, NULL, 0), unlink("s/swap");
+    TRY(unlink("swapped"));
+}
 // With few free numbers: only whether a link or a file opens, because the errno may be EMFILE.
 static void few(void) {
     static const char *const names[] = {"s/link", "s/exec", "/proc/self/cwd/s/link", "/proc/self/cwd/s/file"};
@@ -151,6 +171,8 @@ int main(void) {
         both(NULL), join(thread(both, NULL));
         if (value > '0') // the monitor refuses, too, where it has no room to learn that nothing is protected
             reap("crowded", CHILD(crowded())), reap("few", CHILD(few())), nameless();
+        if (value == '1')
+            swapped();
     }
     knobs_are('0');
     MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));

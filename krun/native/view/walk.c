@@ -209,14 +209,14 @@ static long step_link(struct kr_task *t, struct kr_walk *w, long fd, const struc
 
 /* Whether the kernel would follow `link`, found as `name` in dir. trailing: the link is in the last place, where the
  * kernel protects links in sticky directories of all. 0; -EACCES; -ELOOP: the mount has nosymfollow; -EAGAIN: another
- * process has put something else there; another -errno: the kernel has not been asked. */
+ * process has taken it away, or put something else there; another -errno: the kernel has not been asked. */
 static long may_follow(int dir, const char *name, int link, int trailing) {
     struct statfs sf;
     if (trailing) { /* may_follow_link() comes before the answer to RESOLVE_NO_SYMLINKS */
         long fd = kr_open_plain(dir, name, O_PATH, RESOLVE_NO_SYMLINKS);
         kr_fd_shut(fd);
         if (fd != -ELOOP) /* another errno says nothing of the rule: no number may be free for the question */
-            return fd >= 0 ? -EAGAIN : fd;
+            return fd >= 0 || fd == -ENOENT ? -EAGAIN : fd;
     }
     return kr_sys2(__NR_fstatfs, link, &sf) == 0 && sf.f_flags & ST_NOSYMFOLLOW ? -ELOOP : 0;
 }
@@ -315,8 +315,23 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
     return 0;
 }
 
+/* may_follow() for the last component of path, which begins at `last`. */
+static long follows(int dirfd, char *path, size_t last, int link, u64 resolve) {
+    char was = path[last];
+    path[last] = 0;
+    long dir = last ? kr_open_plain(dirfd, path, O_PATH | O_DIRECTORY, resolve) : dirfd;
+    path[last] = was;
+    if (last && dir < 0)
+        return dir;
+    long r = may_follow((int)dir, path + last, link, 1);
+    if (last)
+        kr_fd_shut(dir);
+    return r;
+}
+
 long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve) {
     struct statx sx;
+    long r;
     resolve |= RESOLVE_NO_MAGICLINKS;
     long fd = kr_open_plain(dirfd, path, O_PATH | O_NOFOLLOW, resolve);
     if (fd < 0)
@@ -326,15 +341,18 @@ long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve) {
                  : 0;
     if (n > 0 && kr_on_proc((int)fd, &sx))
         n = -EAGAIN;
+    char *base = strrchr(path, '/');
+    size_t last = base ? (size_t)(base + 1 - path) : 0;
+    if (n > 0 && (r = follows(dirfd, path, last, (int)fd, resolve)) < 0) /* after the text */
+        n = r;
     kr_fd_shut(fd);
     if (n <= 0)
         return n;
-    fd = kr_open_plain(dirfd, path, O_PATH, resolve); /* after the text: would the kernel follow it? */
+    fd = kr_open_plain(dirfd, path, O_PATH, resolve);
     kr_fd_shut(fd);
     if (fd != -ENOENT)
         return fd < 0 ? fd : 0;
-    char *base = strrchr(path, '/');
-    size_t keep = *target == '/' || !base ? 0 : (size_t)(base + 1 - path);
+    size_t keep = *target == '/' ? 0 : last;
     if (keep + (size_t)n + 1 > KR_PATH_ROOM)
         return -ENAMETOOLONG;
     memcpy(path + keep, target, (size_t)n);
