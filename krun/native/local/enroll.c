@@ -104,8 +104,9 @@ static struct kr_sockets *hold(struct kr_task *t) {
 static void enroll(struct kr_task *t, u32 fd) {
     struct kr_sockets *k = kr_sockets_of(t);
     int first = !t->local.holder; /* and there is no other thread */
+    int alone = __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1;
     if (fd >= KR_SOCK_FDS || !may_hold(t) || (k && (t != k->holder || k->meddled >= KR_SOCKETS_MEDDLED)) ||
-        !is_plain(fd) || !(k = hold(t)))
+        (alone && !is_plain(fd)) || !(k = hold(t)))
         return;
     kr_lock(&k->lock);
     if (k->cloning || (t->local.clones != k->clones && !first)) {
@@ -118,6 +119,10 @@ static void enroll(struct kr_task *t, u32 fd) {
     k->s[fd] = (struct kr_socket){.owned = 1, .nonblock = 2, .gen = gen, .live = live};
     k->area->entry[fd].gen = gen;
     kr_unlock(&k->lock);
+    /* A call of another thread that has found the number not owned may close it still, and then it may become the monitor's. Each
+     * side stores before it loads: that call sees the owner, or its name is seen here, or it has ended before is_plain(). */
+    if (!alone && (kr_fd_in_call(t->mm, fd) || !is_plain(fd)))
+        kr_sockets_passed(t, fd);
 }
 
 /* ---- after a call ---- */

@@ -16,7 +16,7 @@
  * whether a number is ready; copies for SCM_RIGHTS are made under fdtab_lock; the others use a number once and
  * close none.
  *
- * No state. fdtab_lock and mm->lock are held in all functions.
+ * No state. fdtab_lock and mm->lock are held in all functions but kr_fd_in_call.
  */
 #include "fdplace.h"
 #include "mm.h"
@@ -40,6 +40,13 @@ int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
                 !is_gone(o))
                 return 1;
     return 0;
+}
+
+int kr_fd_in_call(struct kr_mm *mm, u32 fd) {
+    kr_lock(&mm->lock);
+    int r = kr_fd_named(mm, fd, 0);
+    kr_unlock(&mm->lock);
+    return r;
 }
 
 static int is_free(u32 fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) < 0; }

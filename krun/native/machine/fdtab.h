@@ -124,6 +124,9 @@ static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
  * fdtab_lock, that is in a structure, or that it does not give the kernel; else kr_fd_name. */
 int kr_fd_hidden(u64 fd);
 
+/* Whether a call that another task makes names fd. Takes mm->lock. */
+int kr_fd_in_call(struct kr_mm *mm, u32 fd);
+
 /* Place in kr_task.named of the number that kr_fd_shut closes; the places before it are the call's. */
 #define KR_NAMED_SHUT 2
 /* Checks argument i (0 or 1) of t's call, a descriptor, and writes it down in t->named until kr_fd_unname.

@@ -19,9 +19,7 @@ long sys_close(struct kr_task *t, const u64 a[6]) {
     return n;
 }
 
-long sys_close_range(struct kr_task *t, const u64 a[6]) {
-    if (t->mm->sockets)
-        kr_sockets_forget(t);
+static long close_range(struct kr_task *t, const u64 a[6]) {
     u64 flags = (u32)a[2];
     if (flags & CLOSE_RANGE_UNSHARE) {
         /* The table of hidden numbers describes one descriptor table. A thread with a table of its own would
@@ -34,6 +32,16 @@ long sys_close_range(struct kr_task *t, const u64 a[6]) {
     long n = kr_fd_close_range(a[0], a[1], flags);
     kr_listing_forget(a[0], a[1]);
     return n;
+}
+
+long sys_close_range(struct kr_task *t, const u64 a[6]) {
+    int sockets = t->mm->sockets != NULL;
+    if (sockets) /* until the end: one that another thread makes meanwhile may be closed, too */
+        kr_sockets_clone(t, 1);
+    long r = close_range(t, a);
+    if (sockets)
+        kr_sockets_clone(t, 0);
+    return r;
 }
 
 long sys_dup(struct kr_task *t, const u64 a[6]) {
