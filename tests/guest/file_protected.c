@@ -119,6 +119,32 @@ static void swapped(void) {
     reap("swapped", pid), kill(other, SIGKILL), waitpid(other, NULL, 0), unlink("s/swap");
     TRY(unlink("swapped"));
 }
+// Another user's file moves between a directory of all and one of its own: what O_CREAT has found in the
+// first is not opened.
+static void moved(void) {
+    struct open_how how = {.flags = O_RDWR | O_CREAT, .mode = 0600, .resolve = RESOLVE_BENEATH};
+    MUST(mkdir("o", 0700)), MUST(chown("o", 1000, 1000)), MUST(chmod("o", 0777));
+    pid_t other = CHILD({
+        MUST(setresuid(1000, 1000, 1000)), umask(0), close(open("o/moved", O_CREAT, 0666));
+        for (;;)
+            rename("o/moved", "s/moved"), rename("s/moved", "o/moved");
+    });
+    pid_t pid = CHILD({
+        int theirs = 0;
+        struct stat st;
+        thread(idle, NULL);
+        for (int i = 0; i < 4000; i++) {
+            int fd = (int)syscall(SYS_openat2, AT_FDCWD, "s/moved", &how, sizeof how);
+            theirs += fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == 1000;
+            if (fd >= 0 && st.st_uid == 0)
+                unlink("s/moved");
+            close(fd);
+        }
+        say("%s", theirs ? "another's file was opened" : "refused");
+    });
+    reap("moved", pid), kill(other, SIGKILL), waitpid(other, NULL, 0);
+    unlink("s/moved"), unlink("o/moved"), rmdir("o");
+}
 // With few free numbers: only whether a link or a file opens, because the errno may be EMFILE.
 static void few(void) {
     static const char *const names[] = {"s/link", "s/exec", "/proc/self/cwd/s/link", "/proc/self/cwd/s/file"};
@@ -172,7 +198,7 @@ int main(void) {
         if (value > '0') // the monitor refuses, too, where it has no room to learn that nothing is protected
             reap("crowded", CHILD(crowded())), reap("few", CHILD(few())), nameless();
         if (value == '1')
-            swapped();
+            swapped(), moved();
     }
     knobs_are('0');
     MUST(unshare(CLONE_NEWNS)), MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));

@@ -36,9 +36,6 @@ int kr_protected_asked(int fd, struct statx *sx);
 /* Whether fs.protected_regular and fs.protected_fifos let O_CREAT open the file that the walk w has found
  * (may_create_in_sticky() in fs/namei.c). */
 int kr_protected_lets(struct kr_task *t, const struct kr_walk *w);
-/* The same for the object `at`, which the kernel has found with flags that bind its walk (openat2(2)): the kernel's path of it tells the
- * directory. A file without such a path (moved or removed meanwhile, outside of the root) is refused. */
-int kr_protected_lets_at(struct kr_task *t, int at);
 
 /* ---- hidden.c ---- */
 

@@ -132,6 +132,25 @@ static long magic(struct kr_task *t, int dirfd, const char *path, const struct o
     return asked->resolve & RESOLVE_NO_XDEV ? -EXDEV : open_walk(t, dirfd, path, asked);
 }
 
+/* O_CREAT with flags that bind the walk, where the kernel has found another user's file. */
+static long open_bound(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
+    struct kr_walk w = {.buf = kr_alloc_any(2 * KR_PATH_ROOM)};
+    if (!w.buf)
+        return -ENOMEM;
+    long r = kr_walk_bound(t, &w, dirfd, path, asked->resolve);
+    if (r == -ENOENT) /* it is gone: kr_open looks again */
+        r = -EAGAIN;
+    if (r == 0 && kr_protected_lets(t, &w)) {
+        w.owned = 0;
+        r = kr_open_found(t, w.at, asked->flags);
+    } else if (r == 0) {
+        r = -EACCES;
+    }
+    kr_walk_end(&w);
+    kr_free(w.buf, 2 * KR_PATH_ROOM);
+    return r;
+}
+
 /* Opens while other threads share the table: the object of the path is found first, and judged at a number
  * where no thread can exchange it. */
 static long open_shared(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
@@ -154,11 +173,8 @@ static long open_shared(struct kr_task *t, int dirfd, const char *path, const st
         return magic(t, dirfd, path, asked);
     struct statx sx;
     if (at >= 0 && flags & O_CREAT && kr_protected_asked((int)at, &sx)) {
-        int bound = (asked->resolve & BOUND) != 0;
-        if (bound && kr_protected_lets_at(t, (int)at))
-            return kr_open_found(t, at, flags);
-        kr_fd_shut(at);
-        return bound ? -EACCES : open_walk(t, dirfd, path, asked); /* it knows the directory of the file */
+        kr_fd_shut(at); /* of these only a walk knows the directory of the file */
+        return asked->resolve & BOUND ? open_bound(t, dirfd, path, asked) : open_walk(t, dirfd, path, asked);
     }
     return at < 0 ? at : kr_open_found(t, at, flags);
 }

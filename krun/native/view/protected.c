@@ -62,37 +62,3 @@ int kr_protected_lets(struct kr_task *t, const struct kr_walk *w) {
                                   : 1;
     return !level || !(w->dir_mode & 0002 || (w->dir_mode & 0020 && level >= 2));
 }
-
-/* The directory in which the kernel's path of w->at has its last component, opened O_PATH, or -EACCES; path[KR_PATH_ROOM]. */
-static long directory_of(const struct kr_walk *w, char *path) {
-    char link[64];
-    struct statx is, there;
-    int dir = kr_proc_self_fd(link, sizeof link, w->at);
-    long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1), fd, same;
-    path[n > 0 ? n : 0] = 0;
-    char *base = strrchr(path, '/');
-    if (path[0] != '/' || n >= (long)KR_PATH_ROOM - 1)
-        return -EACCES;
-    *base++ = 0;
-    fd = kr_open_plain(AT_FDCWD, *path ? path : "/", O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-    same = kr_open_plain((int)fd, base, O_PATH | O_NOFOLLOW, 0);
-    int is_it = same >= 0 && kr_stat_fd((int)same, &there) == 0 && kr_stat_fd(w->at, &is) == 0 &&
-                is.stx_ino == there.stx_ino && is.stx_dev_major == there.stx_dev_major &&
-                is.stx_dev_minor == there.stx_dev_minor;
-    kr_fd_shut(same);
-    if (!is_it)
-        kr_fd_shut(fd);
-    return is_it ? fd : -EACCES;
-}
-
-int kr_protected_lets_at(struct kr_task *t, int at) {
-    struct kr_walk w = {.at = at};
-    char *path = kr_alloc_any(KR_PATH_ROOM);
-    long dir = path ? directory_of(&w, path) : -ENOMEM;
-    kr_free(path, path ? KR_PATH_ROOM : 0);
-    if (dir < 0)
-        return 0;
-    kr_walk_note(&w, (int)dir);
-    kr_fd_shut(dir);
-    return kr_protected_lets(t, &w);
-}

@@ -315,6 +315,16 @@ long kr_walk(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, 
     return 0;
 }
 
+/* Puts target, which the link in the last place of path has (it begins at `last`), there. 0 or -errno. */
+static long replace_last(char *path, size_t last, const char *target, size_t n) {
+    size_t keep = *target == '/' ? 0 : last;
+    if (!n || keep + n + 1 > KR_PATH_ROOM)
+        return n ? -ENAMETOOLONG : -ENOENT;
+    memcpy(path + keep, target, n);
+    path[keep + n] = 0;
+    return 0;
+}
+
 /* may_follow() for the last component of path, which begins at `last`. */
 static long follows(int dirfd, char *path, size_t last, int link, u64 resolve) {
     char was = path[last];
@@ -352,12 +362,66 @@ long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve) {
     kr_fd_shut(fd);
     if (fd != -ENOENT)
         return fd < 0 ? fd : 0;
-    size_t keep = *target == '/' ? 0 : last;
-    if (keep + (size_t)n + 1 > KR_PATH_ROOM)
-        return -ENAMETOOLONG;
-    memcpy(path + keep, target, (size_t)n);
-    path[keep + (size_t)n] = 0;
-    return 0;
+    return replace_last(path, last, target, (size_t)n);
+}
+
+/* Whether an absolute target leads to another mount than that of the link sx. */
+static int crosses(const struct statx *sx) {
+    struct statx root;
+    return kr_sys5(__NR_statx, AT_FDCWD, "/", AT_STATX_DONT_SYNC, STATX_MNT_ID | KR_STATX_MNT_ID_UNIQUE,
+                   &root) < 0 ||
+           root.stx_mnt_id != sx->stx_mnt_id;
+}
+
+/* Goes on from `name`, the last component of the path in w->buf, which begins at `last`, in dir. 0: the path has the target of a
+ * link now; 1: the object is found; or -errno. */
+static long step_bound(struct kr_task *t, struct kr_walk *w, long dir, size_t last, u64 resolve) {
+    char *name = w->buf + last, *target = w->buf + KR_PATH_ROOM;
+    struct kr_proc_name pn;
+    enum kr_verdict v;
+    struct statx sx;
+    long fd = *name ? kr_open_plain((int)dir, name, O_PATH | O_NOFOLLOW,
+                                    (resolve & ~(u64)RESOLVE_IN_ROOT) | RESOLVE_BENEATH)
+                    : -EISDIR;
+    long r = fd < 0 ? fd : kr_stat_fd((int)fd, &sx);
+    if (r == 0 && !KR_IS_LINK(sx.stx_mode)) {
+        kr_walk_note(w, (int)dir);
+        walk_to(w, fd);
+        return 1;
+    }
+    if (r == 0)
+        r = resolve & RESOLVE_NO_SYMLINKS || is_magic(t, (int)fd, &sx, &v, &pn)
+                ? -ELOOP
+                : may_follow((int)dir, name, (int)fd, 1);
+    if (r == 0)
+        r = kr_sys4(__NR_readlinkat, fd, "", target, KR_PATH_ROOM - 1);
+    if (r >= 0)
+        r = *target == '/' && resolve & RESOLVE_NO_XDEV && crosses(&sx)
+                ? -EXDEV
+                : replace_last(w->buf, last, target, (size_t)r);
+    kr_fd_shut(fd);
+    return r;
+}
+
+long kr_walk_bound(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, u64 resolve) {
+    size_t n = strlen(path);
+    long r = n < KR_PATH_ROOM ? 0 : -ENAMETOOLONG;
+    w->owned = 0;
+    if (r == 0)
+        memcpy(w->buf, path, n + 1);
+    for (int links = 0; r == 0 && links <= MAX_LINKS; links++) {
+        char *base = strrchr(w->buf, '/');
+        size_t last = base ? (size_t)(base + 1 - w->buf) : 0;
+        char was = w->buf[last];
+        w->buf[last] = 0;
+        long dir = last ? kr_open_plain(dirfd, w->buf, O_PATH | O_DIRECTORY, resolve | RESOLVE_NO_MAGICLINKS)
+                        : dirfd;
+        w->buf[last] = was;
+        r = last && dir < 0 ? dir : step_bound(t, w, dir, last, resolve | RESOLVE_NO_MAGICLINKS);
+        if (last)
+            kr_fd_shut(dir);
+    }
+    return r < 0 ? r : r ? 0 : -ELOOP;
 }
 
 int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve) {

@@ -48,6 +48,10 @@ int kr_walk_other_fd(struct kr_task *t, int dirfd, const char *path, struct kr_p
  * again (it is unchanged if there is no link any more); else -errno. */
 long kr_walk_dangling(int dirfd, char *path, char *target, u64 resolve);
 
+/* The object of path for an O_CREAT that has found one, with flags that bind the walk: w->at, and the directory in which the last
+ * component was found (dir_mode, dir_uid). resolve: as in openat2(2). 0 or -errno; -EAGAIN: look again. */
+long kr_walk_bound(struct kr_task *t, struct kr_walk *w, int dirfd, const char *path, u64 resolve);
+
 /* Whether path leads to a name of map_files, by links of the payload's. resolve: as in openat2(2), with flags by which the
  * kernel's walk ends there with ELOOP, if the name is there; or 0. */
 int kr_walk_to_map(struct kr_task *t, int dirfd, const char *path, u64 resolve);
