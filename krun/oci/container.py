@@ -245,18 +245,25 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
     state.new_keyring = options.new_keyring
     container = Container(spec, statedir, state, options.log)
     statedir.create()
-    with statedir.lock():
-        # Between the two, a `delete --force` may have removed the directory, and another create have made its own.
-        statedir.check_empty()
+    try:
+        with statedir.lock():
+            # Between the two, a `delete --force` may have removed the directory, and another create have made its own.
+            statedir.check_empty()
+            try:
+                _make(container, child, options)
+            except BaseException as e:
+                # Under the lock: the id is nobody else's before all is gone. To undo takes descriptors, and there may have been too few.
+                close_all(ctx, child)
+                container.undo()
+                if isinstance(e, KrunError):
+                    raise sync.explain(e) from None
+                raise
+    except SysError:
         try:
-            _make(container, child, options)
-        except BaseException as e:
-            # Under the lock: the id is nobody else's before all is gone. To undo takes descriptors, and there may have been too few.
-            close_all(ctx, child)
-            container.undo()
-            if isinstance(e, KrunError):
-                raise sync.explain(e) from None
-            raise
+            os.rmdir(statedir.path)  # empty, if there was no descriptor to lock or to list it
+        except OSError:
+            pass
+        raise
     return container
 
 

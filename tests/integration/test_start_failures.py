@@ -123,7 +123,7 @@ def test_a_program_without_a_container_says_why_it_does_not_start(program):
 
 
 @KRUN_ONLY
-@pytest.mark.parametrize("limit", [10, 13, 16, 24])
+@pytest.mark.parametrize("limit", [10, 13, 16, 18, 20, 24])
 def test_too_few_descriptors_leave_nothing_behind(runtime, bundle, limit):
     """Those that were opened for the container are closed before it is undone, which takes some, too."""
     container = runtime.new(bundle.args("true"))
