@@ -15,6 +15,8 @@
 static int allowed = 1;
 int kr_seccomp_allows(struct kr_task *t, u32 nr) { return (void)t, (void)nr, allowed; }
 void kr_quiesce_kick(struct kr_task *o) { (void)o; }
+static int in_call;
+int kr_fd_in_call(struct kr_mm *mm, u32 fd) { return (void)mm, (void)fd, in_call; }
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {
     return (void)vm, (void)gva, (void)gpa, (void)flags, 0;
 }
@@ -113,6 +115,27 @@ static void which(void) {
     CHECK(!owned((u32)s[0]));
     t->proc->flags &= ~KR_PROCF_SHARED_FILES;
     over(s);
+    for (int how = 0; how < 3;
+         how++) { /* another thread may be closing it; or it has another option by then */
+        t->proc->refs = 2, in_call = how == 1;
+        option(listener, 1, 18 /* SO_RCVLOWAT */, how == 2 ? 4 : 1);
+        connection(s, 04000);
+        CHECK_EQ(owned((u32)s[0]), how == 0);
+        over(s);
+    }
+    t->proc->refs = 1;
+    option(listener, 1, 18, 1);
+    option(listener, 6, 25 /* TCP_NOTSENT_LOWAT */, 1);
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    option(listener, 6, 25, 0);
+    over(s);
+    kr_sockets_clone(t, 1); /* as close_range(2) of another thread */
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    kr_sockets_clone(t, 0);
+    over(s);
+    kr_sockets_call(t); /* a call that begins after it */
 }
 
 static void names(void) {
