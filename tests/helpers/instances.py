@@ -99,6 +99,11 @@ def remove_cgroup(path: str) -> None:
             own.rmdir()
 
 
+def states(directory: Path) -> list[str]:
+    """The containers that a worker's runtime knows; files beside them are krun's own (krun/kvm/host.py)."""
+    return [path.name for path in (directory / "state").iterdir() if path.is_dir()]
+
+
 def ended(pid: int) -> bool:
     """Whether a process has ended: it may wait for its new parent, which is this one."""
     try:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.instances import ended, get, ready, run, runner, spec, until
+from helpers.instances import ended, get, ready, run, runner, spec, states, until
 
 from krun.errors import KrunError
 from krun.serve.run.errors import StartError
@@ -138,7 +138,7 @@ def test_everything_at_once(directory: Path, runtime: str, images: Path) -> None
     async def test() -> None:
         async with runner(directory, runtime, images) as r:
             await asyncio.gather(*(live(r, number) for number in range(8)))
-            assert os.listdir(directory / "instances") == [] and os.listdir(directory / "state") == []
+            assert os.listdir(directory / "instances") == [] and states(directory) == []
 
     run(test)
 
@@ -205,7 +205,7 @@ def test_a_worker_that_dies_in_a_command(
             with pytest.raises(KrunError):
                 await starting
         async with runner(directory, runtime, images) as r:
-            assert r.found == [] and os.listdir(directory / "state") == []  # type: ignore[attr-defined]
+            assert r.found == [] and states(directory) == []  # type: ignore[attr-defined]
             instance = await r.start(spec("next"))
             await ready(instance)
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.instances import ready, run, runner, spec, until
+from helpers.instances import ready, run, runner, spec, states, until
 
 from krun.serve.run.worker import KEPT_LOGS
 
@@ -57,7 +57,7 @@ def left(directory: Path, worker: int) -> dict[str, object]:
         "descriptors of the server": descriptors(os.getpid()),
         "processes": children(worker),
         "cgroups": cgroups(f"krun-serve-test-{os.getpid()}"),
-        "states": set(os.listdir(directory / "state")),
+        "states": set(states(directory)),
         "instances": set(os.listdir(directory / "instances")),
         "trash": set(os.listdir(directory / "trash")),
     }

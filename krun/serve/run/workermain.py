@@ -54,7 +54,8 @@ def clean(directory: str, runtime: Runtime, trash: Trash) -> None:
     instances = os.path.join(directory, "instances")
     os.makedirs(instances, 0o700, exist_ok=True)
     _end_commands(runtime.root)
-    names = set(os.listdir(runtime.root))
+    with os.scandir(runtime.root) as entries:  # files are krun's own (kvm/host.py)
+        names = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     for id in os.listdir(instances):
         containers = os.path.join(instances, id, "containers")
         names |= {f"{id}-{name}" for name in (os.listdir(containers) if os.path.isdir(containers) else [])}
