@@ -137,4 +137,6 @@ def test_too_few_descriptors_leave_nothing_behind(runtime, bundle, limit):
         env=runtime.environment,
     )
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
-    assert "too many open files" in done.stderr.lower() and container.left() == [], done
+    # With cgroup v2 alone 24 are enough to come to the limits of the program, which are higher.
+    words = ("too many open files", f"krun's own hard limit is {limit}")
+    assert any(word in done.stderr.lower() for word in words) and container.left() == [], done
