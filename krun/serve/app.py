@@ -107,6 +107,7 @@ class App:
         #: The steady clock's, as every time that a duration is counted from.
         self.started = time.monotonic()
         self.stopping = False
+        self._reopening: asyncio.Task[None] | None = None
         self.names: Responder | None = None
         self._descriptors = descriptors.given()
         self.limits = Limits.within(descriptors.widen(), options.client_connections)
@@ -218,7 +219,8 @@ class App:
 
     def _worker_lost(self) -> None:
         """The worker has died: a new one takes down what it left, and the instances are started again."""
-        if not self.stopping:
+        # One task at a time: the worker serves one connection, so two would take it from each other without end.
+        if not self.stopping and (self._reopening is None or self._reopening.done()):
             self.report("the worker died with all instances; another one is started")
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
@@ -232,6 +234,8 @@ class App:
                 self.report(f"start the worker again: {error.message}; again in {delay:g} s")
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 30.0)
+                continue
+            if self.runner.worker.closed:  # lost again meanwhile
                 continue
             self.pools.lost()
             return

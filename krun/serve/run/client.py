@@ -202,6 +202,10 @@ class Worker:
         self.close("the worker of krun serve has died")
         self._on_lost()
 
+    @property
+    def closed(self) -> bool:
+        return self._sock.fileno() < 0
+
     def close(self, why: str = "the worker of krun serve has been let go") -> None:
         """Close the connection; the worker goes on. Calls that wait for an answer raise KrunError. Idempotent."""
         if self._sock.fileno() < 0:

@@ -283,6 +283,7 @@ class Runner:
                     f"ask the worker at {path}: no answer after {_HELLO:g} s; is it stopped?"
                 ) from None
             except KrunError:
+                worker.close()  # else its loss would be told later: the worker's, as if the next connection were lost
                 if last:
                     raise
                 # A worker that was about to end had taken the connection: the next one waits for its lock.
