@@ -62,6 +62,7 @@ def test_local(pair, mode, vm):
     assert corpus.native(*pair).difference(corpus.direct(*pair, corpus.LOCAL[mode])) == ""
 
 
+@pytest.mark.timeout(480, func_only=True)  # 390 programs, with runc and then with krun
 def test_batch_in_one_container(vm):
     pairs = [(program, program.variants[0]) for program in PROGRAMS if not program.host]
     truth, seen = corpus.batch(pairs, ["runc"]), corpus.batch(pairs, corpus.RUNTIME)
