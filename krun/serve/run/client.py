@@ -204,6 +204,7 @@ class Worker:
 
     @property
     def closed(self) -> bool:
+        """Whether the connection has been closed or lost."""
         return self._sock.fileno() < 0
 
     def close(self, why: str = "the worker of krun serve has been let go") -> None:
