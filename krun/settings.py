@@ -22,21 +22,23 @@ KEYS: "tuple[tuple[str, type, tuple[str, ...], str], ...]" = (
     ("log.level", str, ("error", "warning", "debug"), "log_level"),
     ("hooks.allowed", bool, (), "hooks_allowed"),
     ("calls.local", str, ("off", "on", "auto"), "calls_local"),
+    ("calls.sockets", str, ("off", "on"), "calls_sockets"),
 )
 
 
 class Settings:
     """The values of the file. log_file, log_format, log_level: defaults of --log, --log-format, --log-level, None = krun's own;
-    hooks_allowed: whether a container may have hooks; calls_local: whether system calls are completed inside the guest."""
+    hooks_allowed: whether a container may have hooks; calls_local: whether system calls are completed inside the guest;
+    calls_sockets: whether those on TCP sockets are."""
 
-    __slots__ = ("log_file", "log_format", "log_level", "hooks_allowed", "calls_local")
+    __slots__ = ("log_file", "log_format", "log_level", "hooks_allowed", "calls_local", "calls_sockets")
 
     def __init__(self) -> None:
         self.log_file: str | None = None
         self.log_format: str | None = None
         self.log_level: str | None = None
         self.hooks_allowed = True
-        self.calls_local = "off"
+        self.calls_local = self.calls_sockets = "off"
 
 
 def load(path: str = "") -> Settings:

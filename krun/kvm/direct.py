@@ -1,6 +1,7 @@
 """Runs one program under the monitor without a container, for tests of the monitor and for debugging.
 
-`python -m krun.kvm.direct [--trace] [--count] [--local[=random]] [--log FILE] PROGRAM [ARG...]` replaces this process by the monitor.
+`python -m krun.kvm.direct [--trace] [--count] [--local[=random]] [--sockets] [--log FILE] PROGRAM [ARG...]` replaces this process by
+the monitor.
 The exit status, the signals and the terminal are therefore the program's. The program sees the host's file system with the caller's rights.
 """
 
@@ -24,7 +25,7 @@ def exec_monitor(
 
     Args:
         program: path of the program; `argv`: its arguments, argv[0] included.
-        flags: boot.FLAG_TRACE, boot.FLAG_COUNT, boot.FLAG_LOCAL, boot.FLAG_RANDOM.
+        flags: boot.FLAG_TRACE, boot.FLAG_COUNT, boot.FLAG_LOCAL, boot.FLAG_RANDOM, boot.FLAG_SOCKETS.
         log: file that the trace goes to; None: standard error.
         board_fd: an empty board (kvm/board.py); -1: one that nobody else has.
     Raises:
@@ -67,15 +68,15 @@ def main(argv: list[str]) -> int:
             flags |= boot.FLAG_COUNT
         elif option in ("--local", "--local=random"):
             flags |= boot.FLAG_LOCAL | (boot.FLAG_RANDOM if option.endswith("random") else 0)
+        elif option == "--sockets":
+            flags |= boot.FLAG_SOCKETS
         elif option == "--log" and argv:
             log = argv.pop(0)
         else:
             break
     if not argv or argv[0].startswith("--"):
-        print(
-            "usage: python -m krun.kvm.direct [--trace] [--count] [--local[=random]] [--log FILE] PROGRAM [ARG...]",
-            file=sys.stderr,
-        )
+        options = "[--trace] [--count] [--local[=random]] [--sockets] [--log FILE]"
+        print(f"usage: python -m krun.kvm.direct {options} PROGRAM [ARG...]", file=sys.stderr)
         return 2
     exec_monitor(argv[0], argv, flags, log)
     return 127

@@ -155,12 +155,12 @@ def know(root: str, open_root: "Callable[[], int]", kvm: int, log: "Log", measur
     return known
 
 
-def local_flag(word: str, annotation: "str | None", known: "Known | None") -> int:
-    """Returns FLAG_LOCAL if system calls are to be completed inside the guest, else 0.
+def local_flags(local: str, sockets: str, known: "Known | None") -> int:
+    """Returns FLAG_LOCAL if system calls are to be completed inside the guest, with FLAG_SOCKETS if those on TCP sockets are, too; else 0.
 
-    Arguments: word, the administrator's calls.local; annotation, the container's of that name, which can only take away; known, what
-    was measured, for the word "auto".
+    Arguments: local, sockets, the administrator's calls.local and calls.sockets, or "off" where the container's annotation says so;
+    known, what was measured, for the word "auto".
     """
-    if word == "off" or annotation is not None:
+    if local == "off" or (local == "auto" and (known is None or not known.pays())):
         return 0
-    return boot.FLAG_LOCAL if word == "on" or (known is not None and known.pays()) else 0
+    return boot.FLAG_LOCAL | (boot.FLAG_SOCKETS if sockets == "on" else 0)

@@ -21,7 +21,7 @@ from krun.mountio import (
 from krun.oci import cred, init, labels, namespaces, rootfs, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
-from krun.oci.fields import CALLS_LOCAL
+from krun.oci.fields import CALLS_LOCAL, CALLS_SOCKETS
 from krun.oci.plan import Plan
 from krun.oci.spawn import Launched, between, id_map_namespace, reap, spawn
 from krun.oci.state import (
@@ -34,6 +34,7 @@ from krun.oci.state import (
     process_start_time,
 )
 from krun.oci.steps import Context
+from krun.settings import Settings
 from krun.sysio import (
     AT_FDCWD,
     CLONE_NEWUSER,
@@ -53,12 +54,12 @@ class CreateOptions:
     inherits; stdio, as Context has it; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace,
     paths or None;
     t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring;
-    calls_local, of the administrator's configuration; foreground, whether krun itself copies the terminal.
+    settings, the administrator's configuration; foreground, whether krun itself copies the terminal.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
-        "new_keyring", "calls_local", "stdio", "foreground",
+        "new_keyring", "settings", "stdio", "foreground",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -77,7 +78,7 @@ class CreateOptions:
         self.t0 = 0
         self.new_keyring = True
         self.foreground = False
-        self.calls_local = "off"
+        self.settings = Settings()
 
 
 class Container:
@@ -193,11 +194,12 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     ctx.console, ctx.foreground = options.console, options.foreground
     ctx.kvm = boot.open_kvm(ctx.later)
     ctx.exe = image.open_monitor()
-    wanted, annotation = options.calls_local, ctx.spec.annotations.get(CALLS_LOCAL)
+    local = "off" if CALLS_LOCAL in ctx.spec.annotations else options.settings.calls_local
     open_root = StateDir(options.root, options.id).open_root
-    known = host.know(options.root, open_root, ctx.kvm, options.log, wanted == "auto" and annotation is None)
+    known = host.know(options.root, open_root, ctx.kvm, options.log, local == "auto")
     ctx.cpuid = known.cpuid
-    ctx.flags = host.local_flag(wanted, annotation, known)
+    sockets = "off" if CALLS_SOCKETS in ctx.spec.annotations else options.settings.calls_sockets
+    ctx.flags = host.local_flags(local, sockets, known)
     if options.trace:
         ctx.log = open_log(options.trace)
         ctx.flags |= boot.FLAG_TRACE | boot.FLAG_COUNT

@@ -56,7 +56,7 @@ def _exec(opts: "Options") -> int:
     options = ExecOptions(opts.root, opts.id, opts.logger)
     options.foreground = not detach
     options.keep, options.console, options.t0 = keep, console, t0
-    options.cgroup, options.calls_local = opts.cgroup or [], opts.settings.calls_local
+    options.cgroup, options.settings = opts.cgroup or [], opts.settings
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
     if front is not None and not process.terminal:
         options.stdio = front.take_streams()

@@ -151,17 +151,20 @@ def semver(value: str, pointer: str) -> None:
         raise ConfigError(pointer, f'"{value}" is not a version of the form 1.2.3')
 
 
-# The annotation that turns completion of system calls inside the guest off for a container (docs/calls.md).
+# The annotations that turn completion of system calls inside the guest off for a container, and of those on TCP sockets (docs/calls.md).
 CALLS_LOCAL = "io.krun.calls.local"
+CALLS_SOCKETS = "io.krun.calls.sockets"
 
 
 def annotations(value: "dict[str, str]", pointer: str) -> None:
-    """Check: keys must not be empty (config.md, "Annotations"); our own annotation can only take away."""
+    """Check: keys must not be empty (config.md, "Annotations"); our own annotations can only take away."""
     if "" in value:
         raise ConfigError(pointer, "an annotation's key is empty")
-    if value.get(CALLS_LOCAL, "off") != "off":
-        text = f"{CALLS_LOCAL} is {value[CALLS_LOCAL]!r}; use off, or leave it out (calls.local in /etc/krun/krun.yaml turns it on)"
-        raise ConfigError(pointer, text)
+    for key in (CALLS_LOCAL, CALLS_SOCKETS):
+        if value.get(key, "off") != "off":
+            setting = key.removeprefix("io.krun.")
+            text = f"{key} is {value[key]!r}; use off, or leave it out ({setting} in /etc/krun/krun.yaml turns it on)"
+            raise ConfigError(pointer, text)
 
 
 RLIMITS = {
@@ -243,7 +246,7 @@ FIELDS: "dict[str, Field]" = {
         "stringmap",
         "state",
         "kept in the state; org.systemd.property.* set properties of the unit (systemd driver); io.krun.calls.local=off turns completed "
-        "calls off; no annotation chooses a path or a program",
+        "calls off, io.krun.calls.sockets=off those on TCP sockets; no annotation chooses a path or a program",
         check=annotations,
     ),
     "/root": served("object", "rootfs"),

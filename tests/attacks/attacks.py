@@ -87,7 +87,7 @@ class Attack:
     beside: tuple[Beside, ...] = ()
     #: Also under podman and docker, with the engine's defaults.
     engines: bool = False
-    #: Calls are completed inside the guest (calls.local: on, docs/calls.md).
+    #: Calls are completed inside the guest (calls.local, calls.sockets: on, docs/calls.md).
     local: bool = False
 
 
@@ -419,7 +419,7 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
     runtime.path = tree / "build" / "bin" / "krun"
     runtime.environment["ATTACK_HOST_WORD"] = "of krun's own environment"
     if attack.local:
-        complete_calls(runtime, "on")
+        complete_calls(runtime, "local: on, sockets: on")
     try:
         bundle = make_bundle(attack, user, seconds, work, canaries.path)
         container = runtime.create(bundle)

@@ -84,7 +84,7 @@ def build() -> None:
     # As the launcher of ./dev setup, with another first place to look, and other settings for the second.
     places = [str(tree), *map(str, (ROOT / ".venv" / "lib").glob("python3*/site-packages"))]
     settings = BUILD / "krun.yaml"
-    settings.write_text("calls: {local: on}\n")
+    settings.write_text("calls: {local: on, sockets: on}\n")
     settings.chmod(0o644)
     for name, first in (
         ("krun", ""),

@@ -41,7 +41,7 @@ ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "
 
 
 #: Calls completed inside the guest (docs/calls.md): the options of krun.kvm.direct.
-LOCAL = {"on": "--local", "random": "--local=random"}
+LOCAL = {"on": ("--local", "--sockets"), "random": ("--local=random", "--sockets")}
 
 
 class Result:
@@ -306,8 +306,8 @@ def main(argv):
                 why = f"native: {why}\n{result.out[-3000:].decode(errors='replace')}{result.err[-1000:].decode(errors='replace')}"
             if not why and mode == "direct":
                 why = result.difference(direct(program, variant)) or None
-            for option in LOCAL.values() if not why and mode == "local" else ():
-                why = why or result.difference(direct(program, variant, option)) or None
+            for options in LOCAL.values() if not why and mode == "local" else ():
+                why = why or result.difference(direct(program, variant, *options)) or None
             if not why and twice:
                 why = result.difference(native(program, variant)) or None
         took = time.monotonic() - start

@@ -12,12 +12,12 @@ exec unshare -m sh -c 'mount -t overlay overlay -o lowerdir={etc}:/etc /etc && e
 """
 
 
-def complete_calls(runtime: Runtime, word: str) -> None:
-    """From now on the runtime's commands see calls.local: WORD (docs/calls.md)."""
+def complete_calls(runtime: Runtime, calls: str) -> None:
+    """From now on the runtime's commands see these settings under `calls` (docs/calls.md)."""
     etc = runtime.work / "etc"
     etc.mkdir(mode=0o755, exist_ok=True)
     (etc / "krun").mkdir(mode=0o755, exist_ok=True)
-    (etc / "krun" / "krun.yaml").write_text(f"calls: {{local: {word}}}\n")
+    (etc / "krun" / "krun.yaml").write_text(f"calls: {{{calls}}}\n")
     (etc / "krun" / "krun.yaml").chmod(0o644)
     wrapper = runtime.work / "krun-configured"
     if not wrapper.exists():

@@ -100,9 +100,13 @@ def start(runtime, bundle, program):
     return runtime.start(bundle.args("sleep", "1000"))
 
 
-def test_sockets(runtime, bundle, program):
-    """Most reads of a server's connection and most sends are completed, so that a turn of its loop is one exit. None in ring 0."""
-    complete_calls(runtime, "on")
+@pytest.mark.parametrize("sockets", ["on", "off", "annotation"])
+def test_sockets(runtime, bundle, program, sockets):
+    """Most reads of a server's connection and most sends are completed, if the administrator wants so: then a turn of its loop is one
+    exit. None in ring 0."""
+    complete_calls(runtime, f"local: on, sockets: {'off' if sockets == 'off' else 'on'}")
+    if sockets == "annotation":
+        bundle.config["annotations"] = {"io.krun.calls.sockets": "off"}
     folder = program.parent
     (folder / "echo.c").write_text(ECHO)
     subprocess.run(["gcc", "-O1", "-static", "-o", folder / "echo", folder / "echo.c"], check=True)
@@ -113,12 +117,12 @@ def test_sockets(runtime, bundle, program):
     after = counts(container)
     for way in ("read", "queue"):
         completed = after["completed"][way] - before["completed"][way]
-        assert completed > ECHOES * 0.9 if PVM else completed == 0
+        assert completed > ECHOES * 0.9 if PVM and sockets == "on" else completed == 0
 
 
 def test_reads_of_files_leave_the_samples(runtime, bundle, program):
     """A thread with a TCP socket reads files, too: the places of its other calls are found and patched all the same."""
-    complete_calls(runtime, "on")
+    complete_calls(runtime, "local: on, sockets: on")
     folder = program.parent
     (folder / "samples.c").write_text(SAMPLES)
     subprocess.run(["gcc", "-O1", "-static", "-o", folder / "samples", folder / "samples.c"], check=True)
@@ -147,21 +151,21 @@ def test_off_is_the_default(runtime, bundle, program):
 @pytest.mark.parametrize("word", ["on", "auto"])
 def test_the_switch(runtime, bundle, program, word):
     """An exec goes by the configuration of its own moment. Where a system call enters ring 0 of the guest nothing is completed."""
-    complete_calls(runtime, word)
+    complete_calls(runtime, f"local: {word}")
     container = start(runtime, bundle, program)
     assert few_exits(container) if PVM else all_exits(container)
-    complete_calls(runtime, "off")
+    complete_calls(runtime, "local: off")
     assert all_exits(container)
 
 
 def test_the_annotation_takes_away(runtime, bundle, program):
-    complete_calls(runtime, "on")
+    complete_calls(runtime, "local: on")
     bundle.config["annotations"] = {"io.krun.calls.local": "off"}
     assert all_exits(start(runtime, bundle, program))
 
 
 def test_the_trace_is_complete(runtime, bundle, program):
-    complete_calls(runtime, "on")
+    complete_calls(runtime, "local: on")
     container = start(runtime, bundle, program)
     log = runtime.work / "trace"
     done = container.exec("/calls", options=("--trace", os.fspath(log)))

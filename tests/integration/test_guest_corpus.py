@@ -59,7 +59,7 @@ def test_direct(pair, vm):
 @pytest.mark.parametrize("pair", LOCAL, ids=[program.binary(variant).name for program, variant in LOCAL])
 def test_local(pair, mode, vm):
     """With calls completed inside the guest, always or at random, a program sees what it sees natively."""
-    assert corpus.native(*pair).difference(corpus.direct(*pair, corpus.LOCAL[mode])) == ""
+    assert corpus.native(*pair).difference(corpus.direct(*pair, *corpus.LOCAL[mode])) == ""
 
 
 @pytest.mark.timeout(480, func_only=True)  # 390 programs, with runc and then with krun

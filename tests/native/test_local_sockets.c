@@ -2,6 +2,7 @@
  * local/sockets.h on real connections: which sockets are owned and when no longer, what of the payload's claims about reads and
  * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c queue.c rows.c kr_alloc.c */
 #include "harness.h"
+#include "abi/boot.h"
 #include "filter/seccomp.h"
 #include "local/sockets.h"
 #include "machine/above.h"
@@ -92,6 +93,11 @@ static void which(void) {
               six = (int)kr_sys3(__NR_socket, 10, 1, 0);
     call(__NR_socket, 2, 0, 0, d), call(__NR_socket, 1, 0, 0, u);
     CHECK(!owned((u32)d) && !owned((u32)u));
+    kr_sys1(__NR_close, d), kr_sys1(__NR_close, u);
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]) && !t->local.holder);
+    over(s);
+    t->proc->flags |= KR_BOOTF_SOCKETS;
     if (six >= 0) {
         call(__NR_socket, 10, 0, 0, six);
         CHECK(owned((u32)six));
@@ -99,7 +105,6 @@ static void which(void) {
         CHECK(!owned((u32)six));
         kr_sys1(__NR_close, six);
     }
-    kr_sys1(__NR_close, d), kr_sys1(__NR_close, u);
     connection(s, 04000);
     CHECK(owned((u32)s[0]) && t->local.holder);
     area = t->mm->sockets->area;

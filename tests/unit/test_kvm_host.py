@@ -186,21 +186,22 @@ def known(exit_ns: int, own_ns: int) -> host.Known:
 
 
 @pytest.mark.parametrize(
-    ("word", "annotation", "known", "wanted"),
+    ("local", "sockets", "known", "wanted"),
     [
-        ("off", None, known(23000, 800), 0),
-        ("on", None, known(0, 0), boot.FLAG_LOCAL),
-        ("on", "off", known(23000, 800), 0),
-        ("auto", None, known(23000, 800), boot.FLAG_LOCAL),
-        ("auto", "off", known(23000, 800), 0),
-        ("auto", None, known(23000, 0), 0),  # nothing is completed: VMX, SVM
-        ("auto", None, known(1500, 300), 0),  # an exit is cheap
-        ("auto", None, known(23000, 25000), 0),
-        ("auto", None, known(0, 0), 0),
-        ("auto", None, None, 0),
+        ("off", "off", known(23000, 800), 0),
+        ("off", "on", known(23000, 800), 0),
+        ("on", "off", known(0, 0), boot.FLAG_LOCAL),
+        ("on", "on", known(0, 0), boot.FLAG_LOCAL | boot.FLAG_SOCKETS),
+        ("auto", "off", known(23000, 800), boot.FLAG_LOCAL),
+        ("auto", "on", known(23000, 800), boot.FLAG_LOCAL | boot.FLAG_SOCKETS),
+        ("auto", "on", known(23000, 0), 0),  # nothing is completed: VMX, SVM
+        ("auto", "on", known(1500, 300), 0),  # an exit is cheap
+        ("auto", "on", known(23000, 25000), 0),
+        ("auto", "on", known(0, 0), 0),
+        ("auto", "on", None, 0),
     ],
 )
-def test_the_flag_of_completed_calls(
-    word: str, annotation: str | None, known: host.Known | None, wanted: int
+def test_the_flags_of_completed_calls(
+    local: str, sockets: str, known: host.Known | None, wanted: int
 ) -> None:
-    assert host.local_flag(word, annotation, known) == wanted
+    assert host.local_flags(local, sockets, known) == wanted

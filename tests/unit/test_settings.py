@@ -85,6 +85,7 @@ def test_a_link_or_a_fifo_is_refused(file):
         ("hooks: {allowed: 'no'}", "hooks.allowed must be true or false"),
         ("calls: {local: sometimes}", "calls.local is 'sometimes'; use off, on, auto"),
         ("calls: {local: 1}", "calls.local must be a string"),
+        ("calls: {sockets: auto}", "calls.sockets is 'auto'; use off, on"),
         ("hooks: no", "hooks must be a mapping"),
         ("- a", "must be a mapping"),
         ("a: [", "not YAML"),
@@ -101,7 +102,7 @@ def test_a_wrong_file_is_named_with_its_key(text, words):
 
 def test_an_empty_file_is_no_setting():
     found = settings.parse(b"# nothing\n", "x")
-    assert found.hooks_allowed is True and found.calls_local == "off"
+    assert found.hooks_allowed is True and found.calls_local == found.calls_sockets == "off"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,10 @@ def test_an_empty_file_is_no_setting():
 def test_calls_local(text, value):
     """YAML 1.1 has booleans of many names."""
     assert settings.parse(f"calls: {{local: {text}}}".encode(), "x").calls_local == value
+
+
+def test_calls_sockets():
+    assert settings.parse(b"calls: {sockets: on}", "x").calls_sockets == "on"
 
 
 @root

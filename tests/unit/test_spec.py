@@ -103,6 +103,11 @@ def test_null_is_absent() -> None:
             {"io.krun.calls.local": "on"},
             "/annotations: io.krun.calls.local is 'on'; use off, or leave it out (calls.local in /etc/krun/krun.yaml turns it on)",
         ),
+        (
+            "annotations",
+            {"io.krun.calls.sockets": "on"},
+            "/annotations: io.krun.calls.sockets is 'on'; use off, or",
+        ),
         ("annotations", {"a/b": 5}, "/annotations/a~1b: want a string"),
         ("mounts", [{"type": "tmpfs"}], "/mounts/0/destination: is missing"),
         (

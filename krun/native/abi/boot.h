@@ -95,8 +95,9 @@ enum kr_boot_tag {
 #define KR_BOOTF_NNP 8u   /* the payload has no_new_privs itself (the host's flag is set for every monitor) */
 #define KR_BOOTF_JAILED                                                                                      \
     16u /* the filters of filter/jail.c are on; only in the block of a monitor that has them */
-#define KR_BOOTF_LOCAL 32u  /* calls are completed inside the guest where that is exact (local/local.h) */
-#define KR_BOOTF_RANDOM 64u /* with KR_BOOTF_LOCAL, for tests: each entry of the guest decides at random */
+#define KR_BOOTF_LOCAL 32u    /* calls are completed inside the guest where that is exact (local/local.h) */
+#define KR_BOOTF_RANDOM 64u   /* with KR_BOOTF_LOCAL, for tests: each entry of the guest decides at random */
+#define KR_BOOTF_SOCKETS 128u /* with KR_BOOTF_LOCAL: calls on TCP sockets, too (local/sockets.h) */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

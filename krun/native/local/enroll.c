@@ -5,6 +5,7 @@
  * State and lock: sockets.h.
  */
 #include "sockets.h"
+#include "../abi/boot.h"
 #include "../guest/patched.h"
 #include "../machine/fdtab.h"
 #include "../machine/usercopy.h"
@@ -53,7 +54,8 @@ static int is_plain(u32 fd) {
 
 static int may_hold(const struct kr_task *t) {
     u32 flags = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED);
-    return (t->local.holder || __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1) && t->local.possible &&
+    return flags & KR_BOOTF_SOCKETS &&
+           (t->local.holder || __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1) && t->local.possible &&
            t->vcpu && kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && !t->is_vfork &&
            !(flags & (KR_PROCF_SHARED_FILES | KR_PROCF_LENT));
 }
