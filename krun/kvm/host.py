@@ -25,6 +25,7 @@ _ENTRIES = 160  # as in native/machine/vm.c
 _ENTRY = 40  # sizeof(struct kvm_cpuid_entry2)
 _KVM_GET_SUPPORTED_CPUID = 0xC008AE05
 _HEAD = 8 + 48 + 3 * 8
+_PATIENCE = 200  # looks, 10 ms apart, while another command measures
 #: An exit must cost more than this for `calls.local: auto`: less is what a call in the guest costs, with its bookkeeping.
 DEAR_NS = 5000
 
@@ -88,16 +89,12 @@ def _is_cpuid(data: bytes) -> bool:
     return 0 < number <= _ENTRIES and len(data) == 8 + number * _ENTRY
 
 
-def _write(open_root: "Callable[[], int]", key: bytes, known: Known) -> None:
-    """Keeps it, in a root that only we and root can change; a failure costs time only."""
+def _write(root: int, key: bytes, known: Known) -> None:
+    """Keeps it; a failure costs time only."""
     data = _MAGIC + key
     for word in (int(known.measured), known.exit_ns, known.own_ns):
         data += word.to_bytes(8, "little")
     fresh = f"{_NAME}.{os.getpid()}"
-    try:
-        root = open_root()
-    except (KrunError, OSError):
-        return  # the command says it, where it makes something there
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(fresh, flags, 0o600, dir_fd=root)
@@ -111,8 +108,6 @@ def _write(open_root: "Callable[[], int]", key: bytes, known: Known) -> None:
             os.unlink(fresh, dir_fd=root)
         except OSError:
             pass
-    finally:
-        os.close(root)
 
 
 def _ask(kvm: int) -> bytes:
@@ -133,7 +128,8 @@ def know(root: str, open_root: "Callable[[], int]", kvm: int, log: "Log", measur
     """Returns what is known of this host, and asks KVM for what is missing.
 
     Arguments: root, the directory of all state; open_root, which makes and checks it (oci.state: StateDir); kvm, a descriptor of
-    /dev/kvm; measured, whether to measure what exits cost, if nobody has done so yet: some 30 ms, once.
+    /dev/kvm; measured, whether to measure what exits cost, if nobody has done so yet: some 40 ms, once. Where no file can keep it,
+    nothing is measured.
     """
     path, key = f"{root}/{_NAME}", _key()
     known = _read(path, key) if key else None
@@ -142,16 +138,43 @@ def know(root: str, open_root: "Callable[[], int]", kvm: int, log: "Log", measur
     if known is None:
         known = Known()
         known.cpuid = _ask(kvm)
-    if measured:
-        from krun.kvm import measure
+    if not key or not known.cpuid:
+        return known
+    try:
+        fd = open_root()  # that only we and root can change
+    except (KrunError, OSError):
+        return known  # the command says it, where it makes something there
+    try:
+        if measured:
+            return _measured(fd, path, key, known, log)
+        _write(fd, key, known)
+    finally:
+        os.close(fd)
+    return known
 
+
+def _measured(root: int, path: str, key: bytes, known: Known, log: "Log") -> Known:
+    """Measures what exits cost, and keeps it. Of several commands one measures, and the others wait."""
+    from fcntl import LOCK_EX, LOCK_NB, flock
+    from time import sleep
+
+    from krun.kvm import measure
+
+    for _ in range(_PATIENCE):
         try:
-            known.exit_ns, known.own_ns = measure.exits()
-        except (OSError, ValueError) as e:
-            log.warning(f"measure what an exit costs: {e}; calls.local: auto means off until the next boot")
-        known.measured = True
-    if key and known.cpuid:
-        _write(open_root, key, known)
+            flock(root, LOCK_EX | LOCK_NB)
+            break
+        except BlockingIOError:
+            sleep(0.01)
+    found = _read(path, key)
+    if found is not None and found.measured:
+        return found
+    try:
+        known.exit_ns, known.own_ns = measure.exits()
+    except (OSError, ValueError) as e:
+        log.warning(f"measure what an exit costs: {e}; calls.local: auto means off until the next boot")
+    known.measured = True
+    _write(root, key, known)
     return known
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import pytest
+from helpers.runtime import wait_for
 
 from krun.errors import KrunError
 from krun.kvm import boot, host, measure
@@ -73,6 +76,25 @@ def test_a_measurement_that_fails_is_told_once_and_means_off(kvm: Kvm, tmp_path:
     kvm.exits = ValueError("status 1")
     assert not any(kvm.know(tmp_path, True).pays() for _ in range(3))
     assert kvm.measured == 1 and len(kvm.log.lines) == 1 and "status 1" in kvm.log.lines[0]
+
+
+def test_of_several_commands_one_measures(kvm: Kvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for its figures: beside each other they would disturb each other."""
+    inside: list[host.Known] = []
+
+    def measure_and_let_others_in() -> tuple[int, int]:
+        monkeypatch.setattr(measure, "exits", kvm.measure)
+        others = [Thread(target=lambda: inside.append(kvm.know(tmp_path, True))) for _ in range(4)]
+        for other in others:
+            other.start()
+        sleep(0.02)
+        assert not inside
+        return kvm.measure()
+
+    monkeypatch.setattr(measure, "exits", measure_and_let_others_in)
+    assert kvm.know(tmp_path, True).pays()
+    wait_for(lambda: len(inside) == 4, "the others do not go on")
+    assert all(one.pays() for one in inside) and kvm.measured == 1
 
 
 def test_directories_above_the_root_are_nobody_elses(kvm: Kvm, tmp_path: Path) -> None:
@@ -147,7 +169,7 @@ def test_a_file_that_is_not_to_be_trusted_is_made_anew(kvm: Kvm, tmp_path: Path,
 
 
 @pytest.mark.parametrize("why", ["no key", "no room", "refused"])
-def test_without_a_file_kvm_is_asked_each_time(
+def test_without_a_file_kvm_is_asked_each_time_and_nothing_is_measured(
     kvm: Kvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     root, wanted = tmp_path, CPUID
@@ -159,7 +181,7 @@ def test_without_a_file_kvm_is_asked_each_time(
     else:
         monkeypatch.setattr(host, "_ask", lambda _: b"")
         wanted = b""
-    assert [kvm.know(root).cpuid for _ in range(2)] == [wanted] * 2
+    assert [kvm.know(root, True).cpuid for _ in range(2)] == [wanted] * 2 and kvm.measured == 0
     assert not (root / "@kvm").exists()
 
 
