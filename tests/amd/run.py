@@ -10,6 +10,7 @@
     init=systemd         for a script or pytest: boot with systemd as pid 1
     append=TEXT          more of the kernel's command line, such as append="apparmor=1 security=apparmor"
     runtimes=LIST        for pytest: KRUN_TEST_RUNTIMES there (default krun)
+    calls=TEXT           settings under `calls` in krun.yaml there, such as calls="local: on, sockets: on"; for the corpus any text means these
     timeout=SECONDS      of one job (default 7200)
 
 Without a PART: corpus and tests in both legs, then cgroup and systemd.  Each part is one boot; what it left is in
@@ -54,7 +55,7 @@ TESTS = [
     "--ignore=tests/amd/test_cgroup_v2.py",
 ]
 TESTS += [f"--ignore=tests/integration/test_{name}.py" for name in NOT_THERE]
-OPTIONS = ("npt", "init", "append", "runtimes", "timeout", "script")
+OPTIONS = ("npt", "init", "append", "runtimes", "timeout", "script", "calls")
 
 
 @dataclasses.dataclass
@@ -88,7 +89,7 @@ def parts(words: list[str], options: dict[str, str]) -> list[Part]:
     return [Part("pytest", "pytest", words, legs, init, options.get("runtimes", "krun"))]
 
 
-def make_job(job: Path, part: Part, script: str | None) -> list[str]:
+def make_job(job: Path, part: Part, script: str | None, calls: str) -> list[str]:
     """Lay out the job directory: job.sh, the tree as tree.tar, the arguments one a line; the names of the corpus."""
     programs = []
     shutil.copy(Path(__file__).with_name("job.sh"), job / "job.sh")
@@ -100,6 +101,7 @@ def make_job(job: Path, part: Part, script: str | None) -> list[str]:
         shutil.copy(script, job / "script.sh")
     (job / "root").write_text(f"{machine.ROOT}\n")
     (job / "part").write_text(f"{part.kind}\n")
+    (job / "calls").write_text(f"{calls}\n")
     (job / "runtimes").write_text(f"{part.runtimes}\n")
     (job / "arguments").write_text("".join(f"{a}\n" for a in part.arguments))
     tar = ["tar", "-C", str(machine.ROOT), "--exclude=__pycache__", "-cf", str(job / "tree.tar")]
@@ -113,7 +115,7 @@ def run(part: Part, leg: str, options: dict[str, str]) -> tuple[bool, str]:
     timeout = int(options.get("timeout", "7200"))
     print(f"amd: {part.name}, npt={leg}", flush=True)
     with tempfile.TemporaryDirectory(prefix="krun-amd-job-") as tmp:
-        programs = make_job(Path(tmp), part, options.get("script"))
+        programs = make_job(Path(tmp), part, options.get("script"), options.get("calls", ""))
         try:
             status = machine.run(
                 Path(tmp),

@@ -32,7 +32,7 @@ sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path
 
 from helpers.bundle import Bundle  # noqa: E402
 from helpers.runtime import Container, Runtime, wait_for  # noqa: E402
-from helpers.settings import complete_calls  # noqa: E402
+from helpers.settings import CALLS, complete_calls  # noqa: E402
 
 from attacks import profile  # noqa: E402
 from attacks.oracle import Canaries, Monitor, Watcher  # noqa: E402
@@ -418,8 +418,8 @@ def run(attack: Attack, user: User, work: Path, *, seconds: float = 0, tree: Pat
     runtime, monitor, canaries = Runtime("krun", work), Monitor(tree), Canaries()
     runtime.path = tree / "build" / "bin" / "krun"
     runtime.environment["ATTACK_HOST_WORD"] = "of krun's own environment"
-    if attack.local:
-        complete_calls(runtime, "local: on, sockets: on")
+    if attack.local or CALLS:
+        complete_calls(runtime, "local: on, sockets: on" if attack.local else CALLS)
     try:
         bundle = make_bundle(attack, user, seconds, work, canaries.path)
         container = runtime.create(bundle)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.bundle import Bundle
+from helpers.settings import CALLS, configured
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KRUN = ROOT / "build" / "bin" / "krun"
@@ -37,7 +38,7 @@ def find(name: str) -> Path:
     if name == "krun":
         if not KRUN.exists():
             raise FileNotFoundError(f"{KRUN} is missing: run ./dev setup")
-        return KRUN
+        return configured(KRUN, ROOT / "build" / "calls") if CALLS else KRUN
     # The system's first, so that nobody's own build stands for Debian's; then PATH, where gVisor's runsc usually is.
     path = shutil.which(name, path=SYSTEM_PATH) or shutil.which(name)
     if path is None:
