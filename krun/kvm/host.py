@@ -25,6 +25,7 @@ _ENTRIES = 160  # as in native/machine/vm.c
 _ENTRY = 40  # sizeof(struct kvm_cpuid_entry2)
 _KVM_GET_SUPPORTED_CPUID = 0xC008AE05
 _HEAD = 8 + 48 + 3 * 8
+_TRIES = 3  # of the measurement, in a boot: what a caller's limits let fail is no answer for all
 _PATIENCE = 200  # looks, 10 ms apart, while another command measures
 #: An exit must cost more than this for `calls.local: auto`: less is what a call in the guest costs, with its bookkeeping.
 DEAR_NS = 5000
@@ -32,14 +33,15 @@ DEAR_NS = 5000
 
 class Known:
     """What is known of this host. cpuid: struct kvm_cpuid2 with its entries, b"" if KVM did not say; measured: whether the rest has been
-    measured (kvm/measure.py); exit_ns: a system call that leaves the guest; own_ns: one that the guest's code completes, 0: it cannot."""
+    measured (kvm/measure.py), or failures are so many that it is given up; exit_ns: a system call that leaves the guest; own_ns: one that
+    the guest's code completes, 0: it cannot."""
 
-    __slots__ = ("cpuid", "measured", "exit_ns", "own_ns")
+    __slots__ = ("cpuid", "measured", "failures", "exit_ns", "own_ns")
 
     def __init__(self) -> None:
         self.cpuid = b""
         self.measured = False
-        self.exit_ns = self.own_ns = 0
+        self.failures = self.exit_ns = self.own_ns = 0
 
     def pays(self) -> bool:
         """Tells whether calls should be completed inside the guest here."""
@@ -79,7 +81,7 @@ def _read(path: str, key: bytes) -> "Known | None":
     found = Known()
     found.cpuid = data[_HEAD:]
     words = [int.from_bytes(data[at : at + 8], "little") for at in range(56, _HEAD, 8)]
-    found.measured = words[0] == 1
+    found.measured, found.failures = bool(words[0] & 1), words[0] >> 1
     found.exit_ns, found.own_ns = words[1:]
     return found
 
@@ -92,7 +94,7 @@ def _is_cpuid(data: bytes) -> bool:
 def _write(root: int, key: bytes, known: Known) -> None:
     """Keeps it; a failure costs time only."""
     data = _MAGIC + key
-    for word in (int(known.measured), known.exit_ns, known.own_ns):
+    for word in (known.failures << 1 | known.measured, known.exit_ns, known.own_ns):
         data += word.to_bytes(8, "little")
     fresh = f"{_NAME}.{os.getpid()}"
     try:
@@ -171,9 +173,12 @@ def _measured(root: int, path: str, key: bytes, known: Known, log: "Log") -> Kno
         return found
     try:
         known.exit_ns, known.own_ns = measure.exits()
+        known.measured = True
     except (OSError, ValueError) as e:
-        log.warning(f"measure what an exit costs: {e}; calls.local: auto means off until the next boot")
-    known.measured = True
+        known.failures += 1
+        known.measured = known.failures >= _TRIES
+        until = "until the next boot" if known.measured else "for this command"
+        log.warning(f"measure what an exit costs: {e}; calls.local: auto means off {until}")
     _write(root, key, known)
     return known
 
