@@ -302,6 +302,7 @@ ATTACKS = (
     Attack("ask_stolen_name", prepare=(unfiltered,)),
     Attack("ask_linger", seconds=3),
     Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
+    Attack("ask_clone_namespace", seconds=1),
     Attack("setns_flags", seconds=2, prepare=(unfiltered,)),
     Attack("clone_tid_address", seconds=1, engines=True),
     # Calls completed inside the guest.

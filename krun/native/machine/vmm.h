@@ -144,6 +144,14 @@ struct kr_domains {
 #define KR_ASKED_QUESTION 1u /* another monitor asks (ask.h) */
 #define KR_ASKED_STAND 2u    /* another thread of the process wants it to stand (quiesce.h) */
 
+/* What a task's maker leaves to it: written before the host's clone, read in the task's first function (process/clone.c). */
+struct kr_birth {
+    u64 flags;              /* of clone(2) */
+    u64 maker;              /* kr_lock_self() of the maker */
+    u64 set_tid, clear_tid; /* the payload's words for CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID; 0: none */
+    u32 ns_kept;            /* kr_ns_kept (process/ns.h) */
+};
+
 struct kr_task {
     struct kr_task *self;    /* KR_TASK_SELF */
     volatile u32 sig_caught; /* KR_TASK_SIG_CAUGHT: a signal was caught and waits in `info`; set by the host
@@ -229,7 +237,8 @@ struct kr_task {
     void *stack;   /* base of the mapping; NULL for the first thread */
     size_t stack_size;
     struct kr_task *next; /* list of mm->tasks, under mm->lock */
-    u64 scratch[64];      /* for handlers that need a little space across calls */
+    struct kr_birth birth;
+    int event_fd; /* a hidden socket that its call is making (sys/uevent.c) */
 };
 
 _Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");

@@ -13,10 +13,6 @@
 #include <linux/futex.h>
 #include <linux/prctl.h>
 
-#define GIVEN_SET                                                                                            \
-    2 /* scratch: the payload's words for CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID; 0: none */
-#define GIVEN_CLEAR 3
-
 /* ---- the record ---- */
 
 long kr_life_make(struct kr_task *c, struct kr_task *maker, int waits) {
@@ -44,8 +40,8 @@ void kr_life_free(struct kr_task *t) {
 void kr_life_clone(struct kr_task *c, struct kr_clone_args *host) {
     struct kr_life *l = c->life;
     u64 taken = CLONE_PARENT_SETTID | CLONE_PIDFD;
-    c->scratch[GIVEN_SET] = host->flags & CLONE_CHILD_SETTID ? host->child_tid : 0;
-    c->scratch[GIVEN_CLEAR] = host->flags & CLONE_CHILD_CLEARTID ? host->child_tid : 0;
+    c->birth.set_tid = host->flags & CLONE_CHILD_SETTID ? host->child_tid : 0;
+    c->birth.clear_tid = host->flags & CLONE_CHILD_CLEARTID ? host->child_tid : 0;
     /* clone(2) has one argument for the number and the pidfd. What the payload asks for stays the kernel's; such a task counts as
      * made from now on. */
     l->made = (host->flags & taken) != 0;
@@ -79,10 +75,10 @@ void kr_life_begin(struct kr_task *t) {
     u32 tid = t->tid;
     if (!t->life)
         return;
-    if (t->scratch[GIVEN_SET])
-        kr_copy_out(t->scratch[GIVEN_SET], &tid, sizeof tid);
-    if (t->scratch[GIVEN_CLEAR])
-        hand_over(t, t->scratch[GIVEN_CLEAR]);
+    if (t->birth.set_tid)
+        kr_copy_out(t->birth.set_tid, &tid, sizeof tid);
+    if (t->birth.clear_tid)
+        hand_over(t, t->birth.clear_tid);
     __atomic_store_n(&t->life->made, tid, __ATOMIC_RELEASE);
     __atomic_store_n(&t->maker, NULL, __ATOMIC_RELEASE);
 }

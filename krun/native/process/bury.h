@@ -52,7 +52,7 @@ static inline u32 *kr_life_errand(struct kr_task *t, u32 i) {
 /* Gives c a record if its process is one that CLONE_VM made. maker: the calling task; waits: it waits for c, the first task
  * of a process, and releases it (CLONE_VFORK). Before c is on mm->tasks. 0 or -ENOMEM. */
 long kr_life_make(struct kr_task *c, struct kr_task *maker, int waits);
-/* Puts the record's words into the arguments of c's clone; c->scratch[2] and [3] keep the payload's. */
+/* Puts the record's words into the arguments of c's clone; c->birth keeps the payload's. */
 void kr_life_clone(struct kr_task *c, struct kr_clone_args *host);
 /* On the new task, before it takes a lock: does what kr_life_clone took out of the arguments. */
 void kr_life_begin(struct kr_task *t);

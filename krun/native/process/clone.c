@@ -100,15 +100,15 @@ static void clear_handlers(struct kr_task *t) {
 
 /* The first function of a host thread or vfork child. It runs on the new stack with all signals blocked. */
 static void child_start(struct kr_task *t) {
-    if (t->is_vfork && (t->scratch[0] & (CLONE_FILES | CLONE_VFORK)) == CLONE_VFORK)
-        kr_fd_copy_made(t->scratch[1]);
+    if (t->is_vfork && (t->birth.flags & (CLONE_FILES | CLONE_VFORK)) == CLONE_VFORK)
+        kr_fd_copy_made(t->birth.maker);
     kr_holder_learn(t);
     __atomic_store_n(&t->tid, (u32)kr_sys0(__NR_gettid), __ATOMIC_RELEASE);
     kr_life_begin(t);
-    if (t->is_vfork && (t->scratch[0] & CLONE_CLEAR_SIGHAND))
+    if (t->is_vfork && (t->birth.flags & CLONE_CLEAR_SIGHAND))
         clear_handlers(t);
     if (t->is_vfork) {
-        if (!t->scratch[2])
+        if (!t->birth.ns_kept)
             kr_ns_born(t->proc);
         kr_board_enter(t);
     }
@@ -180,9 +180,9 @@ static void inherit(struct kr_task *c, const struct kr_task *t, u64 flags) {
         c->altstack = t->altstack; /* a thread starts without an alternate stack (sas_ss_reset()) */
     if (!(flags & CLONE_VFORK))
         c->altstack = (struct kr_altstack){.flags = 2};
-    c->scratch[0] = flags;
-    c->scratch[1] = kr_lock_self();
-    c->scratch[2] = (u64)kr_ns_kept(t, flags);
+    c->birth.flags = flags;
+    c->birth.maker = kr_lock_self();
+    c->birth.ns_kept = (u32)kr_ns_kept(t, flags);
 }
 
 /* Makes the host's thread or process for c. With CLONE_VFORK it returns when c is gone. The child's id or -errno. */

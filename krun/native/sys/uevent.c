@@ -80,7 +80,7 @@ static int hears_events(int fd) {
 
 /* Makes the socket under a hidden number, and gives it an ordinary one when it has its filter. */
 static long make_hidden(struct kr_task *t, const u64 a[6]) {
-    int *fd = (int *)&t->scratch[0];
+    int *fd = &t->event_fd;
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
     long r = kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, a[0], a[1], a[2]), KR_FD_FORK_DROPS, fd);
