@@ -16,6 +16,14 @@
 static int allowed = 1;
 int kr_seccomp_allows(struct kr_task *t, u32 nr) { return (void)t, (void)nr, allowed; }
 void kr_quiesce_kick(struct kr_task *o) { (void)o; }
+char *kr_proc_slurp(struct kr_task *o, const char *rel, size_t *size, size_t *len) {
+    static const char plain[] = "4294967295\n";
+    char *text = kr_alloc(*size = sizeof plain);
+    CHECK(!strcmp(rel, "sys/net/ipv4/tcp_notsent_lowat"));
+    memcpy(text, plain, sizeof plain);
+    *len = sizeof plain - 1;
+    return (void)o, text;
+}
 static int in_call;
 int kr_fd_in_call(struct kr_mm *mm, u32 fd) { return (void)mm, (void)fd, in_call; }
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {

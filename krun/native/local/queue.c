@@ -6,7 +6,8 @@
  *
  *   room     credit is less than the room in the send buffer, as the kernel counts it, and covers what each call takes
  *            beside its data. So the kernel takes all of a record. Where it does not, because it has little memory for TCP, the
- *            thread waits; a connection that then still takes nothing is reset
+ *            thread waits; a connection that then still takes nothing is reset. Where the sysctl net.ipv4.tcp_notsent_lowat makes
+ *            the kernel take less, no call is deferred
  *   order    the records are sent before anything else that the process does outside the guest, in their order
  *   delay    a timer of the host ends the holder's time in the guest (BOUND). Without the timer there is no credit
  *   errors   a send that fails later is one that the connection lost on its way. The error is kept for the next call on
@@ -23,6 +24,7 @@
 #include "../machine/usercopy.h"
 #include "../process/signal.h"
 #include "../sys/nested.h"
+#include "../view/procfs.h"
 #include <asm/poll.h>
 #include <asm/siginfo.h>
 #include <linux/fcntl.h>
@@ -184,6 +186,15 @@ static int make_timer(struct kr_task *t) {
     return r == 0 && id == KR_QUEUE_TIMER;
 }
 
+/* Whether the kernel takes as much as there is room for: it does unless this sysctl of the network namespace is set (tcp(7)). */
+static int takes_all(struct kr_task *t) {
+    size_t size, len;
+    char *text = kr_proc_slurp(t, "sys/net/ipv4/tcp_notsent_lowat", &size, &len);
+    int all = text && kr_strtou(text, NULL) >= 0x7fffffff;
+    kr_free(text, text ? size : 0);
+    return all;
+}
+
 void kr_queue_timer(struct kr_task *t, int make) {
     if (!make) {
         if (t->local.timer == 1)
@@ -193,7 +204,7 @@ void kr_queue_timer(struct kr_task *t, int make) {
     }
     t->local.armed = 0;
     kr_sys3(__NR_getrandom, &t->local.tick, sizeof t->local.tick, 0);
-    t->local.timer = make_timer(t) ? 1 : NO_TIMER;
+    t->local.timer = takes_all(t) && make_timer(t) ? 1 : NO_TIMER;
 }
 
 int kr_queue_bounded(struct kr_task *t) {
