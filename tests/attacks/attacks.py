@@ -145,6 +145,11 @@ def root_renamed(bundle: Bundle) -> None:
     bundle.config["hooks"] = {"createRuntime": [{"path": str(hook)}]}
 
 
+def few_tasks(bundle: Bundle) -> None:
+    """As --pids-limit."""
+    bundle.linux.setdefault("resources", {})["pids"] = {"limit": 40}
+
+
 def host_socket_name(bundle: Bundle) -> None:
     """Where host_socket listens."""
     bundle.process["env"].append(
@@ -301,6 +306,7 @@ ATTACKS = (
     Attack("fd_overlay_layers", seconds=3, prepare=(unfiltered,)),
     Attack("ask_stolen_name", prepare=(unfiltered,)),
     Attack("ask_linger", seconds=3),
+    Attack("ask_linger", (ROOT_USER,), 3, ("crowd",), (few_tasks,)),
     Attack("ask_half_namespace", (LONELY,), seconds=2, prepare=(unfiltered,)),
     Attack("ask_clone_namespace", seconds=1),
     Attack("setns_flags", seconds=2, prepare=(unfiltered,)),

@@ -13,9 +13,13 @@
 #include "bury.h"
 #include "hostsig.h"
 #include "process.h"
+#include "quiesce.h"
+#include <asm/siginfo.h>
 #include <asm/signal.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
+#include <linux/time.h>
+#include <linux/time_types.h>
 
 struct errand {
     long ret;
@@ -106,6 +110,8 @@ long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) {
 
 /* ---- Closing what may wait ---- */
 
+#define MOMENT 10000000 /* ns: how long a close may wait */
+
 struct aside {
     void (*drop)(void *);
     void *arg;
@@ -126,11 +132,30 @@ static void drop(void *arg) {
     kr_sys3(__NR_futex, &a->dropped, FUTEX_WAKE_PRIVATE, 1);
 }
 
+/* Closes on this thread what may wait. A close waits only as long as no signal is there for the thread (sk_stream_wait_close() and its
+ * relatives in the kernel), and one is there until the thread is back from the kernel: so one ends all the waits of a close. */
+static void drop_kicked(void (*fn)(void *), void *arg) {
+    const struct __kernel_itimerspec soon = {{0, MOMENT}, {0, MOMENT}};
+    struct sigevent e;
+    s32 id = -1;
+    memset(&e, 0, sizeof e);
+    e.sigev_value.sival_ptr = (void *)KR_QUIESCE_KICK;
+    e.sigev_signo = SIGBUS;
+    e.sigev_notify = SIGEV_THREAD_ID;
+    e.sigev_notify_thread_id = (s32)kr_sys0(__NR_gettid);
+    long r = kr_sys3(__NR_timer_create, CLOCK_MONOTONIC, &e, &id);
+    if (r == 0)
+        kr_sys4(__NR_timer_settime, id, 0, &soon, 0);
+    fn(arg);
+    if (r == 0)
+        kr_sys1(__NR_timer_delete, id);
+}
+
 void kr_close_aside(struct kr_task *t, int fd, void (*fn)(void *), void *arg) {
     struct aside a = {.drop = fn, .arg = arg};
     struct errand e = {.fn = wait_dropped, .arg = &a, .left = fd};
     if (errand(t, CLONE_FS, &e, drop) < 0)
-        fn(arg); /* no thread */
+        drop_kicked(fn, arg); /* no thread */
 }
 
 struct call_from {

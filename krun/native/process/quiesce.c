@@ -131,9 +131,9 @@ void kr_quiesce_join(struct kr_task *t) {
 }
 
 int kr_quiesce_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext *uc) {
-    int kick = kr_signal_is_bare(si)
-                   ? t->asked & KR_ASKED_STAND
-                   : si->si_code == SI_QUEUE && (u64)si->si_value.sival_ptr == KR_QUIESCE_KICK;
+    int kick = kr_signal_is_bare(si) ? t->asked & KR_ASKED_STAND
+                                     : (si->si_code == SI_QUEUE || si->si_code == SI_TIMER) &&
+                                           (u64)si->si_value.sival_ptr == KR_QUIESCE_KICK;
     if (!kick)
         return 0;
     if (t->runs) /* else the thread reads `asked` when it begins to run */

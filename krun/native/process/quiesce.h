@@ -14,8 +14,8 @@
  *   ... the process is consistent ...
  *   proc->quiesce.by = NULL                      -->  continues
  *
- * The SIGBUS carries only KR_QUIESCE_KICK: it interrupts and has no other meaning. A payload that sends the
- * same signal only interrupts a call, and the call continues. The requester sends the signal again until the
+ * The SIGBUS carries only KR_QUIESCE_KICK: it interrupts and has no other meaning. A timer sends it, too
+ * (private.c). A payload that sends the same signal only interrupts a call, and the call continues. The requester sends the signal again until the
  * thread has stopped, because the kernel drops a standard signal while an equal one is pending.
  *
  * - A thread whose host call cannot be interrupted, and which touches nothing while it waits (the parent of a
