@@ -14,7 +14,7 @@ from krun.kvm import boot, image, probe
 from krun.kvm.probe import open_image_file
 from krun.oci import hooks, sched, sync
 from krun.oci.cwd import enter_cwd
-from krun.oci.namespaces import FLAGS
+from krun.oci.namespaces import FILES, FLAGS
 from krun.oci.rootfs import enter_root
 from krun.sysio import (
     CLONE_NEWCGROUP,
@@ -23,6 +23,7 @@ from krun.sysio import (
     STACK_SOFT,
     capget,
     capset,
+    check,
     close_all_but,
     die_with_parent,
     getrlimit,
@@ -188,6 +189,7 @@ def _join_container(child: Child) -> None:
                 sched.SetOomScore(child.ctx.process.oom_score_adj).execute(child.ctx)
         if flags:
             setns(pidfd, flags, "namespaces of the container")
+            _check_owners(child, flags)
         os.close(pidfd)
         if flags & FLAGS["user"]:
             become_root(child.ctx)
@@ -195,6 +197,20 @@ def _join_container(child: Child) -> None:
         enter_root(*child.root_mount)
     # setns(2) into a mount namespace makes its root our root and working directory.
     child.ctx.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _check_owners(child: Child, flags: int) -> None:
+    """Refuses namespaces of a user namespace below ours: the container's init has entered it since `flags` was found out. Else we would
+    execute as root what an ordinary user of the container has mounted over the program. Where config.json names a namespace, its
+    owner is the caller's choice. Raises SysError, KrunError.
+    """
+    for kind, flag in FLAGS.items():
+        if flags & flag and kind != "user" and not child.ctx.spec.namespaces.get(kind):
+            name = f"self/ns/{FILES[kind]}"
+            if check(lib.kr_ns_below(child.ctx.proc, name.encode()), "look at", name):
+                raise KrunError(
+                    f"the {kind} namespace of the container's init has come to be another user namespace's; try again"
+                )
 
 
 def _cgroup(child: Child) -> None:

@@ -30,3 +30,41 @@ def test_the_child_has_no_words_of_ours() -> None:
         check=False,
     )
     assert done.stdout == "0 True True True\n", done.stderr
+
+
+BELOW = """
+import os
+from krun.sysio import CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWUTS, lib, pidfd_open, setns, unshare
+
+uid, gid = os.geteuid(), os.getegid()
+unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS)
+with open("/proc/self/uid_map", "w") as file:
+    file.write(f"0 {uid} 1")
+with open("/proc/self/setgroups", "w") as file:
+    file.write("deny")
+with open("/proc/self/gid_map", "w") as file:
+    file.write(f"0 {gid} 1")
+ready, go = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(go[1])
+    unshare(CLONE_NEWUSER | CLONE_NEWNS)
+    os.write(ready[1], b"1")
+    os.read(go[0], 1)
+    os._exit(0)
+os.close(ready[1])
+os.read(ready[0], 1)
+proc = os.open("/proc", os.O_PATH)
+names = (b"self/ns/mnt", b"self/ns/uts", b"self/ns/net")
+before = [lib.kr_ns_below(proc, name) for name in names]
+setns(pidfd_open(child), CLONE_NEWNS)
+print(before, [lib.kr_ns_below(proc, name) for name in names], lib.kr_ns_below(proc, b"self/ns/none"))
+os.write(go[1], b"1")
+os.waitpid(child, 0)
+"""
+
+
+def test_whose_a_namespace_is() -> None:
+    """Of three namespaces two are our own user namespace's and one that of one above, until we join a mount namespace of one below."""
+    done = subprocess.run([sys.executable, "-c", BELOW], capture_output=True, text=True, check=False)
+    assert done.stdout == "[0, 0, 0] [1, 0, 0] -2\n", done.stderr

@@ -7,3 +7,4 @@ int kr_sethostname(const char *name, size_t len);
 int kr_setdomainname(const char *name, size_t len);
 int kr_loopback_up(void);
 int kr_nstype(int fd);
+int kr_ns_below(int proc, const char *path);

@@ -2,6 +2,7 @@
 /* Namespaces: clone3(2), unshare(2), setns(2), names of the UTS namespace, the loopback device. */
 #include "host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <linux/wait.h>
@@ -11,7 +12,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#define KR_NS_GET_USERNS 0xb701 /* _IO(0xb7, 1), linux/nsfs.h */
 #define KR_NS_GET_NSTYPE 0xb703 /* _IO(0xb7, 3), linux/nsfs.h */
 
 /*
@@ -222,3 +225,23 @@ int kr_loopback_up(void) {
 
 /* CLONE_NEW* of the namespace that `fd` (an open /proc/PID/ns file) stands for (ioctl_ns(2)). */
 int kr_nstype(int fd) { return (int)KR_CALL(SYS_ioctl, fd, KR_NS_GET_NSTYPE); }
+
+/*
+ * Whether a namespace of ours, `path` below the procfs `proc`, belongs to a user namespace below our own: 1, 0 or -errno. The kernel
+ * tells the owner only if that is our user namespace or one below it, else EPERM (ioctl_ns(2)).
+ */
+int kr_ns_below(int proc, const char *path) {
+    struct stat owner, own;
+    int fd = (int)KR_CALL(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0), user, r = 0;
+
+    if (fd < 0)
+        return fd;
+    user = (int)KR_CALL(SYS_ioctl, fd, KR_NS_GET_USERNS);
+    close(fd);
+    if (user < 0)
+        return user == -EPERM ? 0 : user;
+    if (fstat(user, &owner) < 0 || fstatat(proc, "self/ns/user", &own, 0) < 0)
+        r = -errno;
+    close(user);
+    return r ? r : owner.st_dev != own.st_dev || owner.st_ino != own.st_ino;
+}
