@@ -79,7 +79,7 @@ def signal_container(statedir: st.StateDir, number: int, everybody: bool, log: "
     if everybody and state.cgroup_paths:
         cgroup = own_cgroup(state, log, "kill", "get no signal")
         if cgroup is not None:
-            cgroup.kill(number)
+            cgroup.kill(number, gone=False)  # as runc: what becomes of them is not awaited
         return
     if not sent and not everybody:
         raise KrunError(NOT_RUNNING)

@@ -238,3 +238,24 @@ def test_a_group_that_the_payload_has_frozen(runtime, bundle, nest, way):
         assert container.wait() == 137
     container.call("delete", "--force").ok()
     assert container.left() == []
+
+
+@pytest.mark.skipif(cgroup_v2(), reason="a frozen process of cgroup v2 dies of SIGKILL")
+def test_a_process_that_cannot_end_yet_is_told(runtime, bundle):
+    """The host has frozen the group above, in a pid namespace that goes on: SIGKILL is sent, and its effect not awaited."""
+    top = Path(f"/sys/fs/cgroup/freezer/kt-above-{os.getpid()}")
+    bundle.namespaces(drop=("pid",))
+    bundle.linux["cgroupsPath"] = f"/{top.name}/inside"
+    try:
+        container = runtime.start(bundle.args("sleep", "1000"))
+        (top / "freezer.state").write_text("FROZEN")
+        container.call("kill", "KILL").ok()
+        (top / "freezer.state").write_text("THAWED")
+        assert container.wait() == 137
+        container.call("delete").ok()
+        assert container.left() == []
+    finally:
+        if top.exists():
+            (top / "freezer.state").write_text("THAWED")
+        for path in Path("/sys/fs/cgroup").glob(f"*/{top.name}"):
+            path.rmdir()

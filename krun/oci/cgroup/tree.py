@@ -223,16 +223,19 @@ def _busy(path: str, name: str, dir_fd: "int | None" = None) -> SysError:
     return SysError("remove cgroup", path, errno.EBUSY, f"{left} process(es) inside")
 
 
-def signal_all(path: str, signal: int = SIGKILL) -> int:
+def signal_all(path: str, signal: int = SIGKILL, told: "set[int] | None" = None) -> int:
     """Send a signal to all processes of a directory's group and of those below it; one that is gone is no error.
 
-    Returns how many processes there were; a directory whose groups could not all be found counts as one. Errors: SysError.
+    Argument: told, gets their pids. Returns how many processes there were; a directory whose groups could not all be found counts as
+    one. Errors: SysError.
     """
     found = 0
     lost: list[str] = []
     for cursor in groups(path, lost):
         pids = _members(cursor)
         found += len(pids)
+        if told is not None:
+            told.update(pids)
         for first in range(0, len(pids), _AT_ONCE):
             _signal_some(cursor, pids[first : first + _AT_ONCE], signal)
     return found + len(lost)
