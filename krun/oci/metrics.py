@@ -200,6 +200,7 @@ def _serve(path: str, root: str, ids: list[str], log: Log) -> int:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    _remove_stale(path)
     before = os.umask(0o177)
     try:
         server = Server(path, Handler)
@@ -215,3 +216,24 @@ def _serve(path: str, root: str, ids: list[str], log: Log) -> int:
         server.server_close()
         os.unlink(path)
     return 0
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket of our user's at which nobody listens: that of a krun that was killed, and would keep its successor from serving."""
+    import socket
+    import stat
+
+    try:
+        info = os.lstat(path)
+        if not stat.S_ISSOCK(info.st_mode) or info.st_uid != os.geteuid():
+            return
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_REQUEST_S)
+            asking.connect(path)
+    except ConnectionRefusedError:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass  # the bind says it
+    except OSError:
+        pass

@@ -142,3 +142,31 @@ def test_a_socket(runtime, bundle):
         finally:
             server.send_signal(signal.SIGTERM)
     assert server.returncode == 0 and not os.path.exists(path)
+
+
+def test_a_socket_that_a_killed_server_has_left(runtime):
+    """Its successor takes its place; one that lives keeps it."""
+    path = f"/tmp/kt-{os.getpid()}.stale"
+    argv = [str(runtime.path), "--root", str(runtime.root), "metrics", "--listen", path]
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=runtime.environment) as server:
+            try:
+                wait_for(lambda: server.poll() is not None or answers(path), "no answer")
+                second = runtime.call("metrics", "--listen", path)
+                assert second.status == 1 and "address already in use" in second.err.lower()
+                assert get(path, "/metrics")[0] == 200
+            finally:
+                server.send_signal(signal.SIGTERM)
+        assert server.returncode == 0
+    finally:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def answers(path):
+    try:
+        return get(path, "/metrics")[0] == 200
+    except OSError:
+        return False
