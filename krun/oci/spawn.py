@@ -2,7 +2,7 @@
 
 import os
 from _signal import SIGKILL, SIGSEGV
-from errno import EAGAIN
+from errno import EAGAIN, EBUSY
 
 from krun.errors import KrunError, SysError
 from krun.oci import init, namespaces, sched, sync
@@ -90,7 +90,7 @@ def spawn(
             pid = _clone_inside(child, flags, pid_fd, name)
             pidfd = pidfd_open(pid) if pid else -1
         else:
-            pid, pidfd = clone3(flags, cgroup_fd=ctx.cgroup_fd)
+            pid, pidfd = _clone_beside(child, flags)
         if pid == 0:
             init.run(child, order)
     finally:
@@ -107,14 +107,29 @@ def between(child: init.Child, flags: int) -> bool:
     return "user" in joins or (bool(flags & CLONE_NEWUSER) and not joins <= {"pid", "mount"})
 
 
+#: Nobody can be born in the cgroup, but the child can be put into it, or into one below, later: pids.max has no room, which does not
+#: forbid that (cgroups(7)); or the container's processes have made groups below and given them controllers (talk.ExecTalk).
+_NOT_BORN = (EAGAIN, EBUSY)
+
+
+def _clone_beside(child: init.Child, flags: int) -> "tuple[int, int]":
+    try:
+        return clone3(flags, cgroup_fd=child.ctx.cgroup_fd)
+    except SysError as e:
+        if e.errno != EBUSY or child.ctx.cgroup_fd < 0:
+            raise
+    child.in_cgroup = False
+    return clone3(flags)
+
+
 def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
-    """Calls clone_inside. If the cgroup has no room, the child joins it later, which pids.max does not forbid (cgroups(7))."""
+    """Calls clone_inside, again without the cgroup where nobody can be born in it."""
     try:
         return clone_inside(
             flags, pid_fd, _network(child), child.birth_root, child.ctx.cgroup_fd, child.held(), name
         )
     except SysError as e:
-        if e.errno != EAGAIN or child.ctx.cgroup_fd < 0:
+        if e.errno not in _NOT_BORN or child.ctx.cgroup_fd < 0:
             raise
     child.in_cgroup = False
     return clone_inside(flags, pid_fd, _network(child), child.birth_root, -1, child.held(), name)

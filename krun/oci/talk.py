@@ -1,13 +1,13 @@
 """The parent's side of the messages of oci/sync.py: serves the child's requests until its monitor is ready."""
 
 import os
-from errno import EPIPE
+from errno import EBUSY, EPIPE
 
 from krun.errors import KrunError, SysError
 from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state
-from krun.sysio import lib, sched_setaffinity, write_file
+from krun.sysio import lib, read_file, sched_setaffinity, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class ExecTalk(Conversation):
 
     def on_cgroup(self) -> None:
         if self.late_cgroup:
-            write_file(f"{self.late_cgroup}/cgroup.procs", str(self.launched.pid))
+            self._join_late()
         if self.state.intel_rdt:
             from krun.oci import resctrl
 
@@ -172,6 +172,33 @@ class ExecTalk(Conversation):
         if self.final_cpus:
             # After the cpuset's own mask, which a move into it sets (config.md, "execCPUAffinity").
             sched_setaffinity(self.launched.pid, self.final_cpus)
+
+    def _join_late(self) -> None:
+        """Puts the process into the container's cgroup v2; where the container's processes (systemd, dockerd) have moved into groups below
+        and given those controllers, nobody may be in the group itself (cgroups(7), "no internal processes"): into that of the
+        container's init, as runc does. Raises SysError."""
+        pid = str(self.launched.pid)
+        try:
+            write_file(f"{self.late_cgroup}/cgroup.procs", pid)
+        except SysError as e:
+            below = group_below(self.late_cgroup, self.state) if e.errno == EBUSY else ""
+            if not below:
+                raise
+            write_file(f"{below}/cgroup.procs", pid)
+
+
+def group_below(top: str, state: "ContainerState") -> str:
+    """Returns the directory of the cgroup v2 of the container's init if it lies below that of the container, `top`; else "", also where
+    `top` is one that the caller has chosen (--cgroup)."""
+    # Cost: hardly any exec comes here.
+    from krun.oci.cgroup.files import HYBRID, MOUNT
+
+    if top not in (state.cgroup_paths.get(""), state.cgroup_paths.get("unified")):
+        return ""
+    lines = read_file(f"/proc/{state.pid}/cgroup").decode("utf-8", "surrogateescape").split("\n")
+    path = next((line[3:] for line in lines if line.startswith("0::")), "")
+    found = (HYBRID if top.startswith(f"{HYBRID}/") else MOUNT) + path
+    return found if found.startswith(f"{top}/") else ""
 
 
 def delegate(cgroup: "Cgroup", spec: "Spec") -> None:

@@ -259,3 +259,18 @@ def test_a_process_that_cannot_end_yet_is_told(runtime, bundle):
             (top / "freezer.state").write_text("THAWED")
         for path in Path("/sys/fs/cgroup").glob(f"*/{top.name}"):
             path.rmdir()
+
+
+@pytest.mark.skipif(not cgroup_v2(), reason="cgroup v1 lets processes be in every group")
+def test_exec_beside_groups_of_the_payload_with_controllers(runtime, bundle):
+    """What systemd and dockerd do in a container: from then on nobody may be in the container's own group (cgroups(7))."""
+    bundle.namespaces(add=("cgroup",))
+    bundle.config["mounts"] = [m for m in bundle.config["mounts"] if m["destination"] != "/sys/fs/cgroup"]
+    bundle.mount("/sys/fs/cgroup", "cgroup", "rw", type="cgroup")
+    script = "cd /sys/fs/cgroup; mkdir init; echo 1 > init/cgroup.procs; echo +pids > cgroup.subtree_control; echo done; exec sleep 1000"
+    container = runtime.start(bundle.shell(script))
+    wait_for(lambda: "done" in container.out(), "no output")
+    for _ in range(2):
+        container.exec("true").ok()
+    container.call("delete", "--force").ok()
+    assert container.left() == []

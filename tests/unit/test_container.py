@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from errno import ENOENT, ESRCH
+from errno import EAGAIN, EBUSY, ENOENT, ESRCH
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,13 +76,14 @@ def test_a_unit_that_was_not_made_is_not_stopped(
     assert touched == [] and not statedir.exists()
 
 
-def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", [EAGAIN, EBUSY], ids=["no room for two", "its groups have controllers"])
+def test_a_cgroup_that_nobody_is_born_in_is_joined_later(monkeypatch: pytest.MonkeyPatch, why: int) -> None:
     asked: list[int] = []
 
     def clone_inside(flags: int, pid_ns: int, net: int, root: int, cgroup: int, keep: Any, name: str) -> int:
         asked.append(cgroup)
         if cgroup >= 0:
-            raise SysError("clone3", "", 11)
+            raise SysError("clone3", "", why)
         return 7
 
     monkeypatch.setattr(spawn, "clone_inside", clone_inside)
@@ -90,6 +91,40 @@ def test_a_cgroup_without_room_for_two_is_joined_later(monkeypatch: pytest.Monke
     child.join_all, child.join_fds = None, {}
     assert spawn._clone_inside(child, 0, 4, "") == 7  # type: ignore[arg-type]
     assert asked == [5, -1] and not child.in_cgroup
+
+
+@pytest.mark.parametrize(
+    ("groups", "late", "joined"),
+    [
+        ("0::/kt/box/init\n", "/sys/fs/cgroup/kt/box", "/sys/fs/cgroup/kt/box/init"),
+        ("4:pids:/kt/box\n0::/kt/box/init\n", "/sys/fs/cgroup/kt/box", "/sys/fs/cgroup/kt/box/init"),
+        ("0::/kt/box\n", "/sys/fs/cgroup/kt/box", ""),
+        ("0::/kt/boxes/other\n", "/sys/fs/cgroup/kt/box", ""),
+        ("0::/../elsewhere\n", "/sys/fs/cgroup/kt/box", ""),
+        ("0::/kt/box/init\n", "/sys/fs/cgroup/kt/box/chosen", ""),  # by --cgroup
+    ],
+)
+def test_exec_joins_the_group_of_the_init_where_nobody_may_be_in_the_containers(
+    monkeypatch: pytest.MonkeyPatch, groups: str, late: str, joined: str
+) -> None:
+    written: list[str] = []
+
+    def write_file(path: str, text: str) -> None:
+        written.append(path)
+        if path == f"{late}/cgroup.procs":
+            raise SysError("write", path, EBUSY)
+
+    monkeypatch.setattr(talk, "write_file", write_file)
+    monkeypatch.setattr(talk, "read_file", lambda path: groups.encode())
+    recorded = state.ContainerState(id="box", pid=1, cgroup_paths={"": "/sys/fs/cgroup/kt/box"})
+    conversation = talk.ExecTalk(spawn.Launched(7, -1), -1, False, [], recorded, late, [])
+    if joined:
+        conversation.on_cgroup()
+        assert written[1:] == [f"{joined}/cgroup.procs"]
+    else:
+        with pytest.raises(SysError):
+            conversation.on_cgroup()
+        assert written == [f"{late}/cgroup.procs"]
 
 
 def test_exec_reads_nothing_by_a_number_that_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
