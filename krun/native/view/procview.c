@@ -10,7 +10,7 @@
  * State: none. Locks: mm->lock while the list of tasks is walked, sig_lock for the signal lines of status.
  */
 #include "proctext.h"
-#include "ask.h"
+#include "ask_wire.h"
 #include "place.h"
 #include "../abi/boot.h"
 #include "../process/board.h"
@@ -44,6 +44,22 @@ static struct thread_view thread_view(struct kr_task *t, const struct kr_proc_na
     return v;
 }
 
+/* A line of status that shows the monitor, at s in text: replaced, and 1; else 0. VmPeak counts the window, which a monitor
+ * maps as a whole for a moment (kr_host_take_window), and never more than that. The present size stands in its place. */
+static int replaced(struct kr_text *o, const char *text, const char *s) {
+    const char *size = begins(s, "VmPeak:") ? kr_line_after(text, "VmSize:") : NULL;
+    const char *end = size ? strchr(size, '\n') : NULL, *peak = s + strlen("VmPeak:");
+    if (!end)
+        return 0;
+    while (*peak == ' ' || *peak == '\t')
+        peak++;
+    if (kr_strtou(peak, NULL) < (KR_HOST_LOW - KR_WINDOW_START) >> 10)
+        return 0;
+    kr_text_add(o, s, strlen("VmPeak:"));
+    kr_text_add(o, size, (size_t)(end + 1 - size));
+    return 1;
+}
+
 static void make_status(struct kr_text *o, const char *text, struct kr_proc *proc, struct thread_view view) {
     kr_sigset ignored = 0, caught = 0;
     kr_lock(&proc->sig_lock);
@@ -70,7 +86,7 @@ static void make_status(struct kr_text *o, const char *text, struct kr_proc *pro
             kr_text_addf(o, "SigIgn:\t%016lx\n", (unsigned long)ignored);
         else if (begins(s, "SigCgt:"))
             kr_text_addf(o, "SigCgt:\t%016lx\n", (unsigned long)caught);
-        else
+        else if (!replaced(o, text, s))
             kr_text_add(o, s, (size_t)(end + 1 - s));
         s = end + 1;
     }
@@ -151,7 +167,7 @@ static void other_status(struct kr_text *o, const char *text, const struct kr_bo
             kr_text_addf(
                 o, "SigCgt:\t%016lx\n",
                 (unsigned long)((mask_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->caught & KR_CORE_SIGNALS)));
-        else
+        else if (!replaced(o, text, s))
             kr_text_add(o, s, (size_t)(end + 1 - s));
         s = end + 1;
     }
