@@ -376,7 +376,7 @@ FIELDS: "dict[str, Field]" = {
     "/linux/resources/cpu/mems": served("string", _CG),
     "/linux/resources/cpu/idle": served("int", _CG),
     "/linux/resources/pids": served("object", _CG),
-    "/linux/resources/pids/limit": served("int", _CG, "0 is a value since 1.3, -1 is max"),
+    "/linux/resources/pids/limit": served("int", _CG, "0 is a value since 1.3, taken as 1; -1 is max"),
     "/linux/resources/blockIO": served("object", _CG),
     "/linux/resources/blockIO/weight": served("u16", _CG),
     "/linux/resources/blockIO/leafWeight": served("u16", _CG),

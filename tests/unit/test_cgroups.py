@@ -12,7 +12,7 @@ import pytest
 
 from krun.errors import KrunError, SysError
 from krun.log import Log
-from krun.oci.cgroup import bpf, convert, devices, files, tree, v1, v2
+from krun.oci.cgroup import bpf, convert, devices, files, systemd, tree, v1, v2
 from krun.oci.cgroup import group as cgroups
 from krun.oci.cgroup.stats import blkio_rows
 from krun.oci.cgroup.tree import signal_all
@@ -125,6 +125,12 @@ def folder(tmp_path):
 def limit(folder, resources):
     v2.limit({"": str(folder)}, resources, Log())
     return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_limit_of_no_processes_is_one(folder):
+    """systemd refuses TasksMax=0."""
+    assert limit(folder, {"pids": {"limit": 0}})["pids.max"] == "1"
+    assert systemd.limits({"pids": {"limit": 0}}, True) == [("TasksMax", ("t", 1))]
 
 
 def test_v2_writes_every_limit(folder):

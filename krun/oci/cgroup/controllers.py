@@ -183,8 +183,8 @@ CONTROLLERS = (
         "pids limit",
         (
             Setting(
-                "limit", "pids.max", "pids.max", to_v1=to.max_below_zero, to_v2=to.max_below_zero, zero=True, flag="pids_limit",
-                unit_v1=("TasksMax", to.infinity), unit_v2=("TasksMax", to.infinity),
+                "limit", "pids.max", "pids.max", to_v1=to.tasks_max, to_v2=to.tasks_max, zero=True, flag="pids_limit",
+                unit_v1=("TasksMax", to.tasks), unit_v2=("TasksMax", to.tasks),
             ),
         ),
         "pids",

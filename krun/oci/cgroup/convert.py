@@ -30,6 +30,16 @@ def max_below_zero(value: int, _section: "Any" = None) -> str:
     return "max" if value < 0 else str(value)
 
 
+def tasks_max(value: int, _section: "Any" = None) -> str:
+    """A limit of processes for pids.max. 0 is 1: systemd refuses TasksMax=0, and neither has room for a second process."""
+    return max_below_zero(value or 1)
+
+
+def tasks(value: int, _section: "Any" = None) -> int:
+    """The limit of tasks_max for TasksMax."""
+    return infinity(value or 1)
+
+
 def percent(value: int, _section: "Any") -> int:
     """v1's swappiness."""
     if not 0 <= value <= 100:
