@@ -101,27 +101,6 @@ int kr_sock_peer(int fd, struct cred *c) {
 
 /* ---- Entries of /proc/PID that every process may read ---- */
 
-const char *kr_line_after(const char *text, const char *key) {
-    const char *p = text;
-    for (size_t n = strlen(key); p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
-        if (strncmp(p, key, n) == 0)
-            return p + n;
-    return NULL;
-}
-
-u64 kr_hex_of(const char *s) {
-    u64 v = 0;
-    while (*s == ' ' || *s == '\t')
-        s++;
-    for (;; s++)
-        if (*s >= '0' && *s <= '9')
-            v = v << 4 | (u64)(*s - '0');
-        else if (*s >= 'a' && *s <= 'f')
-            v = v << 4 | (u64)(*s - 'a' + 10);
-        else
-            return v;
-}
-
 struct life { /* of /proc/PID/stat */
     char state;
     u64 start;

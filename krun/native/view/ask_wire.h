@@ -6,6 +6,7 @@
 #define KR_ASK_WIRE_H
 
 #include "ask.h"
+#include "proctext.h"
 #include "../lib/kr_linux.h"
 #include "../process/board.h"
 
@@ -60,10 +61,6 @@ static inline u64 kr_answer_tag(u32 request, u32 n, u32 asker, u32 owner) {
 /* The seals that a text or a list in an answer must have. */
 #define KR_TEXT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-/* A pointer behind `key`, where a line of text begins with key; NULL if no line does. */
-const char *kr_line_after(const char *text, const char *key);
-/* The hexadecimal number (lower case) at s, behind blanks and tabs. */
-u64 kr_hex_of(const char *s);
 /* In the child of a fork: the owner's half of kr_ask_after_fork. */
 void kr_answer_after_fork(void);
 /* The same of kr_ask_heir. */

@@ -56,6 +56,21 @@ u64 kr_text_hex(const char *s, const char **end) {
     return v;
 }
 
+const char *kr_line_after(const char *text, const char *key) {
+    const char *p = text;
+    for (size_t n = strlen(key); p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+        if (strncmp(p, key, n) == 0)
+            return p + n;
+    return NULL;
+}
+
+u64 kr_hex_of(const char *s) {
+    const char *end;
+    while (*s == ' ' || *s == '\t')
+        s++;
+    return kr_text_hex(s, &end);
+}
+
 /* ---- Descriptors ---- */
 
 /* A pipe with the text, for a text longer than RLIMIT_FSIZE: the limit applies to a memfd as well, and a

@@ -28,6 +28,10 @@ long kr_text_publish(struct kr_task *t, const struct kr_text *o, const char *nam
 
 /* The hexadecimal number (lower case, no prefix) at s; *end is behind its last digit. */
 u64 kr_text_hex(const char *s, const char **end);
+/* A pointer behind `key`, where a line of text begins with key; NULL if no line does. */
+const char *kr_line_after(const char *text, const char *key);
+/* The hexadecimal number (lower case) at s, behind blanks and tabs. */
+u64 kr_hex_of(const char *s);
 
 /* Appends the payload's view of maps, smaps, numa_maps or smaps_rollup. kernel: the kernel's text of that
  * entry. 0, -ENOMEM, or -EACCES for another entry (procmaps.c). */

@@ -10,7 +10,7 @@
  * State: none. Locks: mm->lock while the list of tasks is walked, sig_lock for the signal lines of status.
  */
 #include "proctext.h"
-#include "ask_wire.h"
+#include "ask.h"
 #include "place.h"
 #include "../abi/boot.h"
 #include "../process/board.h"
@@ -137,13 +137,6 @@ long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const ch
     return kr_text_publish(t, &o, name);
 }
 
-static u64 mask_of(const char *s) {
-    const char *end;
-    while (*s == ' ' || *s == '\t')
-        s++;
-    return kr_text_hex(s, &end);
-}
-
 static void other_status(struct kr_text *o, const char *text, const struct kr_board_entry *e, u32 workers) {
     for (const char *s = text; *s;) {
         const char *end = strchr(s, '\n');
@@ -162,11 +155,11 @@ static void other_status(struct kr_text *o, const char *text, const struct kr_bo
         else if (begins(s, "SigIgn:"))
             kr_text_addf(
                 o, "SigIgn:\t%016lx\n",
-                (unsigned long)((mask_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->ignored & KR_CORE_SIGNALS)));
+                (unsigned long)((kr_hex_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->ignored & KR_CORE_SIGNALS)));
         else if (begins(s, "SigCgt:"))
             kr_text_addf(
                 o, "SigCgt:\t%016lx\n",
-                (unsigned long)((mask_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->caught & KR_CORE_SIGNALS)));
+                (unsigned long)((kr_hex_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->caught & KR_CORE_SIGNALS)));
         else if (!replaced(o, text, s))
             kr_text_add(o, s, (size_t)(end + 1 - s));
         s = end + 1;
