@@ -24,6 +24,7 @@
 #include "site.h"
 #include "usercopy.h"
 #include "warm.h"
+#include <linux/magic.h>
 #include <linux/personality.h>
 #include <asm/siginfo.h>
 
@@ -89,13 +90,18 @@ static long map_locked(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags,
     return (long)addr;
 }
 
-/* PROT_EXEC of a file on a noexec mount is EPERM (mmap(2)); the host call does not see PROT_EXEC. */
-static long check_exec(int fd) {
+/* What the file system of fd asks of a mapping. 0, or -EPERM for PROT_EXEC of a file on a noexec mount (mmap(2)), because the host call does
+ * not see PROT_EXEC. *align: for a file of hugetlbfs, the size of its pages. Such a mapping begins at a multiple of
+ * it, and the kernel rounds its length up (ksys_mmap_pgoff() in mm/mmap.c), so the array has to know. */
+static long check_file(int fd, u32 prot, u64 *align) {
     struct statfs st;
     long r = kr_sys2(__NR_fstatfs, fd, &st);
     if (r < 0)
-        return r;
-    return st.f_flags & ST_NOEXEC ? -EPERM : 0;
+        return prot & PROT_EXEC ? r : 0;
+    u64 size = (u64)st.f_bsize;
+    if (st.f_type == HUGETLBFS_MAGIC && size >= KR_PAGE && !(size & (size - 1)))
+        *align = size;
+    return (prot & PROT_EXEC) && (st.f_flags & ST_NOEXEC) ? -EPERM : 0;
 }
 
 /* The size of the huge pages that flags ask for. If flags name none, *flags gets the 2 MiB size: the kernel
@@ -113,6 +119,7 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     if (!len || (off & (KR_PAGE - 1)))
         return -EINVAL;
     u64 align = KR_PAGE;
+    long r = flags & MAP_ANONYMOUS ? 0 : check_file(fd, prot, &align);
     if ((flags & MAP_HUGETLB) && (flags & MAP_ANONYMOUS))
         align = huge_size(&flags);
     if (align < KR_PAGE)
@@ -125,17 +132,13 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
         return -EINVAL;
     if (fixed && !kr_in_window(addr, len))
         return addr < KR_WINDOW_START ? -EPERM : -ENOMEM;
-    if (!(flags & MAP_ANONYMOUS) && (prot & PROT_EXEC)) {
-        long r = check_exec(fd);
-        if (r < 0)
-            return r;
-    }
+    if (r < 0)
+        return r;
     u32 type = flags & MAP_TYPE;
     u32 vma_flags = (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
                     (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) |
                     (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0) |
                     (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0);
-    long r;
     kr_lock(&mm->lock);
     if (!fixed) {
         u64 hint = addr & ~(align - 1);
