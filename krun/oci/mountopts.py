@@ -48,7 +48,7 @@ PROPAGATION = {
 SUPERBLOCK = ("sync", "async", "dirsync", "lazytime", "nolazytime", "mand", "nomand")
 # Words without an effect here: a new mount is not a remount, and nothing is printed.
 NOTHING = ("defaults", "remount", "silent", "loud", "iversion", "noiversion")
-OWN = ("bind", "rbind", "tmpcopyup", "idmap", "ridmap", "copy-symlink")
+OWN = ("bind", "rbind", "tmpcopyup", "idmap", "ridmap", "copy-symlink", "src-nofollow")
 
 
 def option_names() -> "list[str]":
@@ -73,11 +73,12 @@ class Options:
         "data",
         "copy_up",
         "copy_link",
+        "no_follow",
         "idmap",
     )
 
     def __init__(self) -> None:
-        self.bind = self.recursive = self.copy_up = self.copy_link = False
+        self.bind = self.recursive = self.copy_up = self.copy_link = self.no_follow = False
         self.set = self.clear = self.rec_set = self.rec_clear = 0
         self.propagation: list[int] = []
         self.data: list[tuple[str, str | None]] = []
@@ -111,6 +112,8 @@ def parse(words: "list[str]") -> Options:
             out.copy_up = True
         elif word == "copy-symlink":
             out.copy_link = True
+        elif word == "src-nofollow":
+            out.no_follow = True
         elif word in SUPERBLOCK:
             out.data.append((word, None))
         elif word not in NOTHING and word:

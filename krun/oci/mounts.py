@@ -10,6 +10,7 @@ from errno import EEXIST, EPERM
 from krun.errors import ConfigError, KrunError, SysError
 from krun.mountio import (
     AT_RECURSIVE,
+    AT_SYMLINK_NOFOLLOW,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
     MOUNT_ATTR_NOSUID,
@@ -183,6 +184,8 @@ class BindMount(MountStep):
     def open_source(self) -> int:
         """Clones the source tree. Returns the detached mount's descriptor. Raises SysError."""
         flags = OPEN_TREE_CLONE | (AT_RECURSIVE if self.options.recursive else 0)
+        if self.options.no_follow:
+            flags |= AT_SYMLINK_NOFOLLOW  # crun: a source that is a link is bound itself
         try:
             return open_tree(AT_FDCWD, self.source, flags)
         except SysError as e:
@@ -195,7 +198,7 @@ class BindMount(MountStep):
 
     def _open_inside(self, ctx: Context) -> int:
         """Clones a source that lies in an earlier mount; links are followed below the container's root. Raises SysError."""
-        place = places.find(ctx, self.inside)
+        place = places.find(ctx, self.inside, PATH | (os.O_NOFOLLOW if self.options.no_follow else 0))
         if place < 0:
             raise self._no_source(-place)
         flags = OPEN_TREE_CLONE | AT_EMPTY_PATH | (AT_RECURSIVE if self.options.recursive else 0)

@@ -146,6 +146,26 @@ def test_a_link_that_is_copied(runtime, bundle):
         assert runtime.run(bundle.args("readlink", "/mnt/link")).ok().out == "/no/such\n"
 
 
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+@pytest.mark.parametrize("user", [False, True])
+def test_a_link_that_is_bound(runtime, bundle, tmp_path, user):
+    """Option src-nofollow of crun: the link itself is bound, also one that lies in an earlier mount of the container."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "link").symlink_to("/no/such")
+    if user:
+        bundle.namespaces(add=("user",)).linux.update(uidMappings=USER, gidMappings=USER)
+    bundle.mount("/tmp/bound", tmp_path / "link", "bind", "src-nofollow")
+    bundle.mount("/mnt", tmp_path, "bind").mount(
+        "/tmp/again", bundle.rootfs / "mnt/link", "bind", "src-nofollow"
+    )
+    done = runtime.run(
+        bundle.shell(
+            "cd /tmp; readlink bound; readlink again; cut -d' ' -f5 /proc/self/mountinfo | grep -c ^/tmp/"
+        )
+    )
+    assert done.ok().out == "/no/such\n/no/such\n2\n" and "has no effect" not in done.err
+
+
 @pytest.mark.parametrize(("option", "field"), [("private", None), ("shared", "shared:"), ("slave", None)])
 def test_bind_propagation(runtime, bundle, tmp_path, option, field):
     source = tmp_path / "data"
