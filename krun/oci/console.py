@@ -167,25 +167,27 @@ def reopen(ctx: Context, place: int, number: int) -> None:
 
 
 class OwnStdio(Step):
-    """Gives stdio to the payload's user where that is a pipe, so that /dev/stdout can be opened again by it.
+    """Gives stdio to the payload's user and group where that is a pipe, so that /dev/stdout can be opened again by it.
 
-    Nothing else is ever chowned: /dev/null and regular files belong to the caller. crun 1.8 changes the owner of both
+    The group is crun's rule: a pipe whose mode names the group is the container's, not that of the caller's group. Nothing else
+    is ever chowned: /dev/null and regular files belong to the caller. crun 1.8 changes the owner of both
     (docs/security.md, "The classes of the past").
     """
 
-    __slots__ = ("uid",)
+    __slots__ = ("uid", "gid")
 
-    def __init__(self, uid: int) -> None:
+    def __init__(self, uid: int, gid: int) -> None:
         self.uid = uid
+        self.gid = gid
 
     def describe(self) -> str:
-        return f"stdio that is a pipe belongs to uid {self.uid}"
+        return f"stdio that is a pipe belongs to {self.uid}:{self.gid}"
 
     def execute(self, ctx: Context) -> None:
         for number in (0, 1, 2):
             try:
                 info = os.fstat(number)
-                if S_ISFIFO(info.st_mode) and info.st_uid != self.uid:
-                    os.fchown(number, self.uid, -1)
+                if S_ISFIFO(info.st_mode) and (info.st_uid, info.st_gid) != (self.uid, self.gid):
+                    os.fchown(number, self.uid, self.gid)
             except OSError:
                 pass  # closed, or not ours to give (user namespaces): as runc, no error

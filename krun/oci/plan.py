@@ -136,7 +136,7 @@ def _process(plan: Plan, process: "Process") -> None:
     plan.stages["process"] += _attributes(process)
     if not process.terminal:
         plan.stages["stdio"].append(console.OwnNull())
-        plan.stages["stdio"].append(console.OwnStdio(process.uid))
+        plan.stages["stdio"].append(console.OwnStdio(process.uid, process.gid))
     plan.stages["ids"].append(cred.SetCapabilities(process))
     if process.no_new_privs:
         plan.stages["ids"].append(cred.SetNoNewPrivs())

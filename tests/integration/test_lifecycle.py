@@ -350,10 +350,15 @@ def test_list(runtime, bundle, make_bundle):
     assert text[0].split() == ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"] and len(text) == 3
 
 
-def test_list_of_nothing(runtime):
-    runtime.root.mkdir()
+@pytest.mark.parametrize("there", [True, False])
+def test_list_of_nothing(runtime, there):
+    """A root that is not there has no containers: no error, and the listing does not make it."""
+    if there:
+        runtime.root.mkdir()
     assert json.loads(runtime.call("list", "--format", "json").ok().out) in (None, [])
     assert runtime.call("list", "-q").ok().out == ""
+    if runtime.name == "krun":  # runc makes it
+        assert runtime.root.exists() == there
 
 
 def test_ps(runtime, bundle):

@@ -105,3 +105,11 @@ def test_a_reader_that_goes_away(runtime, bundle, terminal):
             assert call(runtime, "exec", container.id, "yes", stdout=writer) == 141
     finally:
         os.close(writer)
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_a_pipe_of_the_user_and_of_its_group(runtime, bundle):
+    """As with crun; with runc the group stays the caller's."""
+    bundle.process["user"] = {"uid": 1000, "gid": 1001}
+    done = runtime.run(bundle.shell("stat -L -c %u:%g /proc/self/fd/1 /proc/self/fd/2")).ok()
+    assert done.out == "1000:1001\n1000:1001\n"
