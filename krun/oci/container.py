@@ -18,7 +18,7 @@ from krun.mountio import (
     mount_setattr,
     open_tree,
 )
-from krun.oci import cred, init, labels, namespaces, rootfs, seccomp, sync, talk, wake
+from krun.oci import cred, init, labels, namespaces, procfs, rootfs, seccomp, sync, talk, wake
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.cgroup import group as cgroups
 from krun.oci.fields import CALLS_LOCAL, CALLS_SOCKETS
@@ -231,8 +231,9 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
     ctx.groups_denied = options.rootless and len(spec.gid_maps) == 1
     if child.map_ids or "user" in child.join_fds:
         ctx.readable = image.open_readable()
-    if not plan.clone_flags & CLONE_NEWUSER and "user" not in child.join_fds:
-        cred.warn_unavailable(process, cred.own_capabilities(), options.log)
+        procfs.open_of_host(ctx, "pid" in spec.namespaces)
+    ours = not plan.clone_flags & CLONE_NEWUSER and "user" not in child.join_fds
+    cred.warn_unavailable(process, cred.own_capabilities() if ours else cred.ALL, options.log)
     statedir = StateDir(options.root, options.id)
     state = ContainerState(
         oci_version=spec.version,
@@ -392,6 +393,7 @@ def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
     opened = (
         ctx.kvm,
         ctx.exe,
+        ctx.proc,
         ctx.readable,
         ctx.console,
         ctx.log,
@@ -403,7 +405,7 @@ def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
     for fd in {*opened, *ctx.sources.values(), *child.join_fds.values()}:
         if fd >= 0:
             os.close(fd)
-    ctx.kvm = ctx.exe = ctx.readable = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
+    ctx.kvm = ctx.exe = ctx.proc = ctx.readable = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
     ctx.tasks, ctx.stdio, ctx.sources, child.join_fds = [], [], {}, {}
 
 

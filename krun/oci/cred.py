@@ -45,6 +45,7 @@ CAPABILITIES = (
     "CAP_AUDIT_READ", "CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE",
 )  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CAPABILITIES)}
+ALL = -1  # the sets of a process that enters a user namespace
 KINDS = ("bounding", "effective", "permitted", "inheritable", "ambient")
 
 
@@ -64,11 +65,21 @@ def own_capabilities() -> int:
 
 
 def warn_unavailable(process: "Process", own: int, log: "Log") -> None:
-    """Warns of capabilities that are unknown or not ours to give; not an error since runtime-spec 1.1."""
-    wanted = {name for kind in KINDS for name in (process.caps or {}).get(kind) or ()}
-    lost = sorted(name for name in wanted if name not in NUMBERS or not own >> NUMBERS[name] & 1)
+    """Warns of capabilities that are unknown or not ours to give, not an error since runtime-spec 1.1, and of ambient ones that the
+    kernel will not raise (capabilities(7): they must be permitted and inheritable). Not of the latter where nothing is inheritable:
+    `runc spec` of runc 1.1 writes such sets, so no container of theirs has ever had one.
+    """
+    sets = {kind: (process.caps or {}).get(kind) or [] for kind in KINDS}
+    wanted = {name for names in sets.values() for name in names}
+    lost = {name for name in wanted if name not in NUMBERS or not own >> NUMBERS[name] & 1}
     if lost:
-        log.warning(f"ignoring unknown or unavailable capabilities: [{' '.join(lost)}]")
+        log.warning(f"ignoring unknown or unavailable capabilities: [{' '.join(sorted(lost))}]")
+    alone = set(sets["ambient"]) - lost - set(sets["permitted"]).intersection(sets["inheritable"])
+    if alone and sets["inheritable"]:
+        words = " ".join(sorted(alone))
+        log.warning(
+            f"cannot raise ambient capabilities: [{words}]: they must be permitted and inheritable, too"
+        )
 
 
 class SetCapabilities(Step):

@@ -6,7 +6,7 @@ from errno import ENOENT, ESRCH
 from krun.errors import KrunError, SysError
 from krun.kvm import board, image
 from krun.log import Log
-from krun.oci import cred, init, labels, namespaces, sched, seccomp, sync, talk
+from krun.oci import cred, init, labels, namespaces, procfs, sched, seccomp, sync, talk
 from krun.oci.caller import send_pidfd, write_pid_file
 from krun.oci.container import CreateOptions, close_all, log_stages, open_cgroup, open_for_child
 from krun.oci.plan import build_exec
@@ -93,11 +93,12 @@ def _exec_process(
     open_for_child(ctx, options)
     if flags & CLONE_NEWUSER:
         ctx.readable = image.open_readable()
+        procfs.open_of_host(ctx, bool(flags & CLONE_NEWPID))
     ctx.board = open_board(StateDir(options.root, options.id))
     ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
     open_cgroup(ctx, join)
-    if not flags & CLONE_NEWUSER:
-        cred.warn_unavailable(process, cred.own_capabilities(), options.log)
+    own = cred.ALL if flags & CLONE_NEWUSER else cred.own_capabilities()
+    cred.warn_unavailable(process, own, options.log)
     if flags & CLONE_NEWPID:
         child.join_fds["pid"] = pidfd
     # The pid namespace is entered by being born in it; the time namespace's clocks come with setns(2) itself.

@@ -37,8 +37,28 @@ class OpenProc(Step):
         return "open a detached procfs of the pid namespace"
 
     def execute(self, ctx: Context) -> None:
-        attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
-        ctx.proc = new_mount("proc", (), attrs, "detached")
+        if ctx.proc < 0:  # else open_of_host
+            ctx.proc = open_detached()
+
+
+def open_detached() -> int:
+    """Makes a procfs of the caller's pid namespace. Returns the detached mount. Raises SysError."""
+    return new_mount("proc", (), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "detached")
+
+
+def open_of_host(ctx: Context, pid: bool) -> None:
+    """Opens the procfs in the parent, for a child with a user namespace and our own pid namespace: only a process with CAP_SYS_ADMIN in
+    the pid namespace's owner may make one. An ordinary user has no such right either, and the child's error says so.
+
+    Argument: pid, whether the child has another pid namespace, whose procfs it makes itself. Raises SysError.
+    """
+    if pid:
+        return
+    try:
+        ctx.proc = open_detached()
+    except SysError as e:
+        if e.errno != EPERM:
+            raise
 
 
 def write_proc(ctx: Context, path: str, text: str, op: str) -> None:

@@ -238,6 +238,36 @@ def test_exec_in_a_user_namespace(runtime, user_bundle):
     ]
 
 
+@pytest.mark.parametrize("runtime", ["runc", "krun"], indirect=True)
+def test_a_user_namespace_in_the_hosts_pid_namespace(runtime, user_bundle):
+    """podman run --pid host --userns auto: /proc is the host's, bound. Only the host's root may make a procfs of it."""
+    user_bundle.namespaces(drop=("pid",))
+    mounts = [mount for mount in user_bundle.config["mounts"] if mount["type"] not in ("proc", "sysfs")]
+    user_bundle.config["mounts"] = [
+        {
+            "destination": "/proc",
+            "type": "bind",
+            "source": "/proc",
+            "options": ["rbind", "nosuid", "noexec", "nodev"],
+        },
+        *mounts,
+    ]
+    script = f"test -d /proc/{os.getpid()} && grep -c hypervisor /proc/cpuinfo >/dev/null; cat /proc/self/comm; id -u; ls /proc/self/fd | wc -l; sleep 1000"
+    container = runtime.start(user_bundle.shell(script))
+    wait_for(lambda: len(container.out().splitlines()) == 3, "it does not speak")
+    assert container.out().splitlines()[:2] == ["cat", "0"]
+    assert open(f"/proc/{container.pid}/uid_map").read().split() == ["0", "100000", "65536"]
+    assert os.readlink(f"/proc/{container.pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    if runtime.name == "krun":  # the procfs that the monitor keeps is read-only here, too
+        kept = [
+            fd
+            for fd in os.listdir(f"/proc/{container.pid}/fd")
+            if os.readlink(f"/proc/{container.pid}/fd/{fd}") == "/"
+        ]
+        assert kept and all(os.statvfs(f"/proc/{container.pid}/fd/{fd}").f_flag & os.ST_RDONLY for fd in kept)
+    assert container.exec("sh", "-c", "id -u; cat /proc/self/comm").ok().out == "0\ncat\n"
+
+
 @pytest.fixture
 def outside():
     """A process with namespaces of its own that belong to the host's user namespace; its pid."""

@@ -68,6 +68,29 @@ def test_five_capability_sets(runtime, bundle):
     assert seen["CapPrm"] == seen["CapEff"] == seen["CapAmb"] == seen["CapInh"] == mask("CAP_KILL")
 
 
+@pytest.mark.parametrize("user", [False, True])
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_ambient_capabilities_that_cannot_be_raised(runtime, bundle, user):
+    """runc 1.1 says nothing; the program runs without them with every runtime."""
+    if user:
+        maps = [{"containerID": 0, "hostID": 0, "size": 65536}]
+        bundle.namespaces(add=("user",)).linux.update(uidMappings=maps, gidMappings=maps)
+    bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    names = ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE"]
+    bundle.process["capabilities"] = {
+        **dict.fromkeys(("bounding", "ambient"), names),
+        "permitted": names[:2],
+        "effective": [],
+        "inheritable": names[1:],
+    }
+    done = runtime.run(bundle.args("grep", "CapAmb", "/proc/self/status")).ok()
+    lost = "[CAP_CHOWN CAP_NET_BIND_SERVICE]"
+    assert (
+        f"cannot raise ambient capabilities: {lost}: they must be permitted and inheritable, too" in done.err
+    )
+    assert done.out.split()[1] == mask("CAP_KILL")
+
+
 SETS = ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE", "CAP_KILL"]
 
 
