@@ -409,7 +409,7 @@ FIELDS: "dict[str, Field]" = {
     "/linux/seccomp/flags": served("strings", "seccomp", "TSYNC and SPEC_ALLOW have no meaning here"),
     "/linux/seccomp/listenerPath": ignored(
         "string",
-        "used with SCMP_ACT_NOTIFY only, which is refused: only the host's kernel can make a notification descriptor",
+        "used with SCMP_ACT_NOTIFY only, which is refused (docs/architecture.md, Seccomp notifications)",
     ),
     "/linux/seccomp/listenerMetadata": ignored("string", "goes with listenerPath only"),
     "/linux/seccomp/syscalls": served("array", "seccomp", "checked by its compiler, on a cache miss"),

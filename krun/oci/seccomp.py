@@ -113,7 +113,7 @@ def check(profile: "dict[str, Any]") -> None:
     if profile.get("listenerMetadata") and not profile.get("listenerPath"):
         raise ConfigError(f"{_AT}/listenerMetadata", "seccomp.listenerMetadata is set without listenerPath")
     if profile["defaultAction"] == "SCMP_ACT_NOTIFY":
-        raise ConfigError(f"{_AT}/defaultAction", "SCMP_ACT_NOTIFY cannot be the default action")
+        raise ConfigError(f"{_AT}/defaultAction", "SCMP_ACT_NOTIFY cannot be used as default action")
     for index, rule in enumerate(profile.get("syscalls") or ()):
         at = f"{_AT}/syscalls/{index}"
         if type(rule) is not dict:
@@ -125,8 +125,7 @@ def check(profile: "dict[str, Any]") -> None:
         if action not in SECCOMP_ACTIONS:
             raise ConfigError(f"{at}/action", f'unknown action "{action}"')
         if action == "SCMP_ACT_NOTIFY":
-            text = "SCMP_ACT_NOTIFY is not served by krun: its descriptor is the host kernel's only"
-            raise ConfigError(f"{at}/action", text)
+            raise ConfigError(f"{at}/action", _no_notify(names, profile.get("listenerPath")))
         _check_errno(rule.get("errnoRet"), action, f"{at}/errnoRet")
         for number, arg in enumerate(rule.get("args") or ()):
             if type(arg) is not dict or arg.get("op") not in SECCOMP_OPERATORS:
@@ -138,6 +137,18 @@ def check(profile: "dict[str, Any]") -> None:
                 if type(value) is not int or not 0 <= value < 1 << 64:
                     raise ConfigError(f"{at}/args/{number}/{key}", f"{value} is out of range")
     _check_errno(profile.get("defaultErrnoRet"), profile["defaultAction"], f"{_AT}/defaultErrnoRet")
+
+
+def _no_notify(names: "list[str]", listener: "str | None") -> str:
+    """Returns why a rule with SCMP_ACT_NOTIFY is refused: in runc's words where runc refuses it, too."""
+    if "write" in names:
+        return "SCMP_ACT_NOTIFY cannot be used for the write syscall"
+    if not listener:
+        return "SCMP_ACT_NOTIFY: listenerPath is not set"
+    return (
+        "SCMP_ACT_NOTIFY is not served by krun (docs/architecture.md, Seccomp notifications): take another action,"
+        f" or run this container with runc; no agent is asked at {listener}"
+    )
 
 
 def _check_errno(number: "Any", action: str, at: str) -> None:

@@ -75,7 +75,31 @@ def test_a_listener(runtime, bundle):
     seccomp["syscalls"] = [{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}]
     done = runtime.run(bundle)
     assert done.status == 1 and "SCMP_ACT_NOTIFY is not served by krun" in done.err
+    assert "/linux/seccomp/syscalls/0/action" in done.err and "/run/no/such" in done.err
     del seccomp["syscalls"], seccomp["listenerPath"]
     seccomp["listenerMetadata"] = "x"
     done = runtime.run(bundle)
     assert done.status == 1 and "listenerMetadata is set without listenerPath" in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"listenerPath": ""}, "listenerPath is not set"),
+        (
+            {"syscalls": [{"names": ["write"], "action": "SCMP_ACT_NOTIFY"}]},
+            "cannot be used for the write syscall",
+        ),
+        ({"defaultAction": "SCMP_ACT_NOTIFY"}, "SCMP_ACT_NOTIFY cannot be used as default action"),
+    ],
+)
+def test_a_listener_that_cannot_be(runtime, bundle, change, words):
+    """What runc refuses before it looks for the agent, in its words."""
+    bundle.linux["seccomp"] = {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "listenerPath": "/run/no/such",
+        "syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}],
+        **change,
+    }
+    done = runtime.run(bundle)
+    assert done.status == 1 and words in done.err, done

@@ -8,7 +8,7 @@
  * with EPERM or the profile's own errno. The other actions of the profile (kill, trap, trace, notify, log)
  * concern the payload, and the monitor has applied them. SECCOMP_RET_USER_NOTIF for a call of the payload
  * would be served before the monitor makes the host's call, and the host's call must pass here: `verdict`
- * decides this.
+ * decides this. krun refuses profiles with it (docs/architecture.md, "Seccomp notifications").
  *
  * Filters that the payload adds at run time stay in the monitor, because they bind single threads, and the
  * threads of a process share the monitor's memory.
