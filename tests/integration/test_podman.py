@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from helpers.engines import LIMITS, Podman, remove, runtimes, short_directory
+from helpers.engines import LIMITS, Podman, command, remove, runtimes, short_directory
 from helpers.runtime import SYSTEM_PATH, wait_for
 
 pytestmark = pytest.mark.engine
@@ -126,3 +126,76 @@ def test_containers_share_namespaces_by_name(podman):
     script = "for n in pid ipc net uts; do readlink /proc/self/ns/$n; done"
     seen = podman("run", "--rm", *words, *LIMITS, IMAGE, "sh", "-c", script).ok().out
     assert seen == podman("exec", "a", "sh", "-c", script).ok().out and seen.count("[") == 4
+
+
+#: What the hook of a GPU's vendor does (nvidia-cdi-hook create-symlinks): it finds the root by the state on its stdin.
+LINK = """import json, os, sys
+bundle = json.load(sys.stdin)["bundle"]
+root = json.load(open(f"{bundle}/config.json"))["root"]["path"]
+os.symlink("mine", os.path.join(bundle, root, sys.argv[1]))
+"""
+
+
+def test_a_device_of_cdi(podman, engine, tmp_path):
+    """A node with another name and rights, a mount, variables and hooks of two kinds, from a specification in /etc/cdi."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "lib.so").write_text("of the host\n")
+    (tmp_path / "link.py").write_text(LINK)
+    hook = {"path": "/usr/bin/python3", "args": ["python3", f"{tmp_path}/link.py"]}
+    device = {
+        "env": ["VISIBLE=one"],
+        "deviceNodes": [
+            {"path": "/dev/mine", "hostPath": "/dev/fuse", "permissions": "r", "uid": 7, "fileMode": 0o644}
+        ],
+        "mounts": [
+            {
+                "hostPath": f"{tmp_path}/library",
+                "containerPath": "/usr/lib/vendor",
+                "options": ["ro", "nosuid", "nodev", "bind"],
+            }
+        ],
+        "hooks": [
+            {"hookName": "createContainer", **hook, "args": [*hook["args"], "inside"]},
+            {"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", f"cat >{tmp_path}/state"]},
+        ],
+    }
+    specification = {
+        "cdiVersion": "0.5.0",
+        "kind": "example.com/gpu",
+        "devices": [{"name": "one", "containerEdits": device}],
+        "containerEdits": {"env": ["ALWAYS=yes"]},
+    }
+    (tmp_path / "etc" / "cdi").mkdir(parents=True)
+    (tmp_path / "etc" / "cdi" / "example.json").write_text(json.dumps(specification))
+    script = (
+        "stat -c '%n %F %t:%T %a %u' /dev/mine; (: </dev/mine) && (: >/dev/mine) 2>&1; cat /usr/lib/vendor/lib.so;"
+        "touch /usr/lib/vendor/x 2>&1; echo $VISIBLE $ALWAYS; readlink /inside"
+    )
+    words = [
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        "--device",
+        "example.com/gpu=one",
+        *LIMITS,
+        IMAGE,
+        "sh",
+        "-c",
+        script,
+    ]
+    # The directories of CDI are fixed in this podman: an /etc of its own, below which the host's is.
+    mount = f'mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", mount, "sh", *engine.argv(podman.name, *words)]
+    done = command(argv, environment=engine.environment).ok()
+    assert done.out.splitlines() == [
+        "/dev/mine character special file a:e5 644 7",
+        "sh: can't create /dev/mine: Operation not permitted",
+        "of the host",
+        "touch: /usr/lib/vendor/x: Read-only file system",
+        "one yes",
+        "mine",
+    ]
+    state = json.loads((tmp_path / "state").read_text())
+    assert state["status"] in ("creating", "created") and state["pid"] > 0
