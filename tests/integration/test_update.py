@@ -1,10 +1,12 @@
 """update, events, ps, list, kill: what each says and changes, equal to runc's; the limits are read back from the cgroup."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
-from helpers.runtime import cgroup_file, cgroup_v2, wait_for
+from helpers.runtime import cgroup_directories, cgroup_file, cgroup_v2, wait_for
 
 pytestmark = pytest.mark.skipif(
     cgroup_v2(), reason="the files are v1's; tests/amd/test_cgroup_v2.py reads v2's"
@@ -80,6 +82,76 @@ def test_what_is_wrong(running, flags, observe):
 def test_documents_that_are_wrong(runtime, running, text, observe):
     done = runtime.call("update", "-r", "-", running.id, input=text)
     assert done.status == 1 and done.err
+
+
+@pytest.fixture
+def pod(bundle):
+    """The bundle's container will be in a pod's group, which has limits of its own. A function to set one of them."""
+    name = f"krun-test-pod-{os.getpid()}"
+    tops = {kind: Path("/sys/fs/cgroup", kind, name) for kind in ("cpu", "cpuset", "memory", "pids")}
+
+    def set(controller, file, text):
+        (tops[controller] / file).write_text(text)
+
+    for top in tops.values():
+        top.mkdir()
+    for words in (
+        ("cpu", "cpu.cfs_quota_us", "50000"),
+        ("cpuset", "cpuset.cpus", "0"),
+        ("cpuset", "cpuset.mems", "0"),
+        ("memory", "memory.limit_in_bytes", "67108864"),
+        ("pids", "pids.max", "50"),
+    ):
+        set(*words)
+    bundle.linux["cgroupsPath"] = f"/{name}/inner"
+    bundle.linux["resources"] = {}
+    yield set
+    for directory in cgroup_directories(name):
+        os.rmdir(directory)
+
+
+SEEN = (
+    ("cpu", "cpu.cfs_quota_us"),
+    ("cpu", "cpu.cfs_period_us"),
+    ("memory", "memory.limit_in_bytes"),
+    ("cpuset", "cpuset.cpus"),
+    ("pids", "pids.max"),
+)
+
+
+def test_below_a_pods_limits(runtime, pod, bundle, observe):
+    """The pod's group bounds the quota and the processors of its containers, and neither memory nor pids."""
+    container = runtime.start(bundle.args("sleep", "1000"))
+    for flags in (
+        ("--cpu-quota", "40000"),
+        ("--cpu-quota", "90000"),
+        ("--cpu-period", "20000", "--cpu-quota", "9000"),
+        ("--cpu-period", "20000", "--cpu-quota", "19000"),
+        ("--cpu-quota=-1",),
+        ("--cpuset-cpus", "1"),
+        ("--memory", "128M"),
+        ("--pids-limit", "100"),
+    ):
+        done = container.call("update", options=flags)
+        observe((flags, done.status, [cgroup_file(container.pid, *file).read_text() for file in SEEN]))
+    pod("cpu", "cpu.cfs_quota_us", "-1")  # the pod is resized
+    container.call("update", options=("--cpu-quota", "90000")).ok()
+    container.call("delete", "--force").ok()
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_an_update_that_fails_in_the_middle(runtime, pod, bundle):
+    """The limits are the old ones. runc puts back what config.json says: a limit that only an update has set stays half new."""
+    container = runtime.start(bundle.args("sleep", "1000"))
+    container.call("update", options=("--cpu-period", "20000", "--cpu-quota", "9000", "--memory", "32M")).ok()
+    before = [cgroup_file(container.pid, *file).read_text() for file in SEEN]
+    for flags in (
+        ("--memory", "300M", "--cpuset-cpus", "1"),
+        ("--memory", "300M", "--cpu-period", "40000", "--cpu-quota", "30000"),
+    ):
+        assert container.call("update", options=flags).status == 1
+        assert [cgroup_file(container.pid, *file).read_text() for file in SEEN] == before
+    container.call("delete", "--force").ok()
 
 
 def shape(value, path=""):

@@ -192,7 +192,9 @@ class Cgroup:
             raise
 
     def apply(self, resources: "dict[str, Any]") -> None:
-        """Set new limits (not device rules) on an existing cgroup: `update`. Errors: KrunError, SysError."""
+        """Set new limits (not device rules) on an existing cgroup: `update`. Errors: KrunError, SysError; the values in the control files
+        are the old ones then (runc puts back those of config.json only).
+        """
         if not self.paths:
             if _limits(resources):
                 raise KrunError("set limits: this container has no cgroup (manager disabled or rootless)")
@@ -201,7 +203,14 @@ class Cgroup:
             from krun.oci.cgroup import systemd
 
             systemd.set_properties(self._unit(), resources, "" in self.paths)
-        _driver(self.paths).limit(self.paths, resources, self.log)
+        from krun.oci.cgroup import limits
+
+        before = limits.present(2 if "" in self.paths else 1, resources, self.paths)
+        try:
+            _driver(self.paths).limit(self.paths, resources, self.log)
+        except KrunError:
+            limits.put_back(before)
+            raise
 
     def foreign(self) -> bool:
         """Tell whether the directories are a unit's that this container has not started: ours has ended, and another one has got

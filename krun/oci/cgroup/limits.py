@@ -6,7 +6,7 @@ import os
 from krun.errors import KrunError
 from krun.oci.cgroup.controllers import given
 from krun.oci.cgroup.convert import rdma_line
-from krun.oci.cgroup.files import put, refused, write
+from krun.oci.cgroup.files import put, read, refused, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,35 @@ def apply(
             if text is not None:
                 assert not isinstance(text, bytes), "bytes are for unit properties"
                 write(directory, name, text)
+
+
+def present(version: int, resources: "dict[str, Any]", paths: "dict[str, str]") -> "list[tuple[str, str]]":
+    """Return the files that `apply` would write, with their texts: those of one value. Not those of a line for each device, where the
+    absence of a line is a value, too.
+    """
+    found: dict[str, str] = {}
+    for controller, setting, _, _ in given(resources):
+        name = setting.v1 if version == 1 else setting.v2
+        path = f"{paths.get('' if version == 2 else controller.tree)}/{name}"
+        if not name or setting.each or path in found:
+            continue
+        try:
+            text = read(path)
+        except OSError:
+            continue  # apply says what is wrong
+        if text and "\n" not in text:
+            found[path] = text
+    return list(found.items())
+
+
+def put_back(files: "list[tuple[str, str]]") -> None:
+    """Write the texts of `present` again, as far as the kernel takes them. Twice, because values bound one another."""
+    for path, text in (*files, *reversed(files)):
+        try:
+            if read(path) != text:
+                put(path, text)
+        except OSError:
+            pass
 
 
 def retry(directory: str, values: "Iterable[tuple[str, Any]]") -> None:
