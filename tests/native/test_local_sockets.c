@@ -71,15 +71,21 @@ static const char *arrived(int fd, int peek) {
     b[narrived] = 0;
     return b;
 }
-static void ready(int fd) {
+static void drop(void) { /* what a wait forgets */
+    t->nr = __NR_poll;
+    kr_sockets_call(t);
+}
+static void look(int fd) {
     struct {
         s32 fd;
         u16 events, revents;
     } p = {fd, POLLIN, 0};
     kr_sys3(__NR_poll, &p, 1, 1000);
-    t->nr = __NR_poll;
-    kr_sockets_call(t);
     kr_sockets_ready(t, fd, POLLIN);
+}
+static void ready(int fd) {
+    drop();
+    look(fd);
 }
 /* Writes a record as the guest's code does. */
 static void put(u32 fd, u32 gen, const char *data, u32 len) {
@@ -268,6 +274,47 @@ static void reads(void) {
     over(s);
 }
 
+/* Whether a socket has no more bytes is asked again at each entry, for the next two that have been ready. */
+static void fresh(void) {
+    int s[3][2];
+    struct kr_sock_entry *e[3];
+    drop();
+    for (u32 i = 0; i < 3; i++) {
+        connection(s[i], 04000);
+        e[i] = &area->entry[s[i][0]];
+        peer_gives(s[i], "abcd");
+    }
+    for (u32 i = 0; i < 3; i++)
+        look(s[i][0]);
+    CHECK(e[0]->whole && e[1]->whole && e[2]->whole);
+    kr_sockets_left(t);
+    CHECK(!e[0]->whole && !e[1]->whole && !e[2]->whole);
+    peer_gives(s[1], "more");
+    kr_sockets_enter(t);
+    CHECK(e[0]->whole && !e[1]->whole && !e[2]->whole);
+    area->used[s[0][0]] = 3;
+    area->used[s[1][0]] = 4;
+    kr_sockets_left(t);
+    kr_sockets_enter(t);
+    CHECK(e[0]->whole && !e[1]->whole && e[2]->whole); /* the second has been read */
+    area->used[s[0][0]] = 4;
+    kr_sockets_left(t);
+    CHECK(!e[0]->whole);
+    t->window.share = 0; /* no call is completed */
+    kr_sockets_enter(t);
+    CHECK(!e[2]->whole);
+    t->window.share = KR_WINDOW_ALL;
+    struct kr_task other = {.proc = t->proc, .mm = t->mm};
+    kr_sockets_enter(t);
+    CHECK(e[2]->whole);
+    kr_sockets_left(&other);
+    kr_sockets_enter(&other); /* it may know of more bytes */
+    CHECK(!e[2]->whole);
+    kr_sockets_left(t);
+    for (u32 i = 0; i < 3; i++)
+        over(s[i]);
+}
+
 static void sends(void) {
     int s[2], b[2];
     connection(s, 04000);
@@ -417,6 +464,7 @@ void test_main(void) {
     names();
     meddles();
     reads();
+    fresh();
     sends();
     errors();
     anything();

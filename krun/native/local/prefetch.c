@@ -5,7 +5,8 @@
  * The monitor looks at them with MSG_PEEK. They stay in the kernel's queue until the guest's code has given them to
  * the payload and the thread has left the guest: then they are discarded there. Nobody else can read them, so they stay true
  * for as long as the socket is owned. That there were no more than these is true until the next exit only, because then
- * the process may learn of others.
+ * the process may learn of others. So the monitor asks again before it enters the guest, for the sockets that a program will
+ * read next: a server that serves the sockets of one wait in turn, with other calls between them, has no exit for its reads.
  *
  * An end of file and EAGAIN are never answered: a look that finds no bytes changes nothing. But a look at a socket with an
  * error takes the error (sock_error() in the kernel), so it is kept for the next call.
@@ -15,6 +16,9 @@
 #include "sockets.h"
 #include "../lib/kr_linux.h"
 #include "../sys/nested.h"
+#include <asm/ioctls.h>
+
+#define FRESH 2 /* sockets that are asked again at each entry */
 
 #define MSG_PEEK 2
 #define MSG_TRUNC 0x20
@@ -69,4 +73,19 @@ void kr_socket_peek(struct kr_sockets *k, u32 fd) {
     e->off = s->off;
     e->whole = (u32)n < room;
     e->len = s->len;
+}
+
+/* The sockets are in the order in which the wait has named them, which is that in which most programs read them. */
+void kr_sockets_fresh(struct kr_sockets *k) {
+    for (u32 i = 0, asked = 0; i < k->nlive && asked < FRESH; i++) {
+        u32 fd = k->live[i];
+        struct kr_socket *s = &k->s[fd];
+        s32 there = 0;
+        if (s->owned != 1 || s->len == s->taken || s->len >= KR_SOCK_MOST)
+            continue;
+        asked++;
+        if (!k->area->entry[fd].whole && kr_sys3(__NR_ioctl, fd, FIONREAD, &there) == 0 &&
+            (u32)there == s->len - s->taken)
+            k->area->entry[fd].whole = 1;
+    }
 }

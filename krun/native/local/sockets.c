@@ -116,6 +116,8 @@ void kr_sockets_enter(struct kr_task *t) {
         /* A call that is executed again would be interrupted by the timer again and again. */
         int may = k->credits && kr_window_closed(&t->window) && !t->resumed && kr_queue_bounded(t);
         k->area->limit = may ? KR_SOCK_QUEUE_SIZE : 0;
+        if (k->nlive && kr_window_closed(&t->window))
+            kr_sockets_fresh(k);
     } else { /* a call that began before the holder looked may have told the thread of more bytes */
         for (u32 i = 0; i < k->nlive; i++)
             k->area->entry[k->live[i]].whole = 0;

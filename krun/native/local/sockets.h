@@ -76,6 +76,8 @@ void kr_socket_take(struct kr_sockets *k, u32 fd);
 int kr_socket_has_bytes(u32 fd);
 /* Looks at the next bytes. */
 void kr_socket_peek(struct kr_sockets *k, u32 fd);
+/* The holder enters the guest: asks whether there are no more bytes than those that were looked at. */
+void kr_sockets_fresh(struct kr_sockets *k);
 
 /* queue.c: gives credit to the socket, if it can be sent on. */
 void kr_socket_credit(struct kr_sockets *k, u32 fd);
