@@ -445,6 +445,28 @@ static void anything(void) {
     over(s), over(b);
 }
 
+/* The only thread makes another one. */
+static void another_thread(void) {
+    int s[2];
+    kr_sockets_after_fork(t);
+    t->proc->refs = 2; /* a third one */
+    kr_sockets_thread(t);
+    CHECK(!t->local.holder && !t->mm->sockets);
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    over(s);
+    t->proc->refs = 1;
+    kr_sockets_thread(t);
+    CHECK(t->local.holder && t->local.timer == 1);
+    t->proc->refs = 2;
+    kr_sockets_call(t);
+    connection(s, 04000);
+    CHECK(owned((u32)s[0]));
+    over(s);
+    t->proc->refs = 1;
+    kr_sockets_release(t);
+}
+
 void test_main(void) {
     u32 n = sizeof address;
     struct kr_vcpu *vcpu = kr_alloc(64);
@@ -469,4 +491,5 @@ void test_main(void) {
     errors();
     anything();
     kr_sockets_release(t);
+    another_thread();
 }

@@ -103,6 +103,11 @@ static struct kr_sockets *hold(struct kr_task *t) {
     return k;
 }
 
+void kr_sockets_thread(struct kr_task *t) {
+    if (!t->local.holder && __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1)
+        hold(t);
+}
+
 static void enroll(struct kr_task *t, u32 fd) {
     struct kr_sockets *k = kr_sockets_of(t);
     int first = !t->local.holder; /* and there is no other thread */

@@ -3,8 +3,8 @@
  * Calls on TCP sockets that the guest's code completes: reads of bytes that the monitor has seen before (prefetch.c), and sends
  * that the monitor carries out later (queue.c). docs/calls.md has the rules as the payload sees them.
  *
- * Only with KR_BOOTF_SOCKETS. One thread of a process, the holder, completes such calls: the one that makes the first TCP socket or accepts the first
- * connection while it is the only thread. Only sockets that the holder has made itself, and that nobody else has, are in the table of owned sockets.
+ * Only with KR_BOOTF_SOCKETS. One thread of a process, the holder, completes such calls: the only thread, when it makes the first TCP socket, accepts the
+ * first connection or makes a second thread. Only sockets that the holder has made itself, and that nobody else has, are in the table of owned sockets.
  * A socket leaves the table before a call that could give it to somebody else, change how it reads or sends, or that
  * another thread of the process makes (kr_sockets_named).
  *

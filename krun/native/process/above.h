@@ -69,6 +69,10 @@ void kr_sockets_release(struct kr_task *t);
 
 /* ---- local/enroll.c ---- */
 
+/* t is about to make another thread. An only thread becomes the one that completes calls on sockets, because later it is too late:
+ * in a program with threads of the runtime's, the first thread has the event loop. t->local.possible is set. */
+void kr_sockets_thread(struct kr_task *t);
+
 /* A wait has found fd ready; events: as poll(2) tells them. */
 void kr_sockets_ready(struct kr_task *t, s32 fd, u32 events);
 

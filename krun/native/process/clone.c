@@ -402,6 +402,8 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     int sockets = t->mm->sockets && !(f & CLONE_THREAD);
     if (sockets)
         kr_sockets_clone(t, 1);
+    else if ((f & CLONE_THREAD) && t->local.possible)
+        kr_sockets_thread(t);
     long r = f & CLONE_VM ? same_mm(t, ca, &host) : fork_mm(t, ca, &host);
     if (sockets)
         kr_sockets_clone(t, 0);
