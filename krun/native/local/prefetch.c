@@ -16,7 +16,6 @@
 #include "sockets.h"
 #include "../lib/kr_linux.h"
 #include "../sys/nested.h"
-#include <asm/ioctls.h>
 
 #define FRESH 2 /* sockets that are asked again at each entry */
 
@@ -80,12 +79,12 @@ void kr_sockets_fresh(struct kr_sockets *k) {
     for (u32 i = 0, asked = 0; i < k->nlive && asked < FRESH; i++) {
         u32 fd = k->live[i];
         struct kr_socket *s = &k->s[fd];
-        s32 there = 0;
-        if (s->owned != 1 || s->len == s->taken || s->len >= KR_SOCK_MOST)
+        u32 left = s->len - s->taken;
+        if (s->owned != 1 || !left || s->len >= KR_SOCK_MOST)
             continue;
         asked++;
-        if (!k->area->entry[fd].whole && kr_sys3(__NR_ioctl, fd, FIONREAD, &there) == 0 &&
-            (u32)there == s->len - s->taken)
+        /* Not FIONREAD: the container's profile may refuse it. With MSG_TRUNC nothing is copied. */
+        if (!k->area->entry[fd].whole && receive(fd, NULL, left + 1, MSG_PEEK | MSG_TRUNC) == (long)left)
             k->area->entry[fd].whole = 1;
     }
 }
