@@ -70,9 +70,10 @@ def middle(runs: list[Figures]) -> Figures:
 
 
 class Profile:
-    def __init__(self, tracefs: Path, work: Path) -> None:
+    def __init__(self, tracefs: Path, work: Path, local: bool) -> None:
         self.tracefs = tracefs
         self.work = work
+        self.direct = [*DIRECT, "--local"] if local else [*DIRECT]
         self.null = os.open("/dev/null", os.O_WRONLY)
 
     def once(self, argv: list[str], first: str) -> tuple[Figures, float, float]:
@@ -108,8 +109,8 @@ class Profile:
         few, many = ([str(program), "0", name, str(n)] for n in (1, 1 + parts))
         runs, plain, traced = [], [], []
         for _ in range(rounds):
-            base, base_plain, base_traced = self.once([*DIRECT, *few], "")
-            full, full_plain, full_traced = self.once([*DIRECT, *many], "")
+            base, base_plain, base_traced = self.once([*self.direct, *few], "")
+            full, full_plain, full_traced = self.once([*self.direct, *many], "")
             runs.append(combine(full, base, lambda a, b: (a - b) / parts))
             plain.append((full_plain - base_plain) / parts)
             traced.append((full_traced - base_traced) / parts)
@@ -124,7 +125,7 @@ class Profile:
     def program(self, name: str, argv: list[str], rounds: int) -> Case:
         """A whole program, from the monitor's execve on."""
         case = Case(name)
-        done = [self.once([*DIRECT, *argv], "") for _ in range(rounds)]
+        done = [self.once([*self.direct, *argv], "") for _ in range(rounds)]
         self.fill(case, done)
         case.calls, case.causes = self.counts(argv)
         return case
@@ -215,6 +216,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev profile start", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--parts", type=int, default=10, help="operations of a case of micro.c")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--local",
+        action="store_true",
+        help="complete calls inside the guest (docs/calls.md): micro.c's cases, Go and PROGRAM; not the columns of krun, nor the exits by cause",
+    )
     parser.add_argument("--cases", default=",".join((*MICRO, "go", *KRUN)))
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "profile.json")
     parser.add_argument(
@@ -227,7 +233,7 @@ def main() -> None:
     wanted = [] if options.program else options.cases.split(",")
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="krun-profile-")))
-        profile = Profile(stack.enter_context(events.tracefs()), work)
+        profile = Profile(stack.enter_context(events.tracefs()), work, options.local)
         cases = []
         if options.program:
             cases.append(profile.program(options.program[0], options.program, options.rounds))
