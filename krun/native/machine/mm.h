@@ -65,8 +65,9 @@ struct kr_mm {
     u64 arg_start, arg_end, env_start, env_end, auxv_addr;
     u32 auxv_size;
     u64 vdso;
-    u32 lock_future;    /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
-    struct kr_aio *aio; /* AIO contexts (sys/aio.c) */
+    u32 lock_future;              /* mlockall(MCL_FUTURE): 1 locked, 2 on fault */
+    struct kr_aio *aio;           /* AIO contexts (sys/aio.c) */
+    struct kr_window_rows window; /* which calls of its threads are followed by a call (window.h) */
     u32 relatives; /* processes made with CLONE_VM that run on this mm: no robust lists (process/robust.h) */
     struct kr_task *tasks;      /* all threads that run on this mm */
     struct kr_sockets *sockets; /* completed calls on TCP sockets (local/sockets.h); NULL: none yet */

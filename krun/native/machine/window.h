@@ -11,39 +11,71 @@
  *   cost   a return to the monitor and back, where the kernel would have gone on by itself: a page that KVM
  *          maps at first touch, a CPUID, a host interrupt
  *
- * So each thread bets. It asks while system calls come first. When something else comes first, it does not
- * ask for a number of calls; each loss doubles that number.
+ * So each thread bets. What comes first depends on what the program has done last: after openat a program mostly makes
+ * the next call, after brk it touches the new memory. So each number of a call has a row with what came first after that
+ * call before. After a loss the row does not ask for a number of calls; each further loss doubles that number. All threads of an address space
+ * share the rows, a child of fork gets a copy. A new program begins with what programs do at their start (kr_window_begin).
  *
  * With the window KVM returns at LSTAR, before code of the guest's (guest/engine.S) can complete a call. So a thread
  * asks only while few of its calls are such: a call costs about 26 us with the window, about 43 us without it, and
  * about 2 us if it is completed. That is even at 40 %.
  *
- * State: one kr_window for each thread, which only that thread uses. On VMX and SVM KVM would come back at
+ * State: one kr_window for each thread, which only that thread uses, and the rows in kr_mm, which all of its threads read and write
+ * without a lock: each byte has a value that some thread has given it, and any such value is a bet. On VMX and SVM KVM would come back at
  * once, because the guest has IF set all the time: there the monitor never asks.
  */
 #ifndef KR_WINDOW_H
 #define KR_WINDOW_H
 
 #include "../lib/kr_sys.h"
+#include <asm/unistd.h>
 
-#define KR_WINDOW_PAUSE_MAX 64
+#define KR_WINDOW_PAUSE_MAX 63
+#define KR_WINDOW_PAUSE_FIRST 7 /* of the rows that a new program does not bet on */
+#define KR_WINDOW_ROWS 512
+#define KR_WINDOW_WON 0x80
 #define KR_WINDOW_ALL 4096u
 #define KR_WINDOW_ENOUGH (KR_WINDOW_ALL * 2 / 5)
 #define KR_WINDOW_MEMORY 32u /* so many calls in a row change `share` from one end to the other */
 
+struct kr_window_row {
+    u8 wait; /* calls to let pass before the next bet */
+    u8 pause; /* what `wait` was set to at the last loss; halved by each win since, except the first (KR_WINDOW_WON) */
+};
+
+struct kr_window_rows {
+    struct kr_window_row row[KR_WINDOW_ROWS];
+};
+
 struct kr_window {
-    u16 wait;  /* calls to let pass before the next bet */
-    u16 pause; /* what `wait` was set to at the last loss; halved by each win since, except the first */
-    u16 wins;  /* whether there was a win since the last loss */
+    u16 last; /* the row of the thread's last call; 0: it has made none */
     u16 share; /* of its calls, how many the guest's code completes or could complete: of KR_WINDOW_ALL, an average
                 * over some calls; 0: calls are not completed */
 };
+
+static inline u16 kr_window_row(u64 nr) {
+    return (u16)(nr < KR_WINDOW_ROWS - 1 ? nr + 1 : KR_WINDOW_ROWS - 1);
+}
+
+/* A new program. After these calls programs mostly touch memory for the first time or use CPUID: counted in starts of
+ * bash, gcc, git, Go, perl and python (docs/performance.md). */
+static inline void kr_window_begin(struct kr_window_rows *rows) {
+    static const u16 seldom[] = {
+        __NR_close, __NR_mprotect, __NR_munmap,          __NR_brk,       __NR_rt_sigreturn, __NR_access,
+        __NR_clone, __NR_fork,     __NR_set_robust_list, __NR_prlimit64, __NR_getrandom,    __NR_rseq,
+    };
+    rows->row[0] = (struct kr_window_row){KR_WINDOW_PAUSE_FIRST, KR_WINDOW_PAUSE_FIRST};
+    for (u32 i = 0; i < sizeof seldom / sizeof *seldom; i++)
+        rows->row[kr_window_row(seldom[i])] = rows->row[0];
+}
 
 /* Whether so many calls can be completed that the thread does not ask. */
 static inline int kr_window_closed(const struct kr_window *w) { return w->share >= KR_WINDOW_ENOUGH; }
 
 /* Whether to ask at the next KVM_RUN. */
-static inline int kr_window_ask(const struct kr_window *w) { return w->wait == 0 && !kr_window_closed(w); }
+static inline int kr_window_ask(const struct kr_window *w, const struct kr_window_rows *rows) {
+    return !__atomic_load_n(&rows->row[w->last].wait, __ATOMIC_RELAXED) && !kr_window_closed(w);
+}
 
 /* A call that is completed or could have been (own: 1), or another one (0). */
 static inline void kr_window_count(struct kr_window *w, int own) {
@@ -58,25 +90,32 @@ static inline void kr_window_completed(struct kr_window *w, u32 completed) {
 }
 
 /* A system call came by its OUT, because the thread had not asked. */
-static inline void kr_window_call(struct kr_window *w) {
-    if (w->wait)
-        w->wait--;
+static inline void kr_window_call(const struct kr_window *w, struct kr_window_rows *rows) {
+    u8 *wait = &rows->row[w->last].wait, n = __atomic_load_n(wait, __ATOMIC_RELAXED);
+    if (n)
+        __atomic_store_n(wait, (u8)(n - 1), __ATOMIC_RELAXED);
 }
 
 /* The thread asked, and a system call came. One win alone says nothing: if a fault comes before every second
  * call, wins and losses take turns. */
-static inline void kr_window_won(struct kr_window *w) {
-    if (w->wins)
-        w->pause /= 2;
-    else
-        w->wins = 1;
+static inline void kr_window_won(const struct kr_window *w, struct kr_window_rows *rows) {
+    u8 *pause = &rows->row[w->last].pause, was = __atomic_load_n(pause, __ATOMIC_RELAXED);
+    u8 now = was & KR_WINDOW_WON ? (u8)(KR_WINDOW_WON | (was & KR_WINDOW_PAUSE_MAX) / 2)
+                                 : (u8)(was | KR_WINDOW_WON);
+    if (now != was) /* the threads' processors share the row */
+        __atomic_store_n(pause, now, __ATOMIC_RELAXED);
 }
 
 /* The thread asked, and something else came. */
-static inline void kr_window_lost(struct kr_window *w) {
-    w->pause = w->pause >= KR_WINDOW_PAUSE_MAX / 2 ? KR_WINDOW_PAUSE_MAX : (u16)(w->pause * 2 + 1);
-    w->wait = w->pause;
-    w->wins = 0;
+static inline void kr_window_lost(const struct kr_window *w, struct kr_window_rows *rows) {
+    struct kr_window_row *row = &rows->row[w->last];
+    u8 pause = __atomic_load_n(&row->pause, __ATOMIC_RELAXED) & KR_WINDOW_PAUSE_MAX;
+    pause = (u8)((pause * 2 + 1) & KR_WINDOW_PAUSE_MAX); /* of the form 2^n - 1 */
+    __atomic_store_n(&row->pause, pause, __ATOMIC_RELAXED);
+    __atomic_store_n(&row->wait, pause, __ATOMIC_RELAXED);
 }
+
+/* The thread's call nr has been served. */
+static inline void kr_window_served(struct kr_window *w, u64 nr) { w->last = kr_window_row(nr); }
 
 #endif

@@ -380,6 +380,7 @@ static void take_over(struct kr_task *t) {
     if (r < 0)
         give_up(t, "vm", why, "monitor", r);
     first_mm.vm.entry = (u32)kr_boot.vm_type;
+    kr_window_begin(&first_mm.window);
     kr_mm_layout(&first_mm);
 }
 

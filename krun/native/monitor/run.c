@@ -80,6 +80,7 @@ static void system_call(struct kr_task *t) {
     long ret = kr_syscall(t);
     if (ret != -KR_ERESTART)
         t->resumed = 0;
+    kr_window_served(&t->window, t->nr);
     /* A fork gives a new vCPU; a vCPU that was given away is acquired again at the run loop. */
     r = kr_regs(t);
     if (!t->regs_replaced) {
@@ -249,7 +250,7 @@ static void decode(struct kr_task *t, int is_out) {
     }
     if (rip >= t->vcpu->stub && rip <= t->vcpu->stub + 2) {
         if (is_out)
-            kr_window_call(&t->window);
+            kr_window_call(&t->window, &t->mm->window);
         if (kr_vm_entry(&t->mm->vm) == KR_ENTRY_UNKNOWN && (t->run->s.regs.sregs.cs.dpl == 0))
             kr_vm_entry_set(&t->mm->vm, KR_ENTRY_RING0);
         system_call(t);
@@ -353,7 +354,8 @@ static long enter(struct kr_task *t) {
     t->faults = 0;
     if (t->mm->vm.sites)
         kr_site_enter(&t->mm->vm, kr_regs(t));
-    t->run->request_interrupt_window = kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window);
+    t->run->request_interrupt_window =
+        kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && kr_window_ask(&t->window, &t->mm->window);
     long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
     if (kr_trace_on && r != -EAGAIN)
         kr_trace_cause(cause_of(t, r));
@@ -369,7 +371,7 @@ static int in_local_code(struct kr_task *t) {
     if (io || (place != KR_PLACE_BEFORE && place != KR_PLACE_AFTER))
         return 0;
     if (t->run->exit_reason == KVM_EXIT_IRQ_WINDOW_OPEN) /* as cause_of() */
-        kr_window_lost(&t->window);
+        kr_window_lost(&t->window, &t->mm->window);
     if (place == KR_PLACE_AFTER) /* its result is in the registers */
         to_user_mode(t);
     else
@@ -385,9 +387,9 @@ static void left_guest(struct kr_task *t) {
         break;
     case KVM_EXIT_IRQ_WINDOW_OPEN:
         if (kr_regs(t)->rip == t->vcpu->stub)
-            kr_window_won(&t->window);
+            kr_window_won(&t->window, &t->mm->window);
         else
-            kr_window_lost(&t->window);
+            kr_window_lost(&t->window, &t->mm->window);
         __attribute__((fallthrough));
     case KVM_EXIT_INTR:
         if (kr_regs(t)->rip >= KR_WINDOW_END)

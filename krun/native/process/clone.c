@@ -180,6 +180,7 @@ static void inherit(struct kr_task *c, const struct kr_task *t, u64 flags) {
         c->altstack = t->altstack; /* a thread starts without an alternate stack (sas_ss_reset()) */
     if (!(flags & CLONE_VFORK))
         c->altstack = (struct kr_altstack){.flags = 2};
+    c->window.last = kr_window_row(t->nr);
     c->birth.flags = flags;
     c->birth.maker = kr_lock_self();
     c->birth.ns_kept = (u32)kr_ns_kept(t, flags);
