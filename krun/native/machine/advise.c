@@ -32,6 +32,26 @@ static u64 may_discard_until(struct kr_mm *mm, u64 addr, u64 end) {
     return end;
 }
 
+/* Advice that the array has as a flag, set or cleared. The kernel gives it to all mappings of the range, and then reports a hole
+ * (ENOMEM); any other error comes with the first mapping that cannot have it. */
+static long advise_noted(struct kr_mm *mm, u64 addr, u64 len, int advice, u32 flag, int set) {
+    u64 end = addr + len;
+    kr_lock(&mm->lock);
+    long r = -ENOMEM;
+    if (!kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 2)) {
+        r = kr_host_advise(addr, len, advice);
+        if (!r || (r == -ENOMEM && !kr_vma_range_mapped(mm, addr, end))) {
+            kr_vma_split(mm, addr);
+            kr_vma_split(mm, end);
+            for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < end; i++)
+                mm->vma[i].flags = set ? mm->vma[i].flags | flag : mm->vma[i].flags & ~flag;
+            kr_vma_merge(mm, addr, end);
+        }
+    }
+    kr_mm_release(mm);
+    return r;
+}
+
 long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
     if (addr & (KR_PAGE - 1))
         return -EINVAL;
@@ -83,26 +103,9 @@ long kr_mm_madvise(struct kr_mm *mm, u64 addr, u64 len, int advice) {
             return r ? r : -EPERM;
         }
     }
-    if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
-        kr_lock(&mm->lock);
-        long r = -ENOMEM;
-        if (kr_vma_range_mapped(mm, addr, addr + len) &&
-            !kr_change_begin(mm, &(struct kr_change){.kind = KR_CHANGE_ARRAY}, 2)) {
-            r = kr_host_advise(addr, len, advice);
-            if (!r) {
-                kr_vma_split(mm, addr);
-                kr_vma_split(mm, addr + len);
-                for (u32 i = kr_vma_index(mm, addr); i < mm->nvma && mm->vma[i].start < addr + len; i++) {
-                    if (advice == MADV_DONTFORK)
-                        mm->vma[i].flags |= KR_VMA_DONTFORK;
-                    else
-                        mm->vma[i].flags &= ~KR_VMA_DONTFORK;
-                }
-                kr_vma_merge(mm, addr, addr + len);
-            }
-        }
-        kr_mm_release(mm);
-        return r;
-    }
+    if (advice == MADV_DONTFORK || advice == MADV_DOFORK)
+        return advise_noted(mm, addr, len, advice, KR_VMA_DONTFORK, advice == MADV_DONTFORK);
+    if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE)
+        return advise_noted(mm, addr, len, advice, KR_VMA_SMALL, advice == MADV_NOHUGEPAGE);
     return kr_host_advise(addr, len, advice);
 }

@@ -14,8 +14,8 @@
  * A small mapping enters the page tables at once. A large one enters them when it is touched, in blocks of
  * 2 MiB (kr_mm_fault), so that a huge reservation costs nothing. A block of private anonymous memory gets a
  * huge page of the host and one 2 MiB entry if a neighbouring block is in use: memory that is used densely
- * then costs one fault instead of 512. A first block without such a neighbour (a thread's stack, a sparse
- * table) never gets one.
+ * then costs one fault instead of 512. A first block without such a neighbour (a sparse table) never gets one, nor
+ * does a thread's stack, nor memory with MADV_NOHUGEPAGE (KR_VMA_SMALL).
  */
 #include "../lib/kr_linux.h"
 #include "vma.h"
@@ -138,7 +138,8 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     u32 vma_flags = (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
                     (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) |
                     (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0) |
-                    (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0);
+                     (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0) |
+                     ((flags & MAP_ANONYMOUS) && (flags & MAP_STACK) ? KR_VMA_SMALL : 0);
     kr_lock(&mm->lock);
     if (!fixed) {
         u64 hint = addr & ~(align - 1);
@@ -148,7 +149,9 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
         else if (flags & MAP_32BIT)
             addr = kr_vma_find_below(mm, 0x80000000ULL, len, align);
         else
-            addr = kr_mm_find_free(mm, len, len >= KR_BLOCK && (flags & MAP_ANONYMOUS) ? KR_BLOCK : align);
+            addr = kr_mm_find_free(
+                mm, len,
+                len >= KR_BLOCK && (flags & MAP_ANONYMOUS) && !(flags & MAP_STACK) ? KR_BLOCK : align);
     }
     if (!addr)
         r = -ENOMEM;
@@ -370,7 +373,7 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error) {
         (!(need & PROT_EXEC) || !(pte & KR_PTE_NX)))
         goto out; /* another thread was faster, or KVM used a stale translation: the guest runs on */
     u64 block = addr & ~(KR_BLOCK - 1);
-    if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED)) == KR_VMA_ANON && (v->prot & PROT_WRITE) &&
+    if ((v->flags & (KR_VMA_ANON | KR_VMA_SHARED | KR_VMA_SMALL)) == KR_VMA_ANON && (v->prot & PROT_WRITE) &&
         v->start <= block && v->end >= block + KR_BLOCK &&
         ((block > v->start && kr_pt_touched(&mm->vm, block - 1)) ||
          (block + KR_BLOCK < v->end && kr_pt_touched(&mm->vm, block + KR_BLOCK))) &&
