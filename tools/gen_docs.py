@@ -1,5 +1,5 @@
-"""gen_docs.py [--check]: write docs/cli.md, docs/spec-conformance.md, docs/knative.md and krun/kvm/refusals.py from the tables that the
-code reads.
+"""gen_docs.py [--check]: write docs/cli.md, docs/spec-conformance.md, docs/knative.md, krun/kvm/refusals.py and krun/kvm/calls.py from the
+tables that the code reads.
 
 --check writes nothing and fails when a page is not what would be. docs/syscalls.md has a script of its own.
 """
@@ -110,7 +110,30 @@ def refusals_module() -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+def calls_module() -> str:
+    """krun/kvm/calls.py."""
+    source = (ROOT / "krun/native/table/syscalls.def").read_text()
+    rows = re.findall(
+        r"^SYS\((\d+), (\w+), (?:\w+|NO\(\w+\)), [\w |]+, (\w+), (A0|A\(.*\)), \"", source, re.M
+    )
+    lines = [
+        '"""The system calls as `krun trace` and `krun debug` show them.',
+        "",
+        "Written by tools/gen_docs.py from krun/native/table/syscalls.def: change that, which says what the words mean.",
+        '"""',
+        "",
+        "#: Number: name, the way in which the guest completes it, kinds of its arguments.",
+        "CALLS = {",
+    ]
+    for number, name, way, kinds in rows:
+        words = re.findall(r"\w+(?:\([^)]*\))?", kinds[2:-1]) if kinds != "A0" else []
+        text = " ".join(word.replace(" ", "") for word in words)
+        lines.append(f'    {number}: ("{name}", "{way}", "{text}"),')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
 PAGES = {
+    "krun/kvm/calls.py": calls_module,
     "krun/kvm/refusals.py": refusals_module,
     "docs/cli.md": cli_page,
     "docs/spec-conformance.md": conformance_page,

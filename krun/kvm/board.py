@@ -18,7 +18,11 @@ EXITS, REFUSED, UNKNOWN, SITES, PATCHED, COMPLETED, DECLINED = 0, 1, 2, 3, 4, 8,
 CALLS_AT, CALLS = 24, 512
 #: enum kr_way (native/table/rows.h): its number is added to COMPLETED and DECLINED.
 WAYS = {"fact": 1, "action": 2, "read": 4, "queue": 5}
-SIZE = COUNTS_AT + COUNTS * 8
+#: Offset of the part for `krun trace` (native/process/observe.h, krun/kvm/watch.py); size and number of its records. It is empty
+#: while nobody traces the container.
+WATCH_AT = (COUNTS_AT + COUNTS * 8 + 4095) & ~4095
+WATCH_RECORD, WATCH_RECORDS = 512, 4096
+SIZE = WATCH_AT + 4096 + WATCH_RECORD * WATCH_RECORDS
 
 
 def fill(fd: int) -> None:

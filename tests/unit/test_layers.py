@@ -61,11 +61,12 @@ LAYERS: list[list[set[str]]] = [
         },
         {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs"},
         {"krun.oci.console"},
-        {"krun.kvm.refusals"},
+        {"krun.kvm.refusals", "krun.kvm.calls", "krun.kvm.symbols"},
         {"krun.kvm.remedy"},
         {"krun.kvm.board", "krun.kvm.boot", "krun.kvm.image", "krun.kvm.probe"},
         {"krun.kvm.direct"},
-        {"krun.kvm.measure"},
+        {"krun.kvm.measure", "krun.kvm.watch"},
+        {"krun.kvm.strace"},
         {"krun.kvm.*"},
     ],
     [
@@ -82,7 +83,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.foreground", "krun.oci.create"},
         {
             "krun.oci." + name
-            for name in "start run exec delete state_cmd list ps pause update events metrics spec_cmd features "
+            for name in "start run exec delete state_cmd list ps pause update events metrics trace spec_cmd features "
             "checkpoint".split()
         },
     ],

@@ -72,6 +72,13 @@ OTHERS = {
             "kr_sys2(__NR_munmap, c->stack, STACK_SIZE + GUARD)",
         ],
     },
+    "process/observe.c": {  # a part of the board
+        "mmap": [
+            "kr_sys6(__NR_mmap, 0, KR_OBSERVE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, "
+            "KR_OBSERVE_AT)"
+        ],
+        "munmap": ["kr_sys2(__NR_munmap, p, KR_OBSERVE_SIZE)"],
+    },
     "monitor/main.c": {
         "mmap": ["kr_sys6(__NR_mmap, 0, (u64)size, PROT_READ, MAP_PRIVATE, (u64)fd, 0)"],
         "mprotect": [  # RELRO of its own file

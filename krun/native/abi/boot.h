@@ -86,6 +86,8 @@ enum kr_boot_tag {
     KR_BOOT_EXE_INO = 38,
     KR_BOOT_PERSONALITY =
         39, /* the bits of the payload's personality(2) that the host's has not (KR_PERSONA_OWN); absent: 0 */
+    KR_BOOT_WATCHED =
+        48, /* the board's word for which the process is traced (process/observe.h); absent: not decided; internal to the monitor */
     KR_BOOT_NOFILE_HARD = 40, /* kr_proc's nofile_hard; internal to the monitor */
 };
 

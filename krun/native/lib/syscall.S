@@ -125,4 +125,17 @@ kr_touch_end:
     ret
     .size kr_touch_raw, . - kr_touch_raw
 
+/*
+ * long kr_load32_raw(const u32 *p)
+ * Returns the word at p, or -EFAULT.
+ */
+    .globl kr_load32_raw, kr_load_begin, kr_load_end
+    .type kr_load32_raw, @function
+kr_load32_raw:
+kr_load_begin:
+    movl (%rdi), %eax
+kr_load_end:
+    ret
+    .size kr_load32_raw, . - kr_load32_raw
+
     .section .note.GNU-stack, "", @progbits

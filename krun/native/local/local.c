@@ -18,9 +18,11 @@ static void off(struct kr_task *t) {
     __atomic_store_n(&kr_fact_page(&t->mm->vm, t->vcpu->idx)->on, 0, __ATOMIC_SEQ_CST);
 }
 
-/* The trace and the counts of calls are complete: they turn completion off. So does strict mode, because it kills. */
+/* The trace and the counts of calls are complete: they turn completion off. So does `krun trace`, if it asks for such calls, and
+ * strict mode, because it kills. */
 static int may_complete(const struct kr_task *t) {
     return kr_vm_entry(&t->mm->vm) == KR_ENTRY_RING3 && !kr_trace_on &&
+           !(t->local.watch & KR_OBSERVEF_EXITS) &&
            __atomic_load_n(&t->seccomp_mode, __ATOMIC_ACQUIRE) != SECCOMP_MODE_STRICT;
 }
 
@@ -29,6 +31,7 @@ void kr_local_decide(struct kr_task *t) {
     u32 seen;
     do {
         seen = __atomic_load_n(&t->local.generation, __ATOMIC_SEQ_CST);
+        t->local.watch = kr_observe_word();
         off(t);
         kr_local_sample(t);
         t->local.ways =

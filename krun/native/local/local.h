@@ -13,6 +13,7 @@
 #include "../machine/callpage.h"
 #include "../machine/mm.h"
 #include "../process/above.h"
+#include "../process/observe.h"
 #include "../table/rows.h"
 
 /* All but kr_local_changed and kr_local_after_fork are called on the thread itself, while it has a vCPU, and only if
@@ -36,7 +37,8 @@ void kr_sockets_after_fork(struct kr_task *t);
  * KVM_RUN. */
 void kr_local_decide(struct kr_task *t);
 static inline void kr_local_arm(struct kr_task *t) {
-    if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.decided)
+    if (__atomic_load_n(&t->local.generation, __ATOMIC_ACQUIRE) != t->local.decided ||
+        kr_observe_word() != t->local.watch)
         kr_local_decide(t);
     if (t->mm->sockets)
         kr_sockets_enter(t);

@@ -20,6 +20,8 @@ long kr_copy_raw(void *dst, const void *src, size_t n);
 long kr_copy_str_raw(char *dst, const char *src, size_t max);
 long kr_cas32_raw(u32 *p, u32 old, u32 new_value, u32 *seen);
 long kr_add64_raw(u64 *p, u64 n);
+/* The word at p, or -EFAULT. */
+long kr_load32_raw(const u32 *p);
 /* Reads the word at p, and with `write` stores the same value again. Returns the signal that this raises on
  * the host (SIGSEGV, SIGBUS), or 0. */
 long kr_touch_raw(u32 *p, long write);

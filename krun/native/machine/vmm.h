@@ -79,6 +79,7 @@ struct kr_local {
     u32 ways;       /* bit: a way (enum kr_way) in which the guest's code completes calls now */
     u32 generation; /* counts what has changed since; atomic */
     u32 decided;    /* the generation for which it was decided what may be completed */
+    u32 watch;      /* and the board's word for traces (process/observe.h) */
     u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS],
         patched; /* the counters of the call page that have been settled */
     struct kr_local_hot hot[8];
@@ -110,6 +111,8 @@ struct kr_proc {
     u32 related;                  /* made with CLONE_VM, on the heap: KR_RELATED_* (process/bury.h) */
     u32 copied;                   /* counted as a private copy of the descriptor table (fdtab.c) */
     struct kr_local_counts calls; /* settled by its threads */
+    u32 watched,
+        watches; /* for which word of the board it was decided whether the process is traced, and whether (observe.h); atomic */
     u64 nofile_hard; /* 1 + the payload's hard RLIMIT_NOFILE if it is lower than the kernel's (fdlimit.c); else 0 */
 };
 

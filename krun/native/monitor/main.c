@@ -26,6 +26,7 @@
 #include "../filter/seccomp.h"
 #include "../process/signal.h"
 #include "../process/trace.h"
+#include "../process/observe.h"
 #include "../machine/vdso.h"
 #include "../abi/boot.h"
 #include "../lib/kr_guard.h"
@@ -349,6 +350,7 @@ static void settle(struct kr_task *t, const u64 *auxv) {
     kr_signal_init(t, kr_boot.flags & KR_BOOTF_FIRST ? NULL : faults_before(&faults));
     kr_ask_clock();
     kr_board_open(t);
+    kr_observe_load(t);
     kr_faults_hold(0);
     if (kr_sys0(__NR_getuid) != kr_sys0(__NR_geteuid) ||
         kr_sys0(__NR_getgid) != kr_sys0(__NR_getegid)) /* begin_new_exec() in the kernel */

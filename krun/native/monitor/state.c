@@ -13,6 +13,7 @@
 #include "../machine/mm.h"
 #include "../view/procfs.h"
 #include "../process/trace.h"
+#include "../process/observe.h"
 #include "../machine/vdso.h"
 #include "../sys/aio.h"
 #include "../sys/path.h"

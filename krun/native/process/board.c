@@ -16,10 +16,12 @@
 #define PROBES 4u
 #define TICK 10000000ULL /* ns; USER_HZ is 100 on x86 */
 
-static u64 base; /* address of the header; 0: no board */
+u64 kr_board_base;
 static u64 cookie;
 
-static u64 entry_at(u32 i) { return base + 32 + (u64)(i % KR_BOARD_ENTRIES) * sizeof(struct kr_board_entry); }
+static u64 entry_at(u32 i) {
+    return kr_board_base + 32 + (u64)(i % KR_BOARD_ENTRIES) * sizeof(struct kr_board_entry);
+}
 
 u64 kr_board_cookie(void) { return cookie; }
 
@@ -75,7 +77,7 @@ void kr_board_enter(struct kr_task *t) {
     u32 pid = (u32)kr_sys0(__NR_getpid);
     u64 now[2];
     proc->place = 0;
-    if (!base || proc->flags & KR_PROCF_NESTED)
+    if (!kr_board_base || proc->flags & KR_PROCF_NESTED)
         return;
     for (u32 i = 0; i < PROBES && !proc->place; i++) {
         u64 at = entry_at(pid + i);
@@ -99,7 +101,7 @@ void kr_board_enter(struct kr_task *t) {
 void kr_board_update(struct kr_task *t) {
     struct kr_proc *proc = t->proc;
     struct kr_board_entry e = {0};
-    if (!base || !proc->place)
+    if (!kr_board_base || !proc->place)
         return;
     for (int sig = 1; sig <= KR_NSIG; sig++) {
         u64 h = __atomic_load_n(&proc->action[sig].handler, __ATOMIC_RELAXED);
@@ -120,7 +122,7 @@ void kr_board_update(struct kr_task *t) {
 void kr_board_leave(struct kr_task *t) {
     struct kr_proc *proc = t->proc;
     u32 none = 0;
-    if (base && proc->place)
+    if (kr_board_base && proc->place)
         put(entry_at(proc->place - 1), &none, 4);
     proc->place = 0;
 }
@@ -128,7 +130,7 @@ void kr_board_leave(struct kr_task *t) {
 /* Maps the board where that has not been done. */
 static void map(void) {
     struct kr_board_header head;
-    if (base || kr_boot.fd_board < 0)
+    if (kr_board_base || kr_boot.fd_board < 0)
         return;
     long p =
         kr_sys6(__NR_mmap, 0, KR_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)kr_boot.fd_board, 0);
@@ -138,7 +140,7 @@ static void map(void) {
         kr_sys2(__NR_munmap, p, KR_BOARD_SIZE);
         return;
     }
-    base = (u64)p;
+    kr_board_base = (u64)p;
     cookie = head.cookie;
 }
 
@@ -146,7 +148,8 @@ static void map(void) {
  * writes its own. */
 static u32 home(void) {
     u32 own = kr_ns_user(), seen = own;
-    if (base && kr_cas32_raw((u32 *)(base + offsetof(struct kr_board_header, userns)), 0, own, &seen) == 0 &&
+    if (kr_board_base &&
+        kr_cas32_raw((u32 *)(kr_board_base + offsetof(struct kr_board_header, userns)), 0, own, &seen) == 0 &&
         seen)
         return seen;
     return own;
@@ -156,7 +159,7 @@ void kr_board_open(struct kr_task *t) {
     map();
     /* Only krun's own exec needs it: a process that comes from a payload has its maker's flags. */
     kr_ns_start(t->proc, kr_boot.flags & KR_BOOTF_FIRST ? home() : 0);
-    if (base)
+    if (kr_board_base)
         kr_board_enter(t);
 }
 
@@ -165,25 +168,25 @@ void kr_board_say(const char *text) {
     size_t n = strlen(text);
     memcpy(words.text, text, KR_MIN(n, sizeof words.text));
     map(); /* a monitor may end before kr_board_open */
-    u64 at = base + offsetof(struct kr_board_header, said);
+    u64 at = kr_board_base + offsetof(struct kr_board_header, said);
     u32 was, seen;
-    if (!base || kr_copy_raw(&was, (void *)at, sizeof was) < 0)
+    if (!kr_board_base || kr_copy_raw(&was, (void *)at, sizeof was) < 0)
         return;
     while (kr_cas32_raw((u32 *)at, was, was + 1, &seen) == 0 && seen != was)
         was = seen;
-    put(base + KR_BOARD_WORDS_AT + (u64)(was % KR_BOARD_WORDS) * sizeof words, &words, sizeof words);
+    put(kr_board_base + KR_BOARD_WORDS_AT + (u64)(was % KR_BOARD_WORDS) * sizeof words, &words, sizeof words);
 }
 
 static void add(u32 counter, u64 n) {
-    if (base && n)
-        kr_add64_raw((u64 *)(base + KR_BOARD_COUNTS_AT) + counter, n);
+    if (kr_board_base && n)
+        kr_add64_raw((u64 *)(kr_board_base + KR_BOARD_COUNTS_AT) + counter, n);
 }
 
 void kr_board_refused(u64 nr, enum kr_board_counter counter) {
-    u32 *word = (u32 *)(base + KR_BOARD_COUNTS_AT + KR_BOARDC_CALLS * 8) + nr / 32;
+    u32 *word = (u32 *)(kr_board_base + KR_BOARD_COUNTS_AT + KR_BOARDC_CALLS * 8) + nr / 32;
     u32 bit = 1u << (nr % 32), was, seen;
     add(counter, 1);
-    if (!base || nr >= KR_BOARD_CALLS || kr_copy_raw(&was, word, 4) < 0)
+    if (!kr_board_base || nr >= KR_BOARD_CALLS || kr_copy_raw(&was, word, 4) < 0)
         return;
     while (!(was & bit) && kr_cas32_raw(word, was, was | bit, &seen) == 0 && seen != was)
         was = seen;
@@ -215,7 +218,7 @@ void kr_board_after_fork(struct kr_task *t) { t->exits = 0; }
 
 /* The address of the entry of pid, of which *out is a copy; 0: none. */
 static u64 find(u32 pid, u64 start, struct kr_board_entry *out) {
-    for (u32 i = 0; base && i < PROBES; i++)
+    for (u32 i = 0; kr_board_base && i < PROBES; i++)
         if (kr_copy_raw(out, (void *)entry_at(pid + i), sizeof *out) == 0 && out->pid == pid &&
             out->since / TICK >= start)
             return entry_at(pid + i);
@@ -237,6 +240,7 @@ int kr_board_asked(struct kr_task *t) {
     u32 flags = 0, place = t->proc->place;
     return place &&
            kr_sys4(__NR_pread64, kr_boot.fd_board, &flags, sizeof flags,
-                   entry_at(place - 1) - base + offsetof(struct kr_board_entry, flags)) == sizeof flags &&
+                   entry_at(place - 1) - kr_board_base + offsetof(struct kr_board_entry, flags)) ==
+               sizeof flags &&
            flags & KR_BOARDF_ASKED;
 }

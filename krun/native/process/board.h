@@ -8,7 +8,7 @@
  * has one entry, found by its pid. The entry says whether a monitor may ask the process (view/ask.h), and it
  * has the fields of /proc/PID/status that the kernel does not know. Behind the entries are the last words of
  * monitors that have ended. Behind them are the counters of the container, for `krun events`: each thread adds its own counts
- * (kr_board_count). Nothing in a monitor depends on them.
+ * (kr_board_count). Nothing in a monitor depends on them. Behind the counters is the ring of `krun trace` (observe.h).
  *
  * Every monitor of the container can write the whole file. Therefore an entry is copied once, and its content
  * is a hint only. The file may be truncated, or its pages refused by a full file system. Therefore it is
@@ -33,8 +33,13 @@
  * monitor writes it); entries; records; counters. Sizes and places: krun/kvm/board.py. */
 struct kr_board_header {
     u64 magic, cookie;
-    u32 said, userns, unused[2];
+    u32 said, userns;
+    u32 watch,
+        blind; /* `krun trace`: not 0 while it is attached; processes that cannot tell it (process/observe.h) */
 };
+
+/* The address of the header in this process; 0: no board. */
+extern u64 kr_board_base;
 
 struct kr_board_entry {
     u32 pid;     /* the pid, in the pid namespace of the monitors' procfs; 0: free entry */

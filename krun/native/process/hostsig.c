@@ -17,7 +17,8 @@
 
 extern const char kr_intr_begin[], kr_intr_syscall[], kr_intr_restart[];
 extern const char kr_copy_begin[], kr_copy_end[], kr_copy_fault[], kr_str_begin[], kr_str_end[],
-    kr_cas_begin[], kr_cas_end[], kr_add_begin[], kr_add_end[], kr_touch_begin[], kr_touch_end[];
+    kr_cas_begin[], kr_cas_end[], kr_add_begin[], kr_add_end[], kr_load_begin[], kr_load_end[],
+    kr_touch_begin[], kr_touch_end[];
 
 static int in(u64 rip, const char *a, const char *b) { return rip >= (u64)a && rip < (u64)b; }
 
@@ -86,7 +87,8 @@ __attribute__((used)) void kr_host_handler(int sig, siginfo_t *si, void *context
     if (sig == SIGSEGV || sig == SIGBUS) {
         if (looks_like_fault(si, &uc->mc)) {
             if (in(rip, kr_copy_begin, kr_copy_end) || in(rip, kr_str_begin, kr_str_end) ||
-                in(rip, kr_cas_begin, kr_cas_end) || in(rip, kr_add_begin, kr_add_end)) {
+                in(rip, kr_cas_begin, kr_cas_end) || in(rip, kr_add_begin, kr_add_end) ||
+                in(rip, kr_load_begin, kr_load_end)) {
                 uc->mc.rip = (u64)kr_copy_fault;
                 return;
             }

@@ -13,6 +13,7 @@
 #include "../process/above.h"
 #include "../process/signal.h"
 #include "../process/trace.h"
+#include "../process/observe.h"
 #include <linux/fcntl.h>
 #include <linux/seccomp.h>
 #include <asm/signal.h>
@@ -207,10 +208,13 @@ static long serve(struct kr_task *t) {
 }
 
 long kr_syscall(struct kr_task *t) {
-    if (!kr_trace_on)
+    u32 watch = kr_observe_word();
+    if (!kr_trace_on && !watch)
         return serve(t);
-    u64 started = kr_trace_enter(t);
+    u64 began = watch ? kr_observe_begin(t, watch) : 0, started = kr_trace_on ? kr_trace_enter(t) : 0;
     long ret = serve(t);
-    kr_trace_exit(t, ret, started);
+    if (kr_trace_on)
+        kr_trace_exit(t, ret, started);
+    kr_observe_end(t, watch, ret, began);
     return ret;
 }

@@ -1,0 +1,167 @@
+"""`krun trace`: the calls of a running container, seen from the host."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.runtime import wait_for as wait_until
+from helpers.settings import complete_calls
+
+from krun.kvm import board, watch
+
+pytestmark = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+LOOP = "while :; do sleep 0.05; cat /nosuch 2>/dev/null; done"
+
+
+def wait_for(condition):
+    wait_until(condition, "the trace", 60)
+
+
+class Tracer:
+    """A `krun trace` in the background."""
+
+    def __init__(self, runtime, container, *options):
+        self.out = Path(runtime.work) / f"trace.{len(list(Path(runtime.work).glob('trace.*')))}"
+        with self.out.open("w") as file:
+            self.process = subprocess.Popen(
+                [runtime.path, "--root", runtime.root, "trace", *options, container.id],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        self.board = f"{runtime.root}/{container.id}/board"
+        wait_for(lambda: number(self.board, watch.WORD_AT) or self.process.poll() is not None)
+
+    def text(self):
+        return self.out.read_text()
+
+    def lines(self):
+        return [json.loads(line) for line in self.text().splitlines()]
+
+    def end(self, number=signal.SIGINT):
+        """Its status and standard error."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+
+def number(path, at):
+    with open(path, "rb") as file:
+        return int.from_bytes(os.pread(file.fileno(), 4, at), "little")
+
+
+def test_calls_of_new_processes(runtime, bundle):
+    container = runtime.start(bundle.args("sh", "-c", LOOP))
+    files = sorted(os.listdir(f"{runtime.root}/{container.id}"))
+    tracer = Tracer(runtime, container, "-e", "%file,clone,exit_group")
+    wait_for(
+        lambda: tracer.text().count('"/nosuch", O_RDONLY) = -1 ENOENT (No such file or directory) <') >= 3
+    )
+    assert tracer.end() == (0, "")
+    text = tracer.text()
+    assert " exit_group(1) = ?\n" in text and ' execve("' in text and "[1] " in text
+    assert "clone(SIGCHLD|" in text and " nanosleep(" not in text and "wait4" not in text
+    # Nothing is left: neither the word nor the memory of the ring.
+    assert number(tracer.board, watch.WORD_AT) == 0
+    assert (
+        os.stat(tracer.board).st_size == board.SIZE and os.stat(tracer.board).st_blocks * 512 < board.WATCH_AT
+    )
+    assert sorted(os.listdir(f"{runtime.root}/{container.id}")) == files
+
+
+def test_choice_and_json(runtime, bundle):
+    other = "echo $$ >/pid; while :; do sleep 0.05; ls / >/dev/null; done"
+    container = runtime.start(bundle.args("sh", "-c", f"sh -c '{other}' & {LOOP}"))
+    tracer = Tracer(runtime, container, "--json", "--errno", "ENOENT", "-e", "openat,open")
+    wait_for(lambda: len(tracer.text().splitlines()) >= 3)
+    assert tracer.end(signal.SIGTERM) == (0, "")
+    for line in tracer.lines():
+        assert (line["call"], line["error"], line["result"]) == ("openat", "ENOENT", -2)
+        assert line["args"] == ["AT_FDCWD", '"/nosuch"', "O_RDONLY"]
+        assert line["took"] > 0 and line["time"] > 1.7e18 and line["pid"] == line["tid"]
+    # The other process of the container, and the children that it makes from now on.
+    pid = int((bundle.rootfs / "pid").read_text())
+    tracer = Tracer(runtime, container, "--json", "-p", str(pid), "-e", "clone,execve,openat")
+    wait_for(
+        lambda: sum(line.endswith("}") and '"execve"' in line for line in tracer.text().splitlines()) >= 2
+    )
+    tracer.end()
+    assert "/nosuch" not in tracer.text()
+    made = {line["result"] for line in tracer.lines() if line["call"] == "clone"}
+    assert {line["pid"] for line in tracer.lines() if line["call"] == "clone"} == {pid}
+    assert {line["pid"] for line in tracer.lines()} - {pid} <= made
+    assert any(
+        line["call"] == "openat" and line["pid"] != pid for line in tracer.lines()
+    )  # behind its execve
+
+
+def test_the_end_of_the_container_ends_the_trace(runtime, bundle):
+    container = runtime.start(bundle.args("sleep", "1000"))
+    tracer = Tracer(runtime, container, "-e", "exit_group,kill,tgkill")
+    assert container.exec("sh", "-c", "exit 3").status == 3
+    container.call("kill", "KILL").ok()
+    _, err = tracer.process.communicate(timeout=60)
+    assert (tracer.process.returncode, err) == (0, "")
+    assert " exit_group(3) = ?" in tracer.text()
+
+
+def test_who_may_not_be_traced(runtime, bundle):
+    done = runtime.call("trace", "nosuch")
+    assert done.status == 1 and "container does not exist: nosuch" in done.err
+    container = runtime.start(bundle.args("sleep", "1000"))
+    for options, words in (
+        (("-e", "opennat"), "unknown system call 'opennat'"),
+        (("--errno", "EFOO"), "unknown error 'EFOO'"),
+        (("-p", "0"), "--pid: not a process id: 0"),
+        (("--string", "1000"), "--string: 0 to 200 bytes"),
+    ):
+        done = container.call("trace", options=options)
+        assert done.status == 1 and words in done.err
+    tracer = Tracer(runtime, container)
+    done = container.call("trace")
+    assert done.status == 1 and f"process {tracer.process.pid} is tracing it; end that one first" in done.err
+    tracer.end(signal.SIGKILL)
+    Tracer(runtime, container).end()  # a reader that was killed does not stand in the way
+    container.call("kill", "KILL").ok()
+    wait_for(lambda: container.state()["status"] == "stopped")
+    done = container.call("trace")
+    assert done.status == 1 and "in the stopped state" in done.err
+
+
+def test_completed_calls_are_seen_and_come_back(runtime, bundle, tmp_path):
+    complete_calls(runtime, "on")
+    (tmp_path / "c.c").write_text(
+        "#include <stdio.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n"
+        "int main(void) { struct timespec t = {0, 2000000};\n"
+        "for (;;) { for (int i = 0; i < 50; i++) syscall(SYS_getppid), syscall(SYS_getpid); nanosleep(&t, 0); } }\n"
+    )
+    subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "c", tmp_path / "c.c"], check=True)
+    container = runtime.start(bundle.args("c"))
+    for options, ratio in ((("-e", "getpid,getppid"), 1), (("-e", "getppid"), 0)):
+        tracer = Tracer(runtime, container, *options)
+        wait_for(lambda tracer=tracer: tracer.text().count("getppid() = 0") >= 500)
+        assert tracer.end() == (0, "")
+        text = tracer.text()
+        assert 0.8 * ratio <= text.count(" getpid() = 1 ") / text.count(" getppid() = 0 ") <= 1.2 * ratio
+
+
+def test_a_reader_that_does_not_read(runtime, bundle, tmp_path):
+    """The container goes on, the records are lost, and the reader says how many."""
+    (tmp_path / "c.c").write_text(
+        "#include <sys/syscall.h>\n#include <unistd.h>\n"
+        "int main(void) { for (int i = 0; i < 30000; i++) syscall(SYS_getppid); return 0; }\n"
+    )
+    subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "c", tmp_path / "c.c"], check=True)
+    container = runtime.start(bundle.args("sleep", "1000"))
+    tracer = Tracer(runtime, container, "-e", "getppid")
+    tracer.process.send_signal(signal.SIGSTOP)
+    container.exec("c").ok()
+    tracer.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: tracer.text().count("\n") >= watch.RECORDS)
+    status, err = tracer.end()
+    assert status == 0 and "records were lost: the reader was too slow" in err
+    assert int(err.split('msg="')[1].split()[0]) + tracer.text().count("\n") == 30000
