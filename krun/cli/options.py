@@ -40,6 +40,7 @@ class Options:
         no_subreaper: "bool"
         dry_run: "bool"
         trace: "str | None"
+        trace_log: "str | None"
         id: "str"
         detach: "bool"
         keep: "bool"

@@ -77,6 +77,13 @@ GLOBALS: "tuple[Flag, ...]" = (
     Flag(("cgroup-manager",), "str", None, "cgroupfs, systemd or disabled", "crun"),
     Flag(("rootless",), "str", None, "true, false or auto: do without cgroups that may not be made", "both"),
     Flag(("criu",), "str", None, "ignored", "hidden runc"),
+    Flag(
+        ("trace-log",),
+        "str",
+        None,
+        "directory for traces: DIR/ID.trace has the system calls of each container that is made, 64 MiB at most",
+        "krun",
+    ),
     Flag(("help", "h"), "bool", False, "show help", "both"),
     Flag(("version", "v"), "bool", False, "show the version", "both"),
 )

@@ -58,7 +58,7 @@ class CreateOptions:
     """
 
     __slots__ = (
-        "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "t0",
+        "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "trace_log", "t0",
         "new_keyring", "settings", "stdio", "foreground",
     )  # fmt: skip
 
@@ -75,6 +75,7 @@ class CreateOptions:
         self.pid_file: str | None = None
         self.pidfd_socket: str | None = None
         self.trace: str | None = None
+        self.trace_log: str | None = None
         self.t0 = 0
         self.new_keyring = True
         self.foreground = False
@@ -203,6 +204,9 @@ def open_for_child(ctx: Context, options: CreateOptions) -> None:
     if options.trace:
         ctx.log = open_log(options.trace)
         ctx.flags |= boot.FLAG_TRACE | boot.FLAG_COUNT
+    elif options.trace_log:
+        ctx.log = open_trace_log(options.trace_log, options.id)
+        ctx.flags |= boot.FLAG_TRACE | boot.FLAG_BOUND
 
 
 def give_streams(ctx: Context) -> None:
@@ -420,6 +424,26 @@ def open_log(path: str) -> int:
     """Opens the file of --trace. Raises SysError."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise SysError("open trace file", path, e.errno or 0) from None
+
+
+def open_trace_log(directory: str, container_id: str) -> int:
+    """Opens the container's file in the directory of --trace-log. Raises KrunError for a directory that others can change; SysError."""
+    path = f"{directory}/{container_id}.trace"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            info = os.fstat(parent)
+            if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
+                raise KrunError(
+                    f"use trace directory {directory}: owned by uid {info.st_uid}, mode {info.st_mode & 0o7777:04o}: others "
+                    "could change it; chown root:root and chmod go-w"
+                )
+            return os.open(f"{container_id}.trace", flags, 0o600, dir_fd=parent)
+        finally:
+            os.close(parent)
     except OSError as e:
         raise SysError("open trace file", path, e.errno or 0) from None
 

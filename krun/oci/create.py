@@ -70,6 +70,7 @@ def make(
     options.new_keyring, options.settings = not opts.no_new_keyring, opts.settings
     options.foreground = not detach
     options.keep, options.console, options.t0 = keep, console, opts.t0
+    options.trace_log = opts.trace_log
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
     if front is not None and not process.terminal:
         options.stdio = front.take_streams()

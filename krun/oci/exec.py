@@ -57,6 +57,7 @@ def _exec(opts: "Options") -> int:
     options.foreground = not detach
     options.keep, options.console, options.t0 = keep, console, t0
     options.cgroup, options.settings = opts.cgroup or [], opts.settings
+    options.trace_log = opts.trace_log
     options.trace, options.pid_file, options.pidfd_socket = opts.trace, opts.pid_file, opts.pidfd_socket
     if front is not None and not process.terminal:
         options.stdio = front.take_streams()

@@ -165,3 +165,25 @@ def test_a_reader_that_does_not_read(runtime, bundle, tmp_path):
     status, err = tracer.end()
     assert status == 0 and "records were lost: the reader was too slow" in err
     assert int(err.split('msg="')[1].split()[0]) + tracer.text().count("\n") == 30000
+
+
+def test_trace_log(runtime, bundle, tmp_path):
+    """The global option of engines: a file for each container, which has an end; no directory of somebody else's."""
+    folder = tmp_path / "traces"
+    folder.mkdir(mode=0o755)
+    runtime.options = ["--trace-log", str(folder)]
+    bundle.config["annotations"] = {"io.krun.trace": str(tmp_path / "other")}
+    container = runtime.start(bundle.args("sh", "-c", LOOP))
+    container.exec("sh", "-c", "exit 3")
+    file = folder / f"{container.id}.trace"
+    wait_for(
+        lambda: 'openat(AT_FDCWD, "/nosuch", ' in file.read_text() and "exit_group(3) = " in file.read_text()
+    )
+    assert file.stat().st_mode & 0o7777 == 0o600 and not (tmp_path / "other").exists()
+    os.truncate(file, 64 << 20)
+    container.exec("true").ok()
+    assert file.stat().st_size < (64 << 20) + 4096
+    folder.chmod(0o777)
+    done = container.exec("true")
+    assert done.status != 0 and f"use trace directory {folder}: owned by uid 0, mode 0777" in done.err
+    runtime.options = []

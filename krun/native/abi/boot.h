@@ -100,6 +100,7 @@ enum kr_boot_tag {
 #define KR_BOOTF_LOCAL 32u    /* calls are completed inside the guest where that is exact (local/local.h) */
 #define KR_BOOTF_RANDOM 64u   /* with KR_BOOTF_LOCAL, for tests: each entry of the guest decides at random */
 #define KR_BOOTF_SOCKETS 128u /* with KR_BOOTF_LOCAL: calls on TCP sockets, too (local/sockets.h) */
+#define KR_BOOTF_BOUND 256u   /* FD_LOG ends at 64 MiB (process/log.c) */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

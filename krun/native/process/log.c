@@ -4,15 +4,28 @@
  * lines of several threads and processes do not mix (the log is opened with O_APPEND).
  */
 #include "main.h"
+#include "../abi/boot.h"
 #include <asm/signal.h>
 
 #define UNWELCOME (KR_SIGBIT(SIGPIPE) | KR_SIGBIT(SIGXFSZ))
+
+#define LOG_MOST (64ULL << 20)
+
+/* Whether the log has its whole length. Only the log of --trace-log has one: the payload decides how much is traced, and the
+ * disk is the operator's. Lines that are written at the same moment may lie behind the end. */
+static int is_full(void) {
+    u64 st[18]; /* struct stat: st_size is the seventh */
+    return kr_boot.flags & KR_BOOTF_BOUND && kr_sys2(__NR_fstat, kr_boot.fd_log, st) == 0 &&
+           st[6] >= LOG_MOST;
+}
 
 /* The kernel sends a signal to the thread if the log is a pipe without a reader (SIGPIPE), or a file longer
  * than the payload's RLIMIT_FSIZE (SIGXFSZ). The signal is the log's, not the payload's: it is taken back. One
  * that was pending before stays. All signals are blocked, because a handler that ran meanwhile would have
  * changed the mask that is restored. */
 long kr_log_write(const void *data, size_t n) {
+    if (is_full())
+        return -ENOSPC;
     const u64 all = ~0ULL, at_once[2] = {0, 0};
     kr_sigset mask = 0, before = 0;
     kr_sys4(__NR_rt_sigprocmask, SIG_SETMASK, &all, &mask, 8);
