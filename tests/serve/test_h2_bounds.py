@@ -1,13 +1,22 @@
 """What an HTTP/2 peer can make the server keep: a client of the server, an instance of the proxy."""
 
 import socket
+import threading
 import time
 
+import pytest
 from h2.settings import SettingCodes
 from helpers.h2peer import H2Peer
 from helpers.h2server import H2Server
 from helpers.proxyrig import Rig
-from hyperframe.frame import ContinuationFrame, HeadersFrame, PingFrame
+from hyperframe.frame import (
+    ContinuationFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    SettingsFrame,
+)
 
 from krun.serve.http.h2stream import H2Incoming
 from krun.serve.http.types import Limits
@@ -144,6 +153,58 @@ def test_an_instance_whose_frames_want_answers_reads_them():
             time.sleep(0.02)
         assert most < 4 << 20 and len(sent) < 300
         client.close()
+
+
+#: Frames that bring nothing. Of most the library makes no event.
+COSTLY = {
+    "settings": SettingsFrame(0).serialize(),
+    "settings-answer": SettingsFrame(0, flags=["ACK"]).serialize(),
+    "ping": PingFrame(0, b"12345678").serialize(),
+    "ping-answer": PingFrame(0, b"12345678", flags=["ACK"]).serialize(),
+    "priority": PriorityFrame(99, depends_on=1).serialize(),
+    "goaway": GoAwayFrame(0, last_stream_id=1).serialize(),
+    "unknown": b"\0\0\0\x55\0\0\0\0\0",
+}
+
+
+@pytest.mark.parametrize("costly", COSTLY.values(), ids=COSTLY)
+def test_a_client_that_sends_frames_without_end_is_let_go(costly):
+    """All connections wait while the frames of one are handled: 64 KiB of them took up to 0.2 s."""
+    refused = []
+
+    def test(port, server):
+        server.front.endpoint.on_refused = lambda status, text: refused.append(status)
+        peer = connect(port)
+        peer.answer(peer.request("GET", "/ignore"))
+        assert flood(peer, [costly * 50] * 4)
+        assert refused == [429]
+
+    with_server(test, limits=Limits(abuse=100))
+
+
+@pytest.mark.parametrize("costly", COSTLY.values(), ids=COSTLY)
+def test_an_instance_that_sends_frames_without_end_is_let_go(costly):
+    """With one request it kept those of all others waiting, for as long as the client of that request liked."""
+    ended = threading.Event()
+
+    def serve(connection):
+        server = H2Server(connection, lambda *request: None)
+        server.conn.receive_data(connection.recv(65536))
+        server.flush()
+        try:
+            for _ in range(4):
+                connection.sendall(costly * 50)
+            while connection.recv(65536):
+                pass
+        except OSError:
+            pass
+        ended.set()
+
+    with Rig(limits=Limits(abuse=100)) as rig:
+        rig.script(rig.queue(protocol="h2c"), serve)
+        peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
+        assert peer.answer(peer.request())["status"] == 502
+        assert ended.wait(20)
 
 
 def test_interim_responses_of_an_h2c_instance_have_a_bound():

@@ -16,16 +16,13 @@ import h2.settings
 
 from krun.serve.http.endpoint import Endpoint
 from krun.serve.http.h2head import request_head, settings, trailer_fields
-from krun.serve.http.h2limits import CONTROL, Budget, Library
+from krun.serve.http.h2limits import Budget, Library, TooMany
 from krun.serve.http.h2stream import H2Incoming
 from krun.serve.http.head import Head
 from krun.serve.http.types import HttpError
 
 #: The receive window of the connection.
 _CONNECTION_WINDOW = 1 << 20
-
-#: Bytes below which a WINDOW_UPDATE is charged.
-_DRIBBLE = 256
 
 #: Bytes that wait for the peer to read before nothing more of it is read: answers without a body need no window (CVE-2019-9517).
 _UNREAD = 1 << 18
@@ -92,13 +89,19 @@ class H2Connection(asyncio.Protocol):
         if self._closing:
             return
         self._reading = True
+        self.conn.room = self.budget.room(self.endpoint.wheel.now())
         try:
             events = self.conn.receive_data(data)
+        except TooMany as error:
+            self.endpoint.on_refused(429, f"HTTP/2: {error}")
+            self._hang_up()
+            return
         except (h2.exceptions.H2Error, ValueError, IndexError) as error:
             self.endpoint.on_refused(400, f"HTTP/2: {type(error).__name__}")
             self._hang_up()
             return
         self.conn.bound_table()
+        self.budget.spend(self.conn.costs())
         for event in events:
             self._event(event)
             if self.transport.is_closing():
@@ -141,9 +144,6 @@ class H2Connection(asyncio.Protocol):
         elif isinstance(event, h2.events.TrailersReceived):
             self._trailers(event)
         elif isinstance(event, h2.events.WindowUpdated):
-            if (event.delta or 0) < _DRIBBLE:
-                # CVE-2019-9511: a response that is sent in frames of a few bytes.
-                self.charge()
             if not event.stream_id:
                 self._widened = True
             elif (stream := self.streams.get(event.stream_id)) is not None:
@@ -152,22 +152,17 @@ class H2Connection(asyncio.Protocol):
             self.deadline = None
             if not self.streams:
                 self._hang_up()
-        elif isinstance(event, CONTROL):
-            self.charge()
-            if isinstance(event, h2.events.StreamReset):
-                stream = self.streams.pop(event.stream_id, None)
-                if stream is not None:
-                    stream.gone()
-            elif isinstance(event, h2.events.RemoteSettingsChanged):
-                # INITIAL_WINDOW_SIZE may have opened every stream's window.
-                self._widened = True
-
-    def charge(self) -> None:
-        """A frame that costs the server and brings no request; too many of them end the connection."""
-        if not self.budget.spend(self.endpoint.wheel.now()) and not self._closing:
-            self.endpoint.on_refused(429, "HTTP/2: too many resets and control frames")
-            self.conn.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-            self._hang_up()
+        elif isinstance(event, h2.events.StreamReset):
+            if not event.remote_reset and not self.budget.spend(1):  # a frame that the library refuses
+                self.endpoint.on_refused(429, "HTTP/2: too many frames that are refused")
+                self.conn.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+                self._hang_up()
+            stream = self.streams.pop(event.stream_id, None)
+            if stream is not None:
+                stream.gone()
+        elif isinstance(event, h2.events.RemoteSettingsChanged):
+            # INITIAL_WINDOW_SIZE may have opened every stream's window.
+            self._widened = True
 
     def _hang_up(self) -> None:
         """Sends what the library has to say (GOAWAY) and closes."""
@@ -214,8 +209,6 @@ class H2Connection(asyncio.Protocol):
     def _data(self, event: h2.events.DataReceived) -> None:
         stream_id, size, data = event.stream_id, event.flow_controlled_length or 0, event.data or b""
         assert stream_id is not None
-        if not data and event.stream_ended is None:
-            self.charge()
         stream = self.streams.get(stream_id)
         if stream is None or stream.sink is None:
             if size:

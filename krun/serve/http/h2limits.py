@@ -6,15 +6,17 @@ import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
-from hyperframe.frame import GoAwayFrame
-
-#: Frames that cost the server and bring no request.
-CONTROL = (
-    h2.events.StreamReset,
-    h2.events.PingReceived,
-    h2.events.RemoteSettingsChanged,
-    h2.events.PriorityUpdated,
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    WindowUpdateFrame,
 )
+
+#: Bytes below which a WINDOW_UPDATE costs more than it brings (CVE-2019-9511: a response that is sent in frames of a few bytes).
+_DRIBBLE = 256
 
 #: Bytes of the encoder's dynamic table (RFC 7541, section 4.2: at most what the peer permits), HPACK's initial size.
 _TABLE = 4096
@@ -26,8 +28,28 @@ _REFILL = 60.0
 _EARNS = 4096
 
 
+class TooMany(h2.exceptions.ProtocolError):
+    """Frames beyond `Library.room`."""
+
+    error_code = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+
+
+def _costs(frame: Frame) -> bool:
+    """Whether a frame costs the reader and brings nothing: whatever is no part of a message and no wider window."""
+    if isinstance(frame, HeadersFrame | ContinuationFrame):
+        return False
+    if isinstance(frame, DataFrame):
+        return not frame.data and "END_STREAM" not in frame.flags
+    return not isinstance(frame, WindowUpdateFrame) or frame.window_increment < _DRIBBLE
+
+
 class Library(h2.connection.H2Connection):
     """A connection of the library."""
+
+    #: Frames since `costs` was asked: of some the library makes no event (late ones, answers that nobody waits for, unknown types);
+    #: and how many there may be. One read has thousands, and all other connections wait while it is handled.
+    _costly = 0
+    room = 0
 
     #: Streams that have ended and are remembered, so that late frames on them are no error. The library's 65536 have some 6 MB.
     MAX_CLOSED_STREAMS = 4096
@@ -41,6 +63,17 @@ class Library(h2.connection.H2Connection):
         if len(changes) > 2:
             # The smallest and the last one are what the peer must be told.
             changes[:] = [min(changes), changes[-1]]
+
+    def _receive_frame(self, frame: Frame) -> list[h2.events.Event]:
+        self._costly += _costs(frame)
+        if self._costly > self.room:
+            raise TooMany("too many resets and control frames")
+        return super()._receive_frame(frame)
+
+    def costs(self) -> int:
+        """Return how many frames have cost and brought nothing since the last call."""
+        count, self._costly = self._costly, 0
+        return count
 
     def reset(self, number: int, code: h2.errors.ErrorCodes) -> None:
         """Resets a stream, which may have ended already."""
@@ -67,10 +100,15 @@ class Budget:
         self._left: float = limit
         self._at = now
 
-    def spend(self, now: float) -> bool:
-        """Charges one frame; returns whether it was in the budget."""
-        self._left = min(self._limit, self._left + (now - self._at) * self._limit / _REFILL) - 1
+    def room(self, now: float) -> int:
+        """Returns how many frames may come."""
+        self._left = min(self._limit, self._left + (now - self._at) * self._limit / _REFILL)
         self._at = now
+        return max(int(self._left), 0)
+
+    def spend(self, count: int) -> bool:
+        """Charges frames; returns whether they were in the budget."""
+        self._left -= count
         return self._left >= 0
 
     def earn(self, count: int = 1) -> None:

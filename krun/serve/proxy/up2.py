@@ -15,7 +15,7 @@ import h2.settings
 
 from krun.serve.http.endpoint import field_lines, small_reads
 from krun.serve.http.h2head import HOP, lower, pour, settings, trailer_fields
-from krun.serve.http.h2limits import Library
+from krun.serve.http.h2limits import Budget, Library, TooMany
 from krun.serve.http.head import CHUNKED, Head, check_field
 from krun.serve.http.timers import Wheel
 from krun.serve.http.types import Headers, Limits
@@ -69,6 +69,7 @@ class Up2(asyncio.Protocol):
     """A connection; it carries as many requests as the instance allows."""
 
     __slots__ = (
+        "_budget",
         "_closing",
         "_conn",
         "_held",
@@ -76,6 +77,7 @@ class Up2(asyncio.Protocol):
         "_on_lost",
         "_reading",
         "_wheel",
+        "_widened",
         "deadline",
         "slot",
         "streams",
@@ -95,6 +97,9 @@ class Up2(asyncio.Protocol):
         self.streams: dict[int, Stream2] = {}
         self._closing = False
         self._reading = self._held = False
+        #: The windows of all streams may have become wider.
+        self._widened = False
+        self._budget = Budget(limits.abuse, wheel.now())
         self.write_paused = False
         config = h2.config.H2Configuration(
             client_side=True,
@@ -145,6 +150,9 @@ class Up2(asyncio.Protocol):
         if self._held:
             self._held = False
             self.transport.resume_reading()
+        self._pump()
+
+    def _pump(self) -> None:
         for stream in list(self.streams.values()):
             stream.pump()
 
@@ -152,14 +160,23 @@ class Up2(asyncio.Protocol):
         if self._closing:
             return
         self._reading = True
+        # All instances' requests wait while the frames of one are read.
+        self._conn.room = self._budget.room(self._wheel.now())
         try:
             events = self._conn.receive_data(data)
+        except TooMany as error:
+            self._hang_up(f"the instance sends {error}")
+            return
         except (h2.exceptions.H2Error, ValueError, IndexError) as error:
             self._hang_up(f"the instance's response cannot be read: {type(error).__name__}")
             return
         self._conn.bound_table()
+        self._budget.spend(self._conn.costs())
         for event in events:
             self._event(event)
+        if self._widened:
+            self._widened = False
+            self._pump()
         self._reading = False
         self.flush()
 
@@ -172,14 +189,11 @@ class Up2(asyncio.Protocol):
             if not self.streams:
                 self._end()
             return
-        if isinstance(event, h2.events.RemoteSettingsChanged):
-            for stream in list(self.streams.values()):
-                stream.pump()
-            return
         number = getattr(event, "stream_id", None)
-        if isinstance(event, h2.events.WindowUpdated) and not number:
-            for stream in list(self.streams.values()):
-                stream.pump()
+        if isinstance(event, h2.events.RemoteSettingsChanged) or (
+            isinstance(event, h2.events.WindowUpdated) and not number
+        ):
+            self._widened = True
             return
         stream2 = self.streams.get(number or 0)
         if stream2 is not None:
@@ -278,6 +292,7 @@ class Up2(asyncio.Protocol):
     def ended(self, number: int) -> None:
         """A stream has ended."""
         self.streams.pop(number, None)
+        self._budget.earn()
         if self.streams:
             return
         if self._closing:
@@ -442,6 +457,7 @@ class Stream2(Outgoing):
             if pending and not link.write_paused:
                 size, sent = pour(conn, self._number, pending, self._ending == [])
                 self._size -= size
+                link._budget.sent(size)
             if not pending and self._ending is not None:
                 self._sent = True
                 if self._ending:
