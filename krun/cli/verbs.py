@@ -84,6 +84,14 @@ OWN = (
         False,
     ),
     Verb(
+        "debug",
+        "krun.oci.debug:main",
+        (("id", "one"),),
+        (Flag(("json",), "bool", False, "as JSON", "krun"),),
+        "show what each thread of a container does: registers, system call, wait, stack; no process notices",
+        False,
+    ),
+    Verb(
         "serve",
         "krun.serve.cli:serve",
         (("args", "rest"),),

@@ -65,7 +65,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.kvm.remedy"},
         {"krun.kvm.board", "krun.kvm.boot", "krun.kvm.image", "krun.kvm.probe"},
         {"krun.kvm.direct"},
-        {"krun.kvm.measure", "krun.kvm.watch"},
+        {"krun.kvm.measure", "krun.kvm.watch", "krun.kvm.inspect"},
         {"krun.kvm.strace"},
         {"krun.kvm.*"},
     ],
@@ -86,6 +86,7 @@ LAYERS: list[list[set[str]]] = [
             for name in "start run exec delete state_cmd list ps pause update events metrics trace spec_cmd features "
             "checkpoint".split()
         },
+        {"krun.oci.debug"},
     ],
     [
         {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},

@@ -21,6 +21,7 @@
 #include "../process/hook.h"
 #include "../process/hostsig.h"
 #include "../filter/jail.h"
+#include "../process/inspect.h"
 #include "../process/main.h"
 #include "../process/process.h"
 #include "../filter/seccomp.h"
@@ -70,6 +71,7 @@ static void relocate(void) {
 static struct kr_task starting; /* %fs until the first task is made: making it takes the heap's lock */
 static struct kr_mm first_mm;
 static struct kr_proc first_proc;
+static const struct kr_inspect_table inspect __attribute__((used)) = KR_INSPECT_TABLE(&first_mm);
 
 /* Writes one message to the waiting process (docs/architecture.md, "Messages"), and closes fd. */
 static void say(int *fd, char type, const char *fields, size_t len) {

@@ -1,0 +1,130 @@
+"""`krun debug`: what the threads of a container do; nothing in it notices."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from helpers.runtime import wait_for
+
+pytestmark = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+
+#: Threads that spin, read a pipe, sleep for a second, wait in epoll; the first one reports on SIGUSR1 whether a call ended early or a
+#: signal came.
+PROGRAM = """
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+static volatile unsigned long spins;
+static volatile int signals, early, naps;
+static void caught(int sig) { (void)sig; signals++; }
+static void *spin(void *p) { for (;;) spins++; return p; }
+static void *reader(void *p) { int fd[2]; char c; if (pipe(fd) || read(fd[0], &c, 1)) early++; return p; }
+static void *waiter(void *p) {
+    struct epoll_event e;
+    int fd = epoll_create1(0);
+    for (;;) if (epoll_wait(fd, &e, 1, -1) < 0) early++;
+    return p;
+}
+static void *napper(void *p) {
+    for (;;) {
+        struct timespec t = {0, 50000000};
+        if (nanosleep(&t, 0)) early++;
+        naps++;
+    }
+    return p;
+}
+int main(void) {
+    pthread_t t;
+    sigset_t usr1;
+    struct sigaction a = {.sa_handler = caught};
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &usr1, 0);
+    for (int sig = 1; sig < 32; sig++)
+        if (sig != SIGUSR1 && sig != SIGKILL && sig != SIGSTOP) sigaction(sig, &a, 0);
+    void *(*const all[])(void *) = {spin, reader, waiter, napper};
+    for (int i = 0; i < 4; i++) pthread_create(&t, 0, all[i], 0);
+    for (;;) {
+        int sig;
+        sigwait(&usr1, &sig);
+        printf("signals %d early %d\\n", signals, early);
+        fflush(stdout);
+    }
+}
+"""
+
+
+@pytest.fixture
+def container(runtime, bundle, tmp_path):
+    (tmp_path / "p.c").write_text(PROGRAM)
+    options = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-static", "-pthread"]
+    subprocess.run(["gcc", *options, "-o", bundle.rootfs / "bin" / "p", tmp_path / "p.c"], check=True)
+    return runtime.start(bundle.args("sh", "-c", "p >/out; exit 0"))
+
+
+def look(container):
+    return json.loads(container.call("debug", options=("--json",)).ok().out)
+
+
+def program(container):
+    """The threads of the program by their call ("": none), once all five are there."""
+    found = [one for process in look(container) if process["command"] == ["p"] for one in process["threads"]]
+    names = {one["call"]["name"] if one["call"] else "": one for one in found}
+    return names if {"", "read", "epoll_wait", "rt_sigtimedwait"} <= set(names) and len(found) == 5 else None
+
+
+def test_threads(container):
+    threads = wait_for(lambda: program(container), "the threads")
+    spin = threads[""]
+    assert spin["registersAre"] == "current" and "/bin/p+" in spin["backtrace"][0]["in"]
+    assert spin["registers"]["rip"] == spin["backtrace"][0]["address"]
+    read = threads["read"]
+    assert read["call"]["args"][0] == "3" and read["call"]["args"][2] == "1" and read["call"]["number"] == 0
+    assert read["call"]["descriptor"].startswith("pipe:[") and "pipe" in read["wait"]
+    assert read["registers"]["rdi"] == "0x3" and len(read["stack"]) == 32
+    assert len(read["backtrace"]) >= 2 and all("/bin/p+" in frame["in"] for frame in read["backtrace"])
+    # The spinning thread's registers are those of now, not of its last exit.
+    seen = {program(container)[""]["registers"]["rax"] for _ in range(3) if program(container)}
+    assert len(seen) >= 2
+    shell = next(process for process in look(container) if process["pid"] == 1)
+    assert shell["threads"][0]["call"]["name"] == "wait4"
+    text = container.call("debug").ok().out
+    assert (
+        "process 1 (on the host " in text
+        and ": in read(3, 0x" in text
+        and ": in the guest; R (running)" in text
+    )
+    assert "registers, current:" in text and " rip 0x" in text
+
+
+def test_nothing_is_disturbed(container, bundle):
+    wait_for(lambda: program(container), "the threads")
+    for _ in range(20):
+        look(container)
+    (process,) = [process for process in look(container) if process["command"] == ["p"]]
+    os.kill(process["hostPid"], signal.SIGUSR1)
+    out = bundle.rootfs / "out"
+    assert wait_for(out.read_text, "the report") == "signals 0 early 0\n"
+    assert program(container)
+
+
+def test_states(runtime, bundle, container):
+    threads = wait_for(lambda: program(container), "the threads")
+    container.call("pause").ok()
+    spin = program(container)[""]
+    assert spin["registersAre"] == "those of its last exit" and spin["hostTid"] == threads[""]["hostTid"]
+    container.call("resume").ok()
+    created = runtime.create(bundle.args("sleep", "1000"))
+    assert [one["registersAre"] for process in look(created) for one in process["threads"]] == ["none yet"]
+    assert "has not begun" in created.call("debug").ok().out
+    created.call("kill", "KILL").ok()
+    wait_for(lambda: created.state()["status"] == "stopped", "its end")
+    done = created.call("debug")
+    assert done.status == 1 and "in the stopped state" in done.err

@@ -1,0 +1,66 @@
+"""krun/kvm/inspect.py on processes that are no monitors, or whose memory says what it likes."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from krun.kvm import inspect
+
+
+def test_a_process_without_a_table() -> None:
+    process = inspect.Process(os.getpid())
+    assert process.threads() == [] and process.read(0, 8) == b"" and process.read(1 << 63, 8) == b""
+    assert process.name_of(0) == ""
+    process.close()
+    with pytest.raises(OSError, match="No such file"):
+        inspect.Process(1 << 22)
+
+
+HOSTILE = """
+import ctypes, mmap, os, struct, sys, time
+file = open(sys.argv[1], "r+b")
+memory = mmap.mmap(file.fileno(), 1 << 16)
+base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+table = [int(word, 0) for word in sys.argv[2:]]
+memory[4096:4096 + 64] = struct.pack("<16sQ10I", b"krun-inspect-01\\0", base, *table)
+memory[0:8] = struct.pack("<Q", base + 8192)  # the first task
+memory[8192:8200] = struct.pack("<Q", base + 8192)  # leads to itself
+memory[8200:8204] = struct.pack("<I", os.getpid())
+memory[8208:8216] = struct.pack("<Q", base + 12288)  # kvm_run
+memory[8216:8224] = struct.pack("<Q", 1)  # in a call
+memory[12288:12288 + 144] = struct.pack("<18Q", *[base + 20000] * 18)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_process_that_lies(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(bytes(1 << 16))
+    for table in (
+        ["0", "0", "8", "16", "24", "32", "200", "204", "0", "144"],
+        ["0", "0", "8", "16", "24", "32", "200", "204", "0xffffffff", "0xfffffff0"],
+        ["0xffffffff"] * 10,
+    ):
+        argv = [sys.executable, "-c", HOSTILE, str(tmp_path / "m"), *table]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout and child.stdout.readline() == "ready\n"
+            process = inspect.Process(child.pid)
+            found = process.threads()
+            process.close()
+            child.kill()
+        assert len(found) == (table[0] == "0")
+        for one in found:
+            assert one["call"] == 1 and len(one["args"]) == 6 and len(one["frames"]) <= inspect.FRAMES
+
+
+def test_the_table_is_the_monitors() -> None:
+    """The table stands in the monitor's file, in front of the places that the source names."""
+    source = (Path(inspect.__file__).parents[1] / "native" / "process" / "inspect.h").read_text()
+    assert f'"{inspect.MAGIC[:-1].decode()}"' in source
+    assert struct.calcsize("<16sQ10I") == inspect._TABLE.size == 64
