@@ -18,8 +18,8 @@ exec unshare -m sh -c 'mount -t overlay overlay -o lowerdir={etc}:/etc /etc && e
 """
 
 
-def configured(krun: Path, folder: Path) -> Path:
-    """A launcher beside that of ./dev setup that goes by CALLS instead of /etc/krun/krun.yaml; it is in `folder`."""
+def configured(krun: Path, folder: Path, calls: str = CALLS) -> Path:
+    """A launcher beside that of ./dev setup that goes by `calls` instead of /etc/krun/krun.yaml; it is in `folder`."""
     script = krun.with_name("krun.py")
     lines = (script if script.exists() else krun).read_text()
     settings, launcher = folder / "krun.yaml", folder / "krun"
@@ -27,7 +27,7 @@ def configured(krun: Path, folder: Path) -> Path:
         f"from krun import settings\n\nsettings.PATH = {str(settings)!r}\nfrom krun.__main__ import main\n"
     )
     files = {
-        settings: f"calls: {{{CALLS}}}\n",
+        settings: f"calls: {{{calls}}}\n",
         launcher: lines.replace("from krun.__main__ import main\n", change),
     }
     assert change in files[launcher], f"{script}: not the script that ./dev setup writes"

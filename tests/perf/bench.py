@@ -30,7 +30,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.bundle import Bundle, make_busybox_root  # noqa: E402
 from helpers.runtime import find  # noqa: E402
+from helpers.settings import configured  # noqa: E402
 from perf import decision, serve  # noqa: E402
+from perf.figures import FIGURES, HOGS, measure  # noqa: E402
 from suites import software  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
@@ -38,6 +40,10 @@ PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 UNIFIED = "/sys/fs/cgroup/unified"
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
+
+
+#: What stands under `calls` in krun.yaml for `krun+FORM` (docs/calls.md).
+FORMS = {"on": "local: on", "sockets": "local: on, sockets: on"}
 
 
 class Series:
@@ -64,11 +70,14 @@ class Series:
 
 
 class Contender:
-    """A runtime with a bundle and a state directory of its own."""
+    """A runtime with a bundle and a state directory of its own; `krun+FORM` is krun with other settings of completed calls."""
 
     def __init__(self, name: str, work: Path, busybox: Path) -> None:
         self.name = name
-        self.path = str(find(name))
+        runtime, _, form = name.partition("+")
+        self.path = str(find(runtime))
+        if form:
+            self.path = str(configured(Path(self.path), work / name, FORMS[form]))
         self.root = str(work / f"{name}-state")
         self.devnull = os.open("/dev/null", os.O_RDWR)
         self.bundles: dict[str, str] = {}
@@ -198,6 +207,18 @@ def workspace() -> Iterator[Path]:
             shutil.rmtree(work)
 
 
+@contextlib.contextmanager
+def hog() -> Iterator[None]:
+    """One CPU, the highest that this process may use, is busy."""
+    cpu = max(os.sched_getaffinity(0))
+    with subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) as child:
+        HOGS.add(child.pid)
+        try:
+            yield
+        finally:
+            child.kill()
+
+
 def left_mounts(work: Path, mountinfo: str) -> list[str]:
     """The mount points below a directory, the last mounted first (proc(5), /proc/PID/mountinfo)."""
     points = [line.split(" ")[4].encode().decode("unicode_escape") for line in mountinfo.splitlines()]
@@ -250,16 +271,41 @@ def micro(contenders: list[Contender], work: Path, busybox: Path, rounds: int, b
     }
 
 
-def servers(names: list[str], rounds: int) -> dict[str, Any]:
-    """redis and nginx under their load generators: the figures of tests/suites/software.py, in each runtime."""
-    packages = {word for figure in software.SERVERS for word in figure.packages.split()}
-    root = software.make_root(packages | {"bash", "coreutils"}, sources=False)
+def programs(contenders: list[Contender], loaded: bool, rounds: int, name: str) -> dict[str, Any]:
+    """The figures of perf/figures.py with `name` in their names, in each runtime: those under a load generator, or the others."""
+    chosen = [figure for figure in FIGURES if bool(figure.client) == loaded and name in figure.name]
+    packages = {word for figure in chosen for word in figure.packages.split()} | {"bash", "coreutils"}
+    if not loaded:
+        packages.add("dpkg-dev")  # for apt-get source
+    root = software.make_root(packages, sources=not loaded)
     found: dict[str, Any] = {}
-    for figure in software.SERVERS:
-        values, bad = software.measure(figure, root, tuple(names), rounds)
+    for figure in chosen:
+        values, bad = measure(figure, root, {c.name: c.path for c in contenders}, rounds)
         print(bad, end="", file=sys.stderr)
-        found[figure.name] = {"unit": figure.unit, "values": values}
+        found[figure.name] = {
+            "unit": figure.unit,
+            "higher_is_better": figure.higher_is_better,
+            "values": {name: got.value for name, got in values.items()},
+            "cpu_us": {name: got.cpu_us for name, got in values.items()},
+        }
     return found
+
+
+def program_rows(names: list[str], series: dict[str, Any]) -> list[list[str]]:
+    """Each figure: what the runtimes reached, with the CPU time of a request, and the speed of each beside the first one's."""
+    rows = []
+    for figure, entry in series.items():
+        values, cpu = entry["values"], entry["cpu_us"]
+        row = [f"{figure}, {entry['unit']}"]
+        for name in names:
+            spent = f" [{cpu[name]:.1f}]" if cpu.get(name) else ""
+            row.append(f"{values[name]:.0f}{spent}" if name in values else "-")
+        for name in names[1:]:
+            ratio = values[name] / values[names[0]] if {name, names[0]} <= set(values) else 0.0
+            ratio = ratio if entry["higher_is_better"] or not ratio else 1 / ratio
+            row.append(f"{ratio:.2f}" if ratio else "-")
+        rows.append(row)
+    return rows
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -317,12 +363,10 @@ def report(data: dict[str, Any]) -> str:
             row = [quantity, *(nanoseconds(by[n]["median_ns"]) if n in by else "-" for n in where)]
             rows.append([*row, ratio({n: 1 / by[n]["min_ns"] for n in by})])
         parts.append(table(["one operation, median", *where, "krun's speed / runc's, minima"], rows))
-    if data.get("servers"):
-        rows = []
-        for name, entry in data["servers"].items():
-            values = entry["values"]
-            rows.append([name, *(f"{values[n]:.0f}" if n in values else "-" for n in names), ratio(values)])
-        parts.append(table(["requests per second, best round", *names, "krun / runc"], rows))
+    for series, head in ("servers", "requests per second [CPU us of one]"), ("programs", "best round"):
+        if data.get(series):
+            speeds = [f"{name} / {names[0]}" for name in names[1:]]
+            parts.append(table([head, *names, *speeds], program_rows(names, data[series])))
     if data.get("serve"):
         parts.append(table(serve.HEAD, serve.rows(data["serve"])))
     if data.get("decision"):
@@ -333,11 +377,19 @@ def report(data: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench", description=(__doc__ or "").split("\n\n")[0])
     usual = "runc,crun,krun" + (",runsc" if shutil.which("runsc") else "")
-    parser.add_argument("--runtimes", default=usual, help="in the order in which they take turns")
-    parser.add_argument("--series", default="lifecycle,memory,stages,micro,servers")
+    parser.add_argument(
+        "--runtimes",
+        default=usual,
+        help="in the order in which they take turns; krun+on, krun+sockets: with calls completed in the guest",
+    )
+    parser.add_argument(
+        "--series", default="lifecycle,memory,stages,micro,servers", help="also serve and programs"
+    )
+    parser.add_argument("--hog", action="store_true", help="keep one CPU busy beside the measurements")
     parser.add_argument("--runs", type=int, default=40, help="rounds of the lifecycle series")
     parser.add_argument("--micro-rounds", type=int, default=3)
-    parser.add_argument("--server-rounds", type=int, default=2)
+    parser.add_argument("--server-rounds", type=int, default=2, help="of servers and programs")
+    parser.add_argument("--program", default="", help="servers and programs with this in their names only")
     parser.add_argument("--serve-rounds", type=int, default=5)
     parser.add_argument("--serve-seconds", type=float, default=3, help="time for each run of wrk")
     parser.add_argument(
@@ -352,13 +404,15 @@ def main() -> None:
     wanted = options.series.split(",")
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     private_mounts()
-    with workspace() as work:
+    with workspace() as work, contextlib.ExitStack() as stack:
         busybox = work / "rootfs"
         make_busybox_root(busybox)
         contenders = [Contender(name, work, busybox) for name in options.runtimes.split(",")]
+        if options.hog:
+            stack.enter_context(hog())
         data: dict[str, Any] = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "machine": f"{os.cpu_count()} CPUs, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}",
+            "machine": f"{os.cpu_count()} CPUs{', one kept busy' if options.hog else ''}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}",
             "runtimes": {c.name: c.path for c in contenders},
             "runs": options.runs,
             "lifecycle": {},
@@ -395,8 +449,11 @@ def main() -> None:
             data["decision"] = {
                 name: decision.measure(work / f"decision-{load}", load=load) for name, load in loads
             }
-        if "servers" in wanted:
-            data["servers"] = servers([c.name for c in contenders], options.server_rounds)
+        for series in "servers", "programs":
+            if series in wanted:
+                data[series] = programs(
+                    contenders, series == "servers", options.server_rounds, options.program
+                )
     options.json.parent.mkdir(exist_ok=True)
     options.json.write_text(json.dumps(data, indent=1) + "\n")
     print(report(data))

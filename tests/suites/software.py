@@ -13,11 +13,11 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -771,217 +771,6 @@ guile --no-auto-compile t.scm; echo "status $?"; lua5.4 -e 'local t = {} for i =
 )
 
 
-# --------------------------------------------------------------------------------------------------------- figures
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """A number that a script prints; measured by turns under both runtimes."""
-
-    name: str
-    unit: str
-    higher_is_better: bool
-    packages: str
-    #: The last line of its output is the number.
-    script: str
-    timeout: float = 120
-    #: A load generator that runs natively (chroot into the same root, same network): then the number is its, and `script` only starts the server.
-    client: str = ""
-
-
-_REDIS = "cd /tmp; redis-server --port 17379 --daemonize yes --save '' >/dev/null; until redis-cli -p 17379 ping >/dev/null 2>&1; do sleep 0.1; done"
-_REDIS_CLIENT = r"redis-benchmark -p 17379 {} | tr '\r' '\n' | sed -n 's/.*: \([0-9.]*\) requests per second.*/\1/p' | tail -1"
-_NGINX = """
-cd /tmp; head -c {} /dev/zero >f; echo 'worker_processes 1; pid /tmp/p; error_log /dev/null; events {{}} http {{ access_log off; sendfile on;
-keepalive_requests 1000000; server {{ listen 127.0.0.1:17380; root /tmp; }} }}' >n.conf; chmod 755 /tmp; nginx -c /tmp/n.conf; sleep 0.3
-"""
-_NGINX_CLIENT = "wrk -t1 -c{} -d4 http://127.0.0.1:17380/f | sed -n 's/Requests.sec: *//p'"
-_PG = r"""
-export PATH=/usr/lib/postgresql/15/bin:$PATH LC_ALL=C; mkdir /tmp/pg; chown postgres /tmp/pg
-su postgres -s /bin/bash -c "export PATH=$PATH; initdb -D /tmp/pg/d -A trust >/dev/null; pg_ctl -D /tmp/pg/d -o '-k /tmp' -l /tmp/pg/log -w start >/dev/null
-createdb -h /tmp b; pgbench -h /tmp -q -i -s 5 b >/dev/null 2>&1; pgbench -h /tmp {} b 2>/dev/null | sed -n 's/tps = \([0-9.]*\).*/\1/p'"
-"""
-_TIME = "cd /tmp; {}\nt=$EPOCHREALTIME; {}; u=$EPOCHREALTIME; echo $(( (${{u/./}} - ${{t/./}}) / 1000 ))\n"
-_ZLIB = "cp -a /usr/src/krun-zlib z; cd z; ./configure >/dev/null"
-
-FIGURES = [
-    Figure(
-        "redis GET, 50 clients",
-        "requests/s",
-        True,
-        "redis-server redis-tools",
-        _REDIS,
-        client=_REDIS_CLIENT.format("-q -n 30000 -t get"),
-    ),
-    Figure(
-        "redis GET, pipeline of 16",
-        "requests/s",
-        True,
-        "redis-server",
-        _REDIS,
-        client=_REDIS_CLIENT.format("-q -n 200000 -P 16 -t get"),
-    ),
-    Figure(
-        "redis SET, one client",
-        "requests/s",
-        True,
-        "redis-server",
-        _REDIS,
-        client=_REDIS_CLIENT.format("-q -n 5000 -c 1 -t set"),
-    ),
-    Figure(
-        "nginx, 1 KiB, 20 connections",
-        "requests/s",
-        True,
-        "nginx-light wrk",
-        _NGINX.format(1024),
-        client=_NGINX_CLIENT.format(20),
-    ),
-    Figure(
-        "nginx, 1 MiB, 4 connections",
-        "requests/s",
-        True,
-        "nginx-light wrk",
-        _NGINX.format(1 << 20),
-        client=_NGINX_CLIENT.format(4),
-    ),
-    Figure("pgbench -S, 4 clients", "transactions/s", True, "postgresql-15", _PG.format("-S -c 4 -j 1 -T 4")),
-    Figure(
-        "pgbench TPC-B-like, 4 clients", "transactions/s", True, "postgresql-15", _PG.format("-c 4 -j 1 -T 4")
-    ),
-    Figure(
-        "gcc -O2 of one large file (lua)",
-        "ms",
-        False,
-        "gcc",
-        _TIME.format(
-            "cp -a /usr/src/krun-lua l; cd l/src; echo '#define DEB_HOST_MULTIARCH \"\"' >lua5.4-deb-multiarch.h",
-            "gcc -O2 -c lvm.c || exit 1",
-        ),
-    ),
-    Figure(
-        "make of zlib (static library)",
-        "ms",
-        False,
-        "gcc make",
-        _TIME.format(_ZLIB, "make -s libz.a >/dev/null 2>&1"),
-        300,
-    ),
-    Figure(
-        "./configure of hello",
-        "ms",
-        False,
-        "gcc make",
-        _TIME.format("cp -a /usr/src/krun-hello h; cd h", "./configure -q >/dev/null 2>&1"),
-        400,
-    ),
-    Figure(
-        "python3 -c pass, 20 times",
-        "ms",
-        False,
-        "python3",
-        _TIME.format(
-            ":", "for i in {{1..20}}; do python3 -c pass; done".replace("{{", "{").replace("}}", "}")
-        ),
-    ),
-    Figure(
-        "git: 30 commits and gc",
-        "ms",
-        False,
-        "git",
-        _TIME.format(
-            "git init -q r; cd r; git config user.name n; git config user.email e",
-            "for i in {1..30}; do echo $i >f; git add f; git commit -qm $i; done; git gc -q",
-        ),
-    ),
-    Figure(
-        "sqlite3: 200000 inserts",
-        "ms",
-        False,
-        "sqlite3",
-        _TIME.format(
-            ":",
-            "sqlite3 t.db 'create table t(a,b); with recursive n(x) as (select 1 union all select x+1 from n where x<200000) insert into t select x, hex(x) from n; create index i on t(b)'",
-        ),
-    ),
-    Figure(
-        "xz -1 -T2 of 60 MB",
-        "ms",
-        False,
-        "xz-utils",
-        _TIME.format(
-            "head -c 60000000 /usr/bin/perl /usr/bin/python3 /usr/bin/node /usr/lib/x86_64-linux-gnu/libLLVM* 2>/dev/null | head -c 60000000 >f",
-            "xz -1 -T2 -k f",
-        ),
-    ),
-    Figure(
-        "node: fib(35) and 2e6 allocations",
-        "ms",
-        False,
-        "nodejs",
-        _TIME.format(
-            ":",
-            "node -e 'function f(n){return n<2?n:f(n-1)+f(n-2)}; f(35); let a=[]; for(let i=0;i<2e6;i++) a.push({i})'",
-        ),
-    ),
-    Figure(
-        "java: hello",
-        "ms",
-        False,
-        "openjdk-17-jdk-headless",
-        _TIME.format(
-            "echo 'class H{public static void main(String[] a){System.out.println(1);}}' >H.java; javac H.java",
-            "java -Xmx64m H >/dev/null",
-        ),
-    ),
-    Figure(
-        "openssl sha256, 1 s of 8 KiB",
-        "kB/s",
-        True,
-        "openssl",
-        "openssl speed -seconds 1 -bytes 8192 -evp sha256 2>/dev/null | tail -1 | awk '{print $2+0}'",
-    ),
-]
-
-
-#: What `./dev bench` measures as well: servers under a load generator.
-SERVERS = [f for f in FIGURES if f.client]
-
-
-def measure(
-    figure: Figure, root: Path, runtimes: tuple[str, ...], rounds: int
-) -> tuple[dict[str, float], str]:
-    """One figure by turns: runtime to the best of its rounds (what disturbs a round only makes it worse), and what went wrong."""
-    values: dict[str, list[float]] = {name: [] for name in runtimes}
-    bad = ""
-    for _ in range(rounds):
-        for runtime, got in values.items():
-            done = run(runtime, root, figure.script, figure.timeout, figure.client)
-            try:
-                got.append(float(done.output.split()[-1]))
-            except (IndexError, ValueError):
-                bad += f"{figure.name}: {runtime}: status {done.status}: {done.output[-300:]}\n"
-    best = max if figure.higher_is_better else min
-    return {name: best(got) for name, got in values.items() if got}, bad
-
-
-def figures(root: Path, names: list[str], rounds: int) -> int:
-    """Print the table of FIGURES; the exit code."""
-    print("| program | unit | runc | krun | krun / runc |\n| --- | --- | ---: | ---: | ---: |", flush=True)
-    failed = 0
-    for f in FIGURES:
-        if names and not any(n in f.name for n in names):
-            continue
-        values, bad = measure(f, root, ("runc", "krun"), rounds)
-        if bad:
-            print(bad, end="", file=sys.stderr)
-            failed = 1
-        if len(values) == 2:
-            a, b = values.values()
-            print(f"| {f.name} | {f.unit} | {a:.0f} | {b:.0f} | {b / a:.2f} |", flush=True)
-    return failed
-
-
 # ---------------------------------------------------------------------------------------------------------- the root
 
 
@@ -1080,9 +869,16 @@ class Overlay:
 
 _runs = 0
 
+#: What happens beside a container (perf/figures.py has the load generators).
+Beside = Callable[[Path, "subprocess.Popen[bytes]"], str]
 
-def run(runtime: str, root: Path, script: str, timeout: float, client: str = "") -> Outcome:
-    """One container of `runtime` over `root` that runs a bash script; with `client`, that is run beside it and its output is the result."""
+
+def run(runtime: str, root: Path, script: str, timeout: float, beside: Beside | None = None) -> Outcome:
+    """One container of `runtime` (a name or a path) over `root` that runs a bash script.
+
+    With `beside`: the container is on the host's network and goes on behind the script until there is a file tmp/stop in its root. `beside` gets
+    the root and the runtime's process; what it returns is the output.
+    """
     global _runs
     _runs += 1
     id = f"sw{os.getpid()}-{_runs}"
@@ -1104,7 +900,7 @@ def run(runtime: str, root: Path, script: str, timeout: float, client: str = "")
         config["mounts"].append(bind)
     # One stream: runc copies two pipes, and their order would be chance.
     script = "exec 2>&1\n" + WAITING + script
-    if client:
+    if beside:
         config["linux"]["namespaces"] = [n for n in config["linux"]["namespaces"] if n["type"] != "network"]
         config["mounts"] = [m for m in config["mounts"] if m["destination"] != "/sys"]
         script += "\ntouch /tmp/ready; until [ -e /tmp/stop ]; do sleep 0.2; done\n"
@@ -1119,7 +915,7 @@ def run(runtime: str, root: Path, script: str, timeout: float, client: str = "")
                 [*base, "run", "--bundle", str(work), id], stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
             status: int | None
-            text = drive(work / "rootfs", client, child, timeout) if client else ""
+            text = beside(work / "rootfs", child) if beside else ""
             try:
                 status = child.wait(timeout * SLOW)
             except subprocess.TimeoutExpired:
@@ -1135,24 +931,6 @@ def run(runtime: str, root: Path, script: str, timeout: float, client: str = "")
             out.seek(0)
             text = text or out.read().decode(errors="replace")
     return Outcome(status, text, seconds)
-
-
-def drive(rootfs: Path, client: str, server: subprocess.Popen[bytes], timeout: float) -> str:
-    """Wait for the server, run the load generator natively, stop the server; what the generator printed."""
-    end = time.monotonic() + timeout * SLOW
-    while not (rootfs / "tmp" / "ready").exists() and server.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
-    argv = ["chroot", str(rootfs), "/bin/bash", "-c", client]
-    # A session of its own: a pipeline is ended as a whole.
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
-        try:
-            text, _ = child.communicate(timeout=timeout * SLOW)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            text = f"the load generator did not end in {timeout * SLOW:.0f} s"
-        finally:
-            (rootfs / "tmp" / "stop").touch()
-    return text
 
 
 def quietly(argv: list[str]) -> None:
@@ -1197,18 +975,12 @@ def main() -> int:
     parser.add_argument(
         "--keep-native", metavar="DIR", type=Path, help="remember runc's outcomes here and use them again"
     )
-    parser.add_argument(
-        "--figures", action="store_true", help="measure instead, by turns; NAME: part of a figure's name"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="of each measurement (default: 3)")
     args = parser.parse_args()
     cases = [c for c in CASES if not args.names or c.name in args.names]
     if args.list:
         for c in cases:
             print(f"{c.name:<16} {'quick' if c.quick else '':<6} {c.packages}")
         return 0
-    if args.figures:
-        return figures(make_root(all_packages(CASES)), args.names, args.rounds)
     unknown = set(args.names) - {c.name for c in CASES}
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
