@@ -17,7 +17,7 @@ EXITS, REFUSED, UNKNOWN, SITES, PATCHED, COMPLETED, DECLINED = 0, 1, 2, 3, 4, 8,
 #: Index of the first of the words with a bit for each call that was refused or is unknown, and number of bits.
 CALLS_AT, CALLS = 24, 512
 #: enum kr_way (native/table/rows.h): its number is added to COMPLETED and DECLINED.
-WAYS = {"fact": 1, "action": 2, "read": 4, "queue": 5}
+WAYS = {"fact": 1, "action": 2, "read": 4, "queue": 5, "file": 6}
 #: Offset of the part for `krun trace` (native/process/observe.h, krun/kvm/watch.py); size and number of its records. It is empty
 #: while nobody traces the container.
 WATCH_AT = (COUNTS_AT + COUNTS * 8 + 4095) & ~4095

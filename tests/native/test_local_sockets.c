@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * local/sockets.h on real connections: which sockets are owned and when no longer, what of the payload's claims about reads and
- * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c queue.c rows.c kr_alloc.c */
+ * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c opened.c queue.c rows.c kr_alloc.c */
 #include "harness.h"
 #include "abi/boot.h"
 #include "filter/seccomp.h"
@@ -88,6 +88,13 @@ static void ready(int fd) {
     look(fd);
 }
 /* Writes a record as the guest's code does. */
+static void put_file(u32 fd, u32 gen, u32 kind, u64 offset, u32 len) {
+    struct kr_sock_record r = {fd, len, gen, kind};
+    u64 at = area->tail;
+    memcpy((u8 *)area->queue + at, &r, sizeof r);
+    memcpy((u8 *)area->queue + at + sizeof r, &offset, sizeof offset);
+    area->tail = at + sizeof r + (kind == KR_SR_FILE ? 8 : 0);
+}
 static void put(u32 fd, u32 gen, const char *data, u32 len) {
     struct kr_sock_record r = {fd, len, gen, 0};
     u64 at = area->tail;
@@ -339,11 +346,118 @@ static void sends(void) {
         put((u32)s[0], gen, data, 12000);
         kr_sockets_left(t);
     }
+    drop();
     u64 most = 0;
     while (arrived(s[1], 0), narrived)
         most += narrived;
     CHECK(most > 0 && most <= credit);
     over(s), over(b);
+}
+
+/* ---- files ---- */
+
+static int opened(const char *path, u32 flags) {
+    int fd = (int)kr_sys4(__NR_openat, AT_FDCWD, path, flags & ~020000000u, 0600);
+    CHECK(fd >= 0);
+    t->nr = __NR_openat;
+    t->args[0] = (u64)AT_FDCWD, t->args[1] = (u64)path, t->args[2] = flags;
+    kr_sockets_served(t, __NR_openat, fd);
+    kr_sockets_enter(t);
+    return fd;
+}
+static int is_open(int fd) { return kr_sys3(__NR_fcntl, fd, F_GETFD, 0) >= 0; }
+
+static void which_files(void) {
+    static const struct {
+        const char *path;
+        u32 flags, offered;
+    } files[] = {{"file", O_RDONLY, 1},
+                 {"file", O_RDONLY | O_CLOEXEC | O_NONBLOCK, 1},
+                 {"file", O_RDONLY | O_NOATIME, 1},
+                 {"file", O_RDWR, 0},
+                 {"file", O_WRONLY, 0},
+                 {"file", O_RDONLY | O_CREAT, 0},
+                 {"file", O_PATH, 0},
+                 {"file", O_RDONLY | 020000000u /* unknown */, 0},
+                 {".", O_RDONLY, 0},
+                 {"/dev/null", O_RDONLY, 0},
+                 {"/proc/self/stat", O_RDONLY, 0}};
+    for (u32 i = 0; i < KR_COUNT(files); i++)
+        for (u32 how = 0; how < 5; how++) {
+            allowed = how != 1;
+            t->proc->refs = how == 2 ? 2 : 1;
+            t->proc->flags |= how == 3 ? KR_PROCF_SHARED_FILES : how == 4 ? KR_PROCF_LENT : 0;
+            int fd = opened(files[i].path, files[i].flags);
+            if ((area->file.gen != 0) != (files[i].offered && !how))
+                printf("%s %o %u\n", files[i].path, files[i].flags, how);
+            CHECK_EQ(area->file.gen != 0, files[i].offered && !how);
+            t->proc->refs = 1, allowed = 1;
+            t->proc->flags &= ~(KR_PROCF_SHARED_FILES | KR_PROCF_LENT);
+            kr_sockets_left(t);
+            CHECK_EQ(area->file.gen, 0);
+            kr_sys1(__NR_close, fd);
+        }
+    t->window.share = 0; /* calls on it would be completed if they were the most */
+    int fd = opened("file", O_RDONLY);
+    CHECK_EQ(area->file.gen, 0);
+    t->local.named_own = 0;
+    name(__NR_fstat, (u32)fd + 1, 0, 0);
+    CHECK(!t->local.named_own);
+    name(__NR_fstat, (u32)fd, 0, 0);
+    CHECK(t->local.named_own);
+    t->window.share = KR_WINDOW_ALL;
+    kr_sys1(__NR_close, fd);
+}
+
+static void files(void) {
+    int s[2], f = (int)kr_sys4(__NR_openat, AT_FDCWD, "file", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    static u8 stat[144];
+    CHECK_EQ(kr_sys3(__NR_write, f, "0123456789", 10), 10);
+    connection(s, 04000);
+    which_files();
+    peer_gives(s, "?");
+    ready(s[0]);
+    u32 gen = area->entry[s[0]].gen;
+    int fd = opened("file", O_RDONLY);
+    kr_sys2(__NR_fstat, fd, stat);
+    CHECK(area->file.fd == (u32)fd && area->file.size == 10 && !memcmp(stat, area->file.stat, sizeof stat));
+    put((u32)s[0], gen, "head ", 5), put_file((u32)s[0], gen, KR_SR_FILE, 2, 4),
+        put((u32)s[0], gen, " and ", 5);
+    put_file((u32)s[0], gen, KR_SR_FILE, 0, 3);
+    put_file((u32)fd, area->file.gen, KR_SR_CLOSE, 0, 0);
+    put_file((u32)s[0], gen, KR_SR_FILE, 0, 3); /* there is no file any more */
+    put((u32)s[0], gen, " end", 4);
+    CHECK(is_open(fd));
+    kr_sockets_left(t);
+    CHECK(!is_open(fd) && area->file.gen == 0);
+    CHECK_STR(arrived(s[1], 0), "head 2345 and 012 end");
+    /* forged: another file's number, another descriptor; later than the next exit */
+    fd = opened("file", O_RDONLY);
+    put_file((u32)fd, area->file.gen - 1, KR_SR_CLOSE, 0, 0);
+    kr_sockets_left(t);
+    put_file((u32)fd, t->mm->sockets->files, KR_SR_CLOSE, 0, 0);
+    put_file((u32)s[0], gen, KR_SR_FILE, 0, 3);
+    kr_sockets_left(t);
+    CHECK(is_open(fd));
+    kr_sys1(__NR_close, fd);
+    fd = opened("file", O_RDONLY);
+    put_file((u32)f, area->file.gen, KR_SR_CLOSE, 0, 0); /* the file's own number counts */
+    kr_sockets_left(t);
+    CHECK(is_open(f) && !is_open(fd));
+    CHECK_STR(arrived(s[1], 0), "");
+    /* it becomes shorter meanwhile */
+    fd = opened("file", O_RDONLY);
+    kr_sys2(__NR_ftruncate, f, 3);
+    put((u32)s[0], gen, "head ", 5), put_file((u32)s[0], gen, KR_SR_FILE, 2, 4);
+    put_file((u32)fd, area->file.gen, KR_SR_CLOSE, 0, 0);
+    kr_sockets_left(t);
+    CHECK(!is_open(fd) && !owned((u32)s[0]));
+    u64 a[6] = {(u32)s[0], 0, 1};
+    long ret = 0;
+    t->nr = __NR_write;
+    CHECK(kr_sockets_fails(t, (u32)s[0], a, &ret) && ret == -ECONNRESET);
+    kr_sys1(__NR_close, f);
+    over(s);
 }
 
 static void errors(void) {
@@ -422,14 +536,24 @@ static void anything(void) {
                         (u32)kr_test_random()}[kr_test_below(8)];
         if (kr_test_below(2))
             for (u32 i = 0; i < 8; i++) { /* some are right */
-                struct kr_sock_record r = {(u32)(kr_test_below(3) ? s[0] : b[0]), 8, area->entry[s[0]].gen,
-                                           0};
+                u32 kind = kr_test_below(4) ? KR_SR_DATA : (u32)kr_test_below(4);
+                struct kr_sock_record r = {(u32)(kr_test_below(3) ? s[0] : b[0]), kind == KR_SR_CLOSE ? 0 : 8,
+                                           area->entry[s[0]].gen, kind};
                 memcpy((u8 *)area->queue + 24 * kr_test_below(20), &r, sizeof r);
             }
+        int fd = kr_test_below(2) ? opened("file", O_RDONLY) : -1; /* its size is 3 */
         area->tail = kr_test_below(4) ? 24 * kr_test_below(20) : kr_test_random();
         area->used[s[0]] = kr_test_below(2) ? kr_test_below(12) : kr_test_random();
         area->spent[s[0]] = kr_test_random();
         kr_sockets_left(t);
+        if (fd >= 0 && is_open(fd))
+            kr_sys1(__NR_close, fd);
+        CHECK(is_open(s[0]) && is_open(pipe[1]) && is_open(s[1]));
+        if (!owned((u32)s[0])) { /* more of the file than there is: it was reset */
+            while (arrived(s[0], 0), narrived)
+                taken += narrived;
+            over(s), connection(s, 04000);
+        }
         CHECK_EQ(area->tail, 0);
         arrived(s[1], 0);
         sent += narrived;
@@ -474,6 +598,7 @@ void test_main(void) {
     t->mm->vm.sys = kr_test_window(KR_SYS_SOCKETS + KR_SK_SIZE);
     t->mm->vm.entry = KR_ENTRY_RING3;
     t->local.possible = 1;
+    t->resumed = 1; /* no timer runs */
     t->window.share = KR_WINDOW_ALL;
     t->vcpu = (struct kr_vcpu *)vcpu;
     address[2] = 0x007f, address[3] = 0x0100; /* 127.0.0.1 */
@@ -488,6 +613,7 @@ void test_main(void) {
     reads();
     fresh();
     sends();
+    files();
     errors();
     anything();
     kr_sockets_release(t);

@@ -36,6 +36,8 @@
 #define KR_CP_TO 400
 #define KR_CP_DONE 2480
 #define KR_CP_DECLINED 2544
+#define KR_CP_POST_AT 2608
+#define KR_CP_POST 2616
 
 /* Indexes of `save`. */
 #define KR_SAVE_RAX 0
@@ -90,6 +92,7 @@ struct kr_call_page {
     uint64_t set; /* bit sig - 1: `to` has an action that the payload has set */
     struct kr_action_k to[65];
     uint64_t done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS]; /* calls by way; they only grow */
+    uint64_t post_at, post; /* what a complete call still has to store, and where (engine_file.inc) */
 };
 
 _Static_assert(offsetof(struct kr_fact_page, on) == KR_FP_ON, "engine.S");
@@ -103,6 +106,8 @@ _Static_assert(offsetof(struct kr_call_page, set) == KR_CP_SET, "engine.S");
 _Static_assert(offsetof(struct kr_call_page, to) == KR_CP_TO, "engine.S");
 _Static_assert(offsetof(struct kr_call_page, done) == KR_CP_DONE, "engine.S");
 _Static_assert(offsetof(struct kr_call_page, declined) == KR_CP_DECLINED, "engine.S");
+_Static_assert(offsetof(struct kr_call_page, post_at) == KR_CP_POST_AT, "engine_file.inc");
+_Static_assert(offsetof(struct kr_call_page, post) == KR_CP_POST, "engine_file.inc");
 _Static_assert(sizeof(struct kr_fact_page) <= 4096 && sizeof(struct kr_call_page) <= 4096, "a page each");
 #endif
 #endif

@@ -15,6 +15,7 @@
  *   from `r11_saved` on    r11 is in the call page
  *   from `rax_saved` on    rax, too
  *   from `regs_saved` on   rcx, rdx, rsi, rdi, r8, r9, r10, too
+ *   from `post` to `posted` the call is complete, but for one store (engine_file.inc)
  *   from `after` to `end`  the call is complete, its result is in the call page
  *
  * Behind it is the way of patched sites (engine_patched.inc), with an order of its own.
@@ -26,7 +27,9 @@
     .section .rodata.kr_engine, "a", @progbits
     .balign 16
     .globl kr_engine, kr_engine_r11_saved, kr_engine_rax_saved, kr_engine_regs_saved, kr_engine_after, kr_engine_code_end
+    .globl kr_engine_post, kr_engine_posted
     .hidden kr_engine, kr_engine_r11_saved, kr_engine_rax_saved, kr_engine_regs_saved, kr_engine_after, kr_engine_code_end
+    .hidden kr_engine_post, kr_engine_posted
 
 #define CALL(off) kr_engine + KR_EO_CALL + (off)(%rip)
 #define FACT(off) kr_engine + KR_EO_FACT + (off)(%rip)
@@ -112,6 +115,8 @@ kr_engine_regs_saved:
     je read
     cmp $5, %eax                    /* KR_WAY_QUEUE */
     je queue
+    cmp $6, %eax                    /* KR_WAY_FILE */
+    je file
 restore_and_decline:
     mov SAVE(RDX), %rdx
     mov SAVE(RSI), %rsi
@@ -124,6 +129,7 @@ restore_and_decline:
 
 #include "engine_read.inc"
 #include "engine_queue.inc"
+#include "engine_file.inc"
 #include "engine_action.inc"
 
 /* Ways that change something end here, by one store. */

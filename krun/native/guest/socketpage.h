@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory by which the guest's code completes calls on TCP sockets (local/sockets.h): offsets for engine_read.inc and
- * engine_queue.inc, and the same as structures for the monitor. One area for each VM, because one thread of a process has
+ * The memory by which the guest's code completes calls on TCP sockets, and on the file that is to be sent by one (local/sockets.h,
+ * local/opened.c): offsets for engine_read.inc, engine_queue.inc and engine_file.inc, and the same as structures for the monitor. One area for each VM, because one thread of a process has
  * the sockets. It lies in the system area at a fixed address.
  *
  *   head, entries, data   ring 3 reads them, only the monitor writes them, and never reads them back
@@ -22,11 +22,16 @@
 
 /* Offsets in the area. */
 #define KR_SK_LIMIT 0x0
+#define KR_SK_FILE_GEN 0x40
+#define KR_SK_FILE_FD 0x44
+#define KR_SK_FILE_SIZE 0x48
+#define KR_SK_FILE_STAT 0x50
 #define KR_SK_ENTRIES 0x1000
 #define KR_SK_DATA 0x10000
 #define KR_SK_USED 0x20000
 #define KR_SK_SPENT 0x22000
 #define KR_SK_TAIL 0x24000
+#define KR_SK_CLOSED 0x24008
 #define KR_SK_CONTROL_END 0x25000
 #define KR_SK_QUEUE 0x30000
 #define KR_SK_SIZE 0x40000
@@ -43,7 +48,13 @@
 #define KR_SR_FD 0
 #define KR_SR_LEN 4
 #define KR_SR_GEN 8
+#define KR_SR_KIND 12
 #define KR_SR_HEADER 16
+
+/* Kinds of records. */
+#define KR_SR_DATA 0  /* the data follow */
+#define KR_SR_FILE 1  /* bytes of the file, from the offset that follows */
+#define KR_SR_CLOSE 2 /* the file is closed */
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -58,20 +69,31 @@ struct kr_sock_entry {
     uint32_t pad[3];
 };
 
+/* The file that the last exit has opened. */
+struct kr_sock_file {
+    uint32_t gen; /* counts the files; 0: none */
+    uint32_t fd;
+    uint64_t size;
+    uint8_t stat[144]; /* struct stat of the kernel */
+};
+
 struct kr_sock_record {
-    uint32_t fd, len, gen, pad;
+    uint32_t fd, len, gen, kind;
 };
 
 struct kr_sock_area {
     uint64_t limit; /* where the queue ends; 0: no call is deferred */
-    uint8_t pad1[KR_SK_ENTRIES - 8];
+    uint8_t pad0[KR_SK_FILE_GEN - 8];
+    struct kr_sock_file file;
+    uint8_t pad1[KR_SK_ENTRIES - KR_SK_FILE_GEN - sizeof(struct kr_sock_file)];
     struct kr_sock_entry entry[KR_SOCK_FDS];
     uint8_t pad2[KR_SK_DATA - KR_SK_ENTRIES - KR_SOCK_FDS * sizeof(struct kr_sock_entry)];
     uint8_t data[KR_SOCK_DATA_SIZE];
     volatile uint64_t used[KR_SOCK_FDS];  /* by descriptor: bytes of `data` that calls have read */
     volatile uint64_t spent[KR_SOCK_FDS]; /* by descriptor: bytes of `credit` that calls have taken */
     volatile uint64_t tail;               /* where the next record begins */
-    uint8_t pad3[KR_SK_QUEUE - KR_SK_TAIL - 8];
+    volatile uint32_t closed;             /* the file that has been closed, by its gen */
+    uint8_t pad3[KR_SK_QUEUE - KR_SK_CLOSED - 4];
     volatile uint8_t queue[KR_SOCK_QUEUE_SIZE];
 };
 
@@ -81,6 +103,12 @@ _Static_assert(offsetof(struct kr_sock_area, data) == KR_SK_DATA, "engine_read.i
 _Static_assert(offsetof(struct kr_sock_area, used) == KR_SK_USED, "engine_read.inc");
 _Static_assert(offsetof(struct kr_sock_area, spent) == KR_SK_SPENT, "engine_queue.inc");
 _Static_assert(offsetof(struct kr_sock_area, tail) == KR_SK_TAIL, "engine_queue.inc");
+_Static_assert(offsetof(struct kr_sock_area, closed) == KR_SK_CLOSED, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_area, file) == KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, fd) == KR_SK_FILE_FD - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, size) == KR_SK_FILE_SIZE - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, stat) == KR_SK_FILE_STAT - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_record, kind) == KR_SR_KIND, "engine_queue.inc");
 _Static_assert(offsetof(struct kr_sock_area, queue) == KR_SK_QUEUE, "engine_queue.inc");
 _Static_assert(sizeof(struct kr_sock_area) == KR_SK_SIZE, "whole pages");
 _Static_assert(sizeof(struct kr_sock_entry) == 1 << KR_SE_SHIFT, "engine_read.inc");

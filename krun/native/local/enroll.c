@@ -202,6 +202,11 @@ void kr_sockets_served(struct kr_task *t, u64 nr, long ret) {
         if (ret >= 0)
             enroll(t, (u32)ret);
         return;
+    case __NR_open:
+    case __NR_openat:
+        if (ret >= 0 && k && t == k->holder)
+            kr_file_opened(k, (u32)ret, (u32)t->args[(u32)nr == __NR_open ? 1 : 2]);
+        return;
     case __NR_epoll_ctl:
         if (ret == 0 && k && t == k->holder && (u32)t->args[1] != 2) /* EPOLL_CTL_DEL */
             watched(k, (u32)t->args[2], t->args[3]);

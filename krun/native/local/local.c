@@ -8,6 +8,7 @@
 #include "local.h"
 #include "../abi/boot.h"
 #include "../machine/site.h"
+#include "../machine/usercopy.h"
 #include "../process/trace.h"
 #include <linux/seccomp.h>
 
@@ -59,7 +60,7 @@ static u64 settle(volatile const u64 *counter, u64 *seen, u64 *sum) {
 static void count(struct kr_task *t, volatile const struct kr_call_page *c) {
     struct kr_local_counts *sum = &t->proc->calls;
     u64 completed = 0;
-    for (u32 way = KR_WAY_FACT; way <= KR_WAY_QUEUE; way++) {
+    for (u32 way = KR_WAY_FACT; way <= KR_WAY_FILE; way++) {
         completed += settle((volatile const u64 *)&c->done[way], &t->local.done[way], &sum->done[way]);
         settle((volatile const u64 *)&c->declined[way], &t->local.declined[way], &sum->declined[way]);
     }
@@ -79,6 +80,11 @@ static void repair_engine(struct kr_task *t, volatile const struct kr_call_page 
     u64 save[16];
     for (u32 i = 0; i < KR_COUNT(save); i++)
         save[i] = c->save[i];
+    if (place == KR_PLACE_POST) {
+        u64 post = c->post; /* the payload's, as the address is */
+        kr_copy_out(c->post_at, &post, sizeof post);
+        place = KR_PLACE_AFTER;
+    }
     if (place == KR_PLACE_AFTER) {
         kr_engine_end(save, c->result, r);
         r->rip = r->rcx = kr_site_return(vm, r->rcx);
@@ -106,6 +112,8 @@ static enum kr_place repair(struct kr_task *t, volatile const struct kr_call_pag
             return place;
         repair_engine(t, c, t->vcpu->stub, place);
     }
+    if (place == KR_PLACE_POST)
+        place = KR_PLACE_AFTER;
     if (place != KR_PLACE_AFTER)
         r->rip = t->vcpu->stub + KR_EO_OUT;
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_REGS;

@@ -97,55 +97,97 @@ static int waits(u32 fd) {
     return 0;
 }
 
-static void send(struct kr_sockets *k, u32 fd, u64 from, u64 len) {
+/* Data of records in a row, for one socket: one call sends them. */
+struct batch {
+    u32 fd, n;
+    int file; /* some are in kr_sockets.bytes */
+    u64 len;
+    struct kr_iovec v[8];
+};
+
+static void send(struct kr_sockets *k, struct batch *b) {
+    u32 fd = b->fd, first = 0;
+    u64 len = b->len;
     while (len) {
-        struct kr_iovec v = {.base = from, .len = len};
-        struct kr_msghdr h = {.iov = (u64)&v, .iovlen = 1};
+        struct kr_msghdr h = {.iov = (u64)&b->v[first], .iovlen = b->n - first};
         long n = kr_sys3(__NR_sendmsg, fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n > 0 && (u64)n <= len) {
-            from += (u64)n;
             len -= (u64)n;
+            for (u64 part; n && (part = KR_MIN((u64)n, b->v[first].len)); n -= (long)part) {
+                b->v[first].base += part;
+                if (!(b->v[first].len -= part))
+                    first++;
+            }
         } else if (n == -EAGAIN) {
             if (!waits(fd)) {
                 kr_socket_abort(k, fd);
-                return;
+                break;
             }
         } else {
             k->s[fd].error = n < 0 ? (s32)-n : EIO;
             kr_socket_clear(k, fd);
-            return;
+            break;
         }
     }
+    b->n = 0;
+    b->len = 0;
+    b->file = 0;
 }
 
 /* One record at `at`. Its length in the queue; 0: it is none. */
-static u64 record(struct kr_sockets *k, u64 at, u64 end) {
+static u64 record(struct kr_sockets *k, struct batch *b, u64 at, u64 end) {
     struct kr_sock_record r;
     if (end - at < sizeof r)
         return 0;
     memcpy(&r, (const void *)(k->area->queue + at), sizeof r); /* once */
-    u64 size = sizeof r + (((u64)r.len + 7) & ~7ULL);
-    if (!r.len || r.len > KR_SOCK_MOST || size > end - at)
+    u64 size = sizeof r + (r.kind == KR_SR_FILE ? 8 : ((u64)r.len + 7) & ~7ULL);
+    if (r.len > KR_SOCK_MOST || size > end - at || !r.len != (r.kind == KR_SR_CLOSE))
         return 0;
+    if (b->n && (r.kind == KR_SR_CLOSE || r.fd != b->fd || b->n == KR_COUNT(b->v) ||
+                 (r.kind == KR_SR_FILE && b->file)))
+        send(k, b);
+    if (r.kind == KR_SR_CLOSE) {
+        kr_file_close(k, r.gen);
+        return size;
+    }
     struct kr_socket *s = r.fd < KR_SOCK_FDS ? &k->s[r.fd] : NULL;
-    if (!s || !s->owned || s->gen != r.gen || s->error || s->credit < (u64)r.len + KR_SOCK_SKB)
+    if (!s || !s->owned || s->gen != r.gen || s->error || s->credit < (u64)r.len + KR_SOCK_SKB ||
+        (r.kind == KR_SR_FILE && !k->offered))
         return size; /* not what the guest's code writes, or the connection has failed */
     s->credit -= r.len + KR_SOCK_SKB;
     if (!s->credit)
         k->credits--;
-    send(k, r.fd, (u64)(k->area->queue + at + sizeof r), r.len);
+    u64 from = (u64)(k->area->queue + at + sizeof r);
+    if (r.kind == KR_SR_FILE) {
+        u64 offset;
+        memcpy(&offset, (const void *)from, sizeof offset); /* once */
+        from = (u64)kr_file_bytes(k, offset, r.len);
+        if (!from) {
+            if (b->n) /* what comes before it */
+                send(k, b);
+            kr_socket_abort(k, r.fd);
+            return size;
+        }
+        b->file = 1;
+    }
+    b->fd = r.fd;
+    b->v[b->n++] = (struct kr_iovec){.base = from, .len = r.len};
+    b->len += r.len;
     return size;
 }
 
 void kr_queue_flush(struct kr_sockets *k, int own) {
     struct kr_sock_area *area = k->area;
+    struct batch b = {.n = 0, .len = 0, .file = 0};
     u64 tail = area->tail, size = 0; /* once */
     tail = KR_MIN(tail, (u64)KR_SOCK_QUEUE_SIZE);
     for (; k->head < tail; k->head += size)
-        if (!(size = record(k, k->head, tail))) {
+        if (!(size = record(k, &b, k->head, tail))) {
             k->head = tail;
             break;
         }
+    if (b.n)
+        send(k, &b);
     if (!own || !tail)
         return;
     k->head = 0;

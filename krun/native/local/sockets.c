@@ -19,7 +19,7 @@
 #include <linux/fcntl.h>
 
 _Static_assert(KR_LOCAL_MEMORY_END == KR_WINDOW_END, "guest/callpage.h");
-_Static_assert(KR_WAY_READ == 4 && KR_WAY_QUEUE == 5, "engine.S");
+_Static_assert(KR_WAY_READ == 4 && KR_WAY_QUEUE == 5 && KR_WAY_FILE == 6, "engine.S");
 
 #define MEDDLED_PAUSE 50000 /* ns between two kicks of the holder */
 
@@ -118,6 +118,7 @@ void kr_sockets_enter(struct kr_task *t) {
         k->area->limit = may ? KR_SOCK_QUEUE_SIZE : 0;
         if (k->nlive && kr_window_closed(&t->window))
             kr_sockets_fresh(k);
+        kr_file_offer(k);
     } else { /* a call that began before the holder looked may have told the thread of more bytes */
         for (u32 i = 0; i < k->nlive; i++)
             k->area->entry[k->live[i]].whole = 0;
@@ -135,6 +136,7 @@ void kr_sockets_left(struct kr_task *t) {
         k->turns++;
     }
     settle(k, !k->inside);
+    kr_file_forget(k);
     kr_unlock(&k->lock);
 }
 
@@ -240,6 +242,8 @@ static void meddle(struct kr_sockets *k, u32 first, u32 last) {
 void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
     struct kr_sockets *k = kr_sockets_of(t);
     u32 fd = (u32)number, nr = (u32)t->nr;
+    if (k && k->known && k->known - 1 == fd && t == k->holder)
+        t->local.named_own = 1;
     if (!k || fd >= KR_SOCK_FDS || !(k->s[fd].owned || k->s[fd].error))
         return;
     kr_lock(&k->lock);
@@ -305,8 +309,9 @@ static const struct {
     u16 nr;
     u8 way, index;
 } calls[] = {
-    {__NR_read, KR_WAY_READ, 0},    {__NR_recvfrom, KR_WAY_READ, 1}, {__NR_write, KR_WAY_QUEUE, 0},
-    {__NR_sendto, KR_WAY_QUEUE, 1}, {__NR_writev, KR_WAY_QUEUE, 2},
+    {__NR_read, KR_WAY_READ, 0},       {__NR_recvfrom, KR_WAY_READ, 1}, {__NR_write, KR_WAY_QUEUE, 0},
+    {__NR_sendto, KR_WAY_QUEUE, 1},    {__NR_writev, KR_WAY_QUEUE, 2},  {__NR_fstat, KR_WAY_FILE, 0},
+    {__NR_newfstatat, KR_WAY_FILE, 1}, {__NR_close, KR_WAY_FILE, 2},    {__NR_sendfile, KR_WAY_FILE, 3},
 };
 
 int kr_sockets_allowed(struct kr_task *t, u32 way) {

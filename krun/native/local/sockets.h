@@ -12,6 +12,7 @@
  *   any thread of the process       kr_sockets_left   takes what the guest's code has done: bytes that were read leave the
  *   leaves the guest                                  kernel's queue, records are sent
  *   a call names a descriptor       kr_sockets_named  what was seen of its socket is forgotten
+ *   an open has given a file        kr_file_opened    its size is known until the next exit, sendfile and close are records
  *   a wait has found sockets ready  kr_sockets_ready  their next bytes are looked at, room in the send buffer becomes credit
  *
  * State: kr_mm.sockets, made once; lock: kr_sockets.lock. The area (guest/socketpage.h) belongs to it. Another thread that
@@ -50,9 +51,14 @@ struct kr_sockets {
     u32 clones;  /* how often one has begun to */
     u32 nlive, data_used, credits; /* credits: sockets with credit */
     u64 head;                      /* the queue's records up to here have been sent */
+    u32 opened, offered,
+        known; /* 1 + descriptor of a file; 0: none. It has just been opened; the guest's code may take calls
+                                    * on it; the same, if it completed calls */
+    u32 files; /* counts those that were offered */
     u16 live[KR_SOCKETS_LIVE];
     u16 by_data[KR_SOCK_FDS]; /* 1 + descriptor by a hash of its data; 0: none */
     struct kr_socket s[KR_SOCK_FDS];
+    u8 bytes[KR_SOCK_MOST]; /* of a file, on their way to a socket */
 };
 
 #define KR_SOCKETS_MEDDLED 16
@@ -78,6 +84,17 @@ int kr_socket_has_bytes(u32 fd);
 void kr_socket_peek(struct kr_sockets *k, u32 fd);
 /* The holder enters the guest: asks whether there are no more bytes than those that were looked at. */
 void kr_sockets_fresh(struct kr_sockets *k);
+
+/* opened.c: an open(2) of the holder's with these flags has given fd. */
+void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags);
+/* The holder enters the guest: offers a file that has just been opened to the guest's code. */
+void kr_file_offer(struct kr_sockets *k);
+/* A thread has left the guest. */
+void kr_file_forget(struct kr_sockets *k);
+/* For records, while a file is offered: the bytes, which are valid until the next call; NULL: there are not so many. */
+const u8 *kr_file_bytes(struct kr_sockets *k, u64 offset, u32 len);
+/* Closes it, if it is the file of that number. */
+void kr_file_close(struct kr_sockets *k, u32 gen);
 
 /* queue.c: gives credit to the socket, if it can be sent on. */
 void kr_socket_credit(struct kr_sockets *k, u32 fd);

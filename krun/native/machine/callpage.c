@@ -12,7 +12,7 @@ _Static_assert(KR_LOCAL_FLAGS == (KR_SFMASK & ~0x3000u), "SFMASK without IOPL, w
 
 /* guest/engine.S */
 extern const u8 kr_engine[], kr_engine_r11_saved[], kr_engine_rax_saved[], kr_engine_regs_saved[],
-    kr_engine_after[];
+    kr_engine_after[], kr_engine_post[], kr_engine_posted[];
 /* guest/engine_patched.inc */
 extern const u8 kr_engine_patched[], kr_engine_rsp_ours[], kr_engine_flags_read[], kr_engine_patched_saved[],
     kr_engine_leave[], kr_engine_left[], kr_engine_page_end[];
@@ -48,6 +48,8 @@ enum kr_place kr_engine_place(u64 stub, u64 rip) {
         return KR_PLACE_ELSE;
     if (off >= (u64)(kr_engine_patched - kr_engine))
         return KR_PLACE_PATCHED;
+    if (off >= (u64)(kr_engine_post - kr_engine) && off <= (u64)(kr_engine_posted - kr_engine))
+        return KR_PLACE_POST;
     return off < (u64)(kr_engine_after - kr_engine) ? KR_PLACE_BEFORE : KR_PLACE_AFTER;
 }
 

@@ -34,11 +34,12 @@ u64 kr_engine_left_by(void);
 
 /* What a RIP means, where stub is the address of the vCPU's stub page. */
 enum kr_place {
-    KR_PLACE_ELSE,    /* not in the code */
-    KR_PLACE_OUT,     /* at the exit: the registers are those of the call */
-    KR_PLACE_ENTRY,   /* at LSTAR: the same */
-    KR_PLACE_BEFORE,  /* the call has not begun: kr_engine_undo gives the registers of the call */
-    KR_PLACE_AFTER,   /* the call is complete: kr_engine_end gives the registers after it */
+    KR_PLACE_ELSE,   /* not in the code */
+    KR_PLACE_OUT,    /* at the exit: the registers are those of the call */
+    KR_PLACE_ENTRY,  /* at LSTAR: the same */
+    KR_PLACE_BEFORE, /* the call has not begun: kr_engine_undo gives the registers of the call */
+    KR_PLACE_AFTER,  /* the call is complete: kr_engine_end gives the registers after it */
+    KR_PLACE_POST, /* the same, but a store is missing, or may be: that of post to post_at in the call page */
     KR_PLACE_PATCHED, /* in the way of patched sites: as BEFORE, by kr_engine_undo_patched */
 };
 enum kr_place kr_engine_place(u64 stub, u64 rip);
@@ -46,7 +47,7 @@ enum kr_place kr_engine_place(u64 stub, u64 rip);
 void kr_engine_undo(const u64 save[16], u64 stub, struct kvm_regs *r);
 /* The same for the place PATCHED. rsp: a copy of struct kr_patched's. */
 void kr_engine_undo_patched(const u64 save[16], u64 rsp, u64 stub, struct kvm_regs *r);
-/* For the place AFTER: makes r what it is after SYSCALL. Flags that ring 3 must not set are left out. */
+/* For the places AFTER and POST: makes r what it is after SYSCALL. Flags that ring 3 must not set are left out. */
 void kr_engine_end(const u64 save[16], u64 result, struct kvm_regs *r);
 
 #endif

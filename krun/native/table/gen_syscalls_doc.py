@@ -15,7 +15,7 @@ PAGE = HERE.parents[2] / "docs" / "syscalls.md"
 
 ROW = re.compile(
     r"SYS\((?P<nr>\d+), (?P<name>\w+), (?P<how>FWD|OWN|NO\(\w+\)), (?P<attr>0|THREAD|BLOCK|BOTH)(?: \| TIMED)?, "
-    r"(?P<local>NONE|FACT|ACTION|CHANGES|READ|QUEUE), "
+    r"(?P<local>NONE|FACT|ACTION|CHANGES|READ|QUEUE|FILE), "
     r'(?P<args>A0|A\(.*?\)), "(?P<note>(?:[^"\\]|\\.)*)"\)'
 )
 KIND = re.compile(r"(?P<kind>[A-Z]+)(?:\((?P<numbers>[\d, ]+)\))?")

@@ -65,6 +65,7 @@ enum kr_way {
     KR_WAY_CHANGES, /* no way: the call may change what that code knows */
     KR_WAY_READ,    /* bytes of a TCP socket that the monitor has seen before */
     KR_WAY_QUEUE,   /* a send on a TCP socket, carried out at the next exit */
+    KR_WAY_FILE, /* a call on the file that the last exit has opened: an answer, or carried out at the next exit */
 };
 
 struct kr_sys_row {
