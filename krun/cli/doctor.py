@@ -54,6 +54,7 @@ CHECKS: tuple[tuple[str, Callable[[str], Iterator[Finding]]], ...] = (
     ("kernel", kernel.kernel),
     ("kvm", kernel.kvm),
     ("kvm workers", kernel.worker_threads),
+    ("kvm statistics", kernel.statistics),
     ("calls", kernel.exits),
     ("build", installation.build),
     ("launcher", installation.launcher),

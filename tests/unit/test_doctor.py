@@ -189,6 +189,17 @@ def test_huge_pages_are_advised_with_their_price(monkeypatch, value, itlb, words
 
 
 @pytest.mark.parametrize(
+    ("filesystems", "findings"),
+    [("nodev\tsysfs\nnodev\tdebugfs\n\text4", 1), ("nodev\tsysfs\nnodev\ttracefs\n\text4", 0), ("", 0)],
+)
+def test_statistics_of_kvm_are_told_of_where_there_are_any(monkeypatch, filesystems, findings):
+    monkeypatch.setattr(kernel, "read", {"/proc/filesystems": filesystems}.__getitem__)
+    found = list(kernel.statistics("/run/krun"))
+    assert len(found) == findings
+    assert all(one.level == "ok" and "debugfs=off" in one.text and "kvm_stat" in one.text for one in found)
+
+
+@pytest.mark.parametrize(
     ("exits", "level", "words"),
     [
         ((23200, 900), "ok", "takes 23.2 us, one that is completed in it 0.9 us: calls.local: auto means on"),
