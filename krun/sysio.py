@@ -167,41 +167,6 @@ def sealed_copy(source_fd: int, name: str) -> int:
     return fd
 
 
-def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
-    """Writes `text` with one write(2) into an existing file, as /proc and /sys want it. Raises SysError."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=dirfd)
-    except OSError as e:
-        raise SysError("open", path, e.errno or 0) from None
-    try:
-        os.write(fd, text.encode())
-    except OSError as e:
-        raise SysError("write", path, e.errno or 0) from None
-    finally:
-        os.close(fd)
-
-
-def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> bytes:
-    """Returns the content of a file, at most `limit` bytes. Raises SysError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
-    except OSError as e:
-        raise SysError("open", path, e.errno or 0) from None
-    try:
-        parts = []
-        while limit > 0:
-            part = os.read(fd, min(limit, 1 << 20))
-            if not part:
-                break
-            parts.append(part)
-            limit -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-    except OSError as e:
-        raise SysError("read", path, e.errno or 0) from None
-    finally:
-        os.close(fd)
-
-
 def open_proc(path: str, flags: int) -> int:
     """Opens a file of the host's /proc, a path below it. It must be a procfs, and nothing may be mounted over the file: what is
     written there (id maps, labels) would be lost, or written elsewhere (CVE-2019-16884, CVE-2025-52881). Returns a descriptor.

@@ -10,6 +10,7 @@ import os
 from stat import S_ISREG
 
 from krun.errors import KrunError
+from krun.fileio import replace_file
 from krun.kvm import boot
 
 TYPE_CHECKING = False
@@ -96,20 +97,10 @@ def _write(root: int, key: bytes, known: Known) -> None:
     data = _MAGIC + key
     for word in (known.failures << 1 | known.measured, known.exit_ns, known.own_ns):
         data += word.to_bytes(8, "little")
-    fresh = f"{_NAME}.{os.getpid()}"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(fresh, flags, 0o600, dir_fd=root)
-        try:
-            if os.write(fd, data + known.cpuid) == len(data) + len(known.cpuid):
-                os.rename(fresh, _NAME, src_dir_fd=root, dst_dir_fd=root)
-        finally:
-            os.close(fd)
+        replace_file(_NAME, data + known.cpuid, dir_fd=root)
     except OSError:
-        try:
-            os.unlink(fresh, dir_fd=root)
-        except OSError:
-            pass
+        pass
 
 
 def _ask(kvm: int) -> bytes:

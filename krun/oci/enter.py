@@ -4,6 +4,7 @@ import os
 from errno import ENOENT, ESRCH
 
 from krun.errors import KrunError, SysError
+from krun.fileio import read_file
 from krun.kvm import board, image
 from krun.log import Log
 from krun.oci import cred, init, labels, namespaces, procfs, sched, seccomp, sync, talk
@@ -24,7 +25,6 @@ from krun.sysio import (
     CLONE_NEWUSER,
     pidfd_open,
     poll,
-    read_file,
     sched_setaffinity,
 )
 

@@ -3,11 +3,12 @@
 import time
 
 from krun.errors import KrunError
+from krun.fileio import read_file
 from krun.oci import caller, spec
 from krun.oci.enter import ExecOptions, exec_process
 from krun.oci.foreground import Foreground
 from krun.oci.state import CREATING, PAUSED, STOPPED, StateDir, status
-from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, read_file, socketpair, unix_connect
+from krun.sysio import PR_SET_CHILD_SUBREAPER, prctl, socketpair, unix_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

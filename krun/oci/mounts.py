@@ -8,6 +8,7 @@ import os
 from errno import EEXIST, EPERM
 
 from krun.errors import ConfigError, KrunError, SysError
+from krun.fileio import read_file
 from krun.mountio import (
     AT_RECURSIVE,
     AT_SYMLINK_NOFOLLOW,
@@ -42,7 +43,6 @@ from krun.sysio import (
     BINFMTFS_MAGIC,
     PROC_SUPER_MAGIC,
     fs_magic,
-    read_file,
 )
 from krun.treeio import copy_tree
 

@@ -8,7 +8,7 @@ exists, krun keeps it, and its schemata must equal the requested ones. Monitorin
 import os
 
 from krun.errors import ConfigError, KrunError, SysError
-from krun.sysio import read_file, write_file
+from krun.fileio import read_file, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

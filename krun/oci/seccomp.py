@@ -9,6 +9,7 @@ import os
 from stat import S_ISREG
 
 from krun.errors import ConfigError, KrunError
+from krun.fileio import replace_file
 from krun.jsonio import dumps
 from krun.oci.fields import SECCOMP_ACTIONS, SECCOMP_FLAGS, SECCOMP_OPERATORS
 
@@ -86,20 +87,11 @@ def _read(path: str) -> bytes:
 
 def _write(root: str, path: str, code: bytes) -> None:
     """Keeps the filter; a failure costs time only."""
-    fresh = f"{path}.{os.getpid()}"
     try:
         os.makedirs(root, 0o700, exist_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(fd, code) == len(code):
-                os.rename(fresh, path)
-        finally:
-            os.close(fd)
+        replace_file(path, code)
     except OSError:
-        try:
-            os.unlink(fresh)
-        except OSError:
-            pass
+        pass
 
 
 def check(profile: "dict[str, Any]") -> None:

@@ -8,9 +8,9 @@ import os
 from errno import ENOENT
 
 from krun.errors import ConfigError, KrunError, SysError
+from krun.fileio import read_file
 from krun.jsonio import loads
 from krun.oci.fields import FIELDS, IGNORED, MPOL_FLAGS, REFUSED, REQUIRED, SCHED_FLAGS, TYPES, below_root
-from krun.sysio import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import os
 import time
 
 from krun.errors import KrunError, NotFoundError, SysError
+from krun.fileio import replace_file
 from krun.jsonio import dumps, loads
 from krun.treeio import make_directories, remove_tree
 
@@ -257,23 +258,9 @@ class StateDir:
     def write(self, name: str, data: bytes) -> None:
         """Put a private file (0600) of that name into the directory, atomically. Errors: SysError."""
         path = f"{self.path}/{name}"
-        temporary = f"{self.path}/.{name}.{os.getpid()}"
         try:
-            fd = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-            finally:
-                os.close(fd)
-            os.rename(temporary, path)
+            replace_file(path, data)
         except OSError as error:
-            try:
-                os.unlink(temporary)
-            except OSError:
-                pass
             raise SysError.of("write", error, path) from None
 
     def read(self, name: str) -> bytes:

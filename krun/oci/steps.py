@@ -11,11 +11,11 @@ from posixpath import normpath
 from stat import S_ISDIR, S_ISLNK
 
 from krun.errors import SysError
+from krun.fileio import read_file
 from krun.sysio import (
     RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
-    read_file,
     try_openat2,
 )
 

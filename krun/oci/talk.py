@@ -4,10 +4,11 @@ import os
 from errno import EBUSY, EPIPE
 
 from krun.errors import KrunError, SysError
+from krun.fileio import read_file, write_file
 from krun.oci import hooks, sched, sync
 from krun.oci.spawn import Launched, died, write_id_maps
 from krun.oci.state import hook_state
-from krun.sysio import lib, read_file, sched_setaffinity, write_file
+from krun.sysio import lib, sched_setaffinity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

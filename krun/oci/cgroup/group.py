@@ -9,10 +9,10 @@ import os
 import time
 
 from krun.errors import KrunError, SysError
+from krun.fileio import read_file
 from krun.oci.cgroup.devices import device_rules
 from krun.oci.cgroup.files import clean, host_layout, put, read, unmake
 from krun.oci.cgroup.tree import SIGKILL, Patience, enter, processes, remove, signal_all
-from krun.sysio import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,71 @@
+"""Whole files by name: read, written, replaced. No state.
+
+This file imports next to nothing, because it is on every hot path.
+"""
+
+import os
+
+from krun.errors import SysError
+
+
+def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
+    """Writes `text` with one write(2) into an existing file, as /proc and /sys want it. Raises SysError."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=dirfd)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+    try:
+        os.write(fd, text.encode())
+    except OSError as e:
+        raise SysError("write", path, e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
+def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> bytes:
+    """Returns the content of a file, at most `limit` bytes. Raises SysError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
+    except OSError as e:
+        raise SysError("open", path, e.errno or 0) from None
+    try:
+        parts = []
+        while limit > 0:
+            part = os.read(fd, min(limit, 1 << 20))
+            if not part:
+                break
+            parts.append(part)
+            limit -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except OSError as e:
+        raise SysError("read", path, e.errno or 0) from None
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: str, data: bytes, dir_fd: "int | None" = None) -> None:
+    """Puts a private file (0600) in place of `path`: a reader sees the old one or the new one, never half.
+
+    The name of the new file until then is `path` with our pid. Raises OSError; the old file is then as it was.
+    """
+    fresh = f"{path}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(fresh, flags, 0o600, dir_fd=dir_fd)
+    except FileExistsError:  # of a process that was killed and had our pid
+        os.unlink(fresh, dir_fd=dir_fd)
+        fd = os.open(fresh, flags, 0o600, dir_fd=dir_fd)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
+        os.rename(fresh, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        try:
+            os.unlink(fresh, dir_fd=dir_fd)
+        except OSError:
+            pass
+        raise
