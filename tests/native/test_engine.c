@@ -5,21 +5,15 @@
  * a call writes is there if and only if the call is complete.
  * Sources: engine.S callpage.c
  */
-#include "harness.h"
+#include "stepping.h"
 #include "guest/socketpage.h"
 #include "machine/callpage.h"
-#include "machine/x86.h"
 #include "table/rows.h"
 #include <asm/prctl.h>
-#include <asm/sigcontext.h>
-#include <asm/signal.h>
-#include <asm/ucontext.h>
 #include <linux/mman.h>
 
 #define PAGES 8
 #define ROUNDS 3000
-#define TF 0x100ULL
-#define ARITHMETIC 0x8d5ULL /* CF PF AF ZF SF OF */
 
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {
     return (void)vm, (void)gva, (void)gpa, (void)flags, 0;
@@ -30,65 +24,15 @@ static struct kr_fact_page *fact;
 static struct kr_call_page *call;
 
 /* The registers of a call, and what came of it. */
-static volatile u32 steps;
-static struct kvm_regs start, now, expected;
+static struct kvm_regs expected;
 static u64 expected_result;
 static u64 begin; /* where the code is entered */
-static volatile enum { RUN, STEP } mode;
-static volatile enum { NOTHING, RETURNED, EXITED, FAULTED, LOST } end;
 
 static int completes;         /* the call is to be completed */
 static int faults;            /* a pointer of the call is bad */
 static u32 way;               /* enum kr_way of the call */
 static void (*prepare)(void); /* before each run of the call: what the call changes */
 static void (*changed)(int);  /* whether the call has changed it, or nothing */
-
-/* Loads the registers of `start` with RIP at the code, and comes back from wherever it ends: the handlers restore
- * the context that they saved at the first trap. */
-static struct ucontext home;
-
-static void to_kvm(const struct sigcontext_64 *s, struct kvm_regs *r) {
-    *r = (struct kvm_regs){.rax = s->ax,
-                           .rbx = s->bx,
-                           .rcx = s->cx,
-                           .rdx = s->dx,
-                           .rsi = s->si,
-                           .rdi = s->di,
-                           .rsp = s->sp,
-                           .rbp = s->bp,
-                           .r8 = s->r8,
-                           .r9 = s->r9,
-                           .r10 = s->r10,
-                           .r11 = s->r11,
-                           .r12 = s->r12,
-                           .r13 = s->r13,
-                           .r14 = s->r14,
-                           .r15 = s->r15,
-                           .rip = s->ip,
-                           .rflags = s->flags};
-}
-
-static void from_kvm(struct sigcontext_64 *s, const struct kvm_regs *r) {
-    s->ax = r->rax, s->bx = r->rbx, s->cx = r->rcx, s->dx = r->rdx, s->si = r->rsi, s->di = r->rdi,
-    s->sp = r->rsp;
-    s->bp = r->rbp, s->r8 = r->r8, s->r9 = r->r9, s->r10 = r->r10, s->r11 = r->r11, s->r12 = r->r12,
-    s->r13 = r->r13;
-    s->r14 = r->r14, s->r15 = r->r15, s->ip = r->rip, s->flags = r->rflags;
-}
-
-static void same(const char *what, const struct kvm_regs *a, const struct kvm_regs *b, int flags) {
-    const u64 *x = (const u64 *)a, *y = (const u64 *)b;
-    static const char names[][8] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rsp", "rbp", "r8",
-                                    "r9",  "r10", "r11", "r12", "r13", "r14", "r15", "rip"};
-    for (u32 i = 0; i < KR_COUNT(names); i++)
-        if (x[i] != y[i]) {
-            printf("%s: step %u: %s is 0x%llx, expected 0x%llx (call %llu)\n", what, steps, names[i],
-                   (unsigned long long)x[i], (unsigned long long)y[i], (unsigned long long)start.rax);
-            kr_test_failures++;
-        }
-    if (flags)
-        CHECK_EQ(a->rflags & ARITHMETIC, b->rflags & ARITHMETIC);
-}
 
 /* At one instruction of the code: what would the monitor make of it? */
 static void look(const struct kvm_regs *r) {
@@ -126,26 +70,12 @@ static void look(const struct kvm_regs *r) {
     }
 }
 
-static void go_home(struct ucontext *u) {
-    struct sigcontext_64 *s = (struct sigcontext_64 *)&u->uc_mcontext;
-    u64 fp = s->fpstate; /* the kernel's, of this signal */
-    *s = *(struct sigcontext_64 *)&home.uc_mcontext;
-    s->fpstate = fp;
-    s->ip += 2; /* behind the UD2 of go() */
-}
-
 static void on_signal(int sig, siginfo_t *info, void *ctx) {
     struct ucontext *u = ctx;
     struct sigcontext_64 *s = (struct sigcontext_64 *)&u->uc_mcontext;
     (void)info;
-    if (sig == SIGILL && end == NOTHING && !steps) { /* go(): begins */
-        home = *u;
-        steps = 1;
-        from_kvm(s, &start);
-        s->flags = (start.r11 & ~(u64)KR_SFMASK) | KR_FLAGS_FIXED | (mode == STEP ? TF : 0);
-        s->ip = begin;
+    if (begins(sig, u, begin, (start.r11 & ~(u64)KR_SFMASK) | KR_FLAGS_FIXED))
         return;
-    }
     to_kvm(s, &now);
     if (s->ip == start.rcx) {
         end = RETURNED;
@@ -163,29 +93,6 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
     }
     go_home(u);
 }
-
-/* A call of the kernel's, with a restorer of its own, because the C library's headers are not here. */
-__asm__(".text\nrestorer: mov $15, %eax\n syscall\n");
-extern char restorer[];
-
-static void handle(int sig) {
-    struct kr_sigaction a = {
-        .handler = (u64)on_signal, .flags = SA_SIGINFO | 0x04000000, .restorer = (u64)restorer};
-    a.flags |= SA_ONSTACK | SA_NODEFER;
-    CHECK_EQ(kr_sys4(__NR_rt_sigaction, sig, &a, 0, 8), 0);
-}
-
-__attribute__((noipa)) static void go(void) {
-    __asm__ volatile("ud2"
-                     :
-                     :
-                     : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
-                       "r14", "r15", "cc", "memory");
-}
-
-/* The payload's stack of the call: nothing below its top may be written. */
-static u64 *stack;
-#define STACK_WORDS 512
 
 /* Makes the call of `start`, without and with a trap at each instruction. */
 static void one(void) {

@@ -6,25 +6,19 @@
  * Sources: site.c siteplace.c root.c engine.S callpage.c mm.c vma.c change.c remap.c segment.c advise.c pt.c slots.c warm.c
  * hostmem.c kr_alloc.c
  */
-#include "harness.h"
+#include "stepping.h"
 #include "machine/root.h"
 #include "machine/siteplace.h"
 #include "machine/usercopy.h"
 #include "machine/vma.h"
-#include "machine/x86.h"
 #include "table/rows.h"
 #include <asm/prctl.h>
-#include <asm/sigcontext.h>
-#include <asm/signal.h>
-#include <asm/ucontext.h>
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 
 #define POOL (2 * KR_PT_SLOT)
 #define TEXT 0x210000000000ULL
 #define TEXT_PAGES 8
-#define TF 0x100ULL
-#define ARITHMETIC 0x8d5ULL /* CF PF AF ZF SF OF */
 
 extern const u8 kr_engine[], kr_engine_flags_read[], kr_engine_left[];
 
@@ -43,46 +37,9 @@ static int memory; /* the system area */
 
 /* ---- one run of a site ---- */
 
-static struct kvm_regs start, now, before, behind;
+static struct kvm_regs before, behind;
 static u64 begin_at, second, ret; /* the entry, the second instruction and the end of the site */
-static volatile u32 steps, looked;
-static volatile enum { RUN, STEP } mode;
-static volatile enum { NOTHING, RETURNED, EXITED, FAULTED, LOST } end;
-static struct ucontext home;
-
-/* The registers in the order of struct kvm_regs. */
-#define REGISTERS 18
-#define EACH(s)                                                                                              \
-    {                                                                                                        \
-        &s->ax, &s->bx, &s->cx, &s->dx, &s->si, &s->di, &s->sp, &s->bp, &s->r8, &s->r9, &s->r10, &s->r11,    \
-            &s->r12, &s->r13, &s->r14, &s->r15, &s->ip, &s->flags                                            \
-    }
-_Static_assert(sizeof(struct kvm_regs) == REGISTERS * 8, "linux/kvm.h");
-
-static void to_kvm(struct sigcontext_64 *s, struct kvm_regs *r) {
-    __u64 *from[] = EACH(s);
-    for (u32 i = 0; i < REGISTERS; i++)
-        ((__u64 *)r)[i] = *from[i];
-}
-
-static void from_kvm(struct sigcontext_64 *s, const struct kvm_regs *r) {
-    __u64 *to[] = EACH(s);
-    for (u32 i = 0; i < REGISTERS; i++)
-        *to[i] = ((const __u64 *)r)[i];
-}
-
-/* All but the flags. */
-static void same(const char *what, const struct kvm_regs *a, const struct kvm_regs *b) {
-    static const char names[][4] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rsp", "rbp", "r8",
-                                    "r9",  "r10", "r11", "r12", "r13", "r14", "r15", "rip"};
-    const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
-    for (u32 i = 0; i < KR_COUNT(names); i++)
-        if (x[i] != y[i]) {
-            printf("%s: step %u: %.4s is 0x%llx, expected 0x%llx\n", what, steps, names[i],
-                   (unsigned long long)x[i], (unsigned long long)y[i]);
-            kr_test_failures++;
-        }
-}
+static volatile u32 looked;
 
 /* What the monitor makes of r (local/local.c). */
 static enum kr_place reading(struct kvm_regs *r) {
@@ -110,7 +67,7 @@ static void look(const struct kvm_regs *r) {
     CHECK(place != KR_PLACE_ELSE);
     want = place == KR_PLACE_AFTER ? behind : before;
     want.rip = place != KR_PLACE_AFTER ? fixed.rip : fixed.rip == ret ? ret : second;
-    same(place == KR_PLACE_AFTER ? "after" : "before", &fixed, &want);
+    same(place == KR_PLACE_AFTER ? "after" : "before", &fixed, &want, 0);
     looked |= 1u << place;
 }
 
@@ -118,14 +75,8 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
     struct ucontext *u = ctx;
     struct sigcontext_64 *s = (struct sigcontext_64 *)&u->uc_mcontext;
     (void)info;
-    if (sig == SIGILL && end == NOTHING && !steps) { /* go(): begins */
-        home = *u;
-        steps = 1;
-        from_kvm(s, &start);
-        s->flags = start.rflags | (mode == STEP ? TF : 0);
-        s->ip = begin_at;
+    if (begins(sig, u, begin_at, start.rflags))
         return;
-    }
     to_kvm(s, &now);
     int own = s->ip >= KR_OWN_BASE && s->ip < KR_OWN_END;
     if (s->ip == ret) {
@@ -144,33 +95,8 @@ static void on_signal(int sig, siginfo_t *info, void *ctx) {
         end = LOST;
         printf("lost: signal %d at 0x%llx\n", sig, (unsigned long long)s->ip);
     }
-    u64 fp = s->fpstate; /* the kernel's, of this signal */
-    *s = *(struct sigcontext_64 *)&home.uc_mcontext;
-    s->fpstate = fp;
-    s->ip += 2; /* behind the UD2 of go() */
+    go_home(u);
 }
-
-__asm__(".text\nrestorer: mov $15, %eax\n syscall\n");
-extern char restorer[];
-
-static void handle(int sig) {
-    struct kr_sigaction a = {.handler = (u64)on_signal,
-                             .flags = SA_SIGINFO | 0x04000000 | SA_ONSTACK | SA_NODEFER,
-                             .restorer = (u64)restorer};
-    CHECK_EQ(kr_sys4(__NR_rt_sigaction, sig, &a, 0, 8), 0);
-}
-
-__attribute__((noipa)) static void go(void) {
-    __asm__ volatile("ud2"
-                     :
-                     :
-                     : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
-                       "r14", "r15", "cc", "memory");
-}
-
-/* The payload's stack: nothing below its top may be written. */
-static u64 *stack;
-#define STACK_WORDS 512
 
 static void random_registers(void) {
     u64 *x = (u64 *)&start;
@@ -253,7 +179,7 @@ static void one(u64 at, enum kr_site_form form) {
         go();
         if (on && known && !flags) {
             CHECK_EQ(end, RETURNED);
-            same("returned", &now, (behind.rip = ret, &behind));
+            same("returned", &now, (behind.rip = ret, &behind), 0);
             u64 want;
             if (form == KR_SITE_COMPARE)
                 __asm__("cmp $-4095,%1; pushf; pop %0" : "=r"(want) : "r"(behind.rax) : "cc");
@@ -268,7 +194,7 @@ static void one(u64 at, enum kr_site_form form) {
             now.rcx = after_call;
             now.r11 &= ~TF;
             before.rip = now.rip;
-            same("exited", &now, &before);
+            same("exited", &now, &before, 0);
         }
         for (u32 i = 0; i < STACK_WORDS; i++)
             CHECK_EQ(stack[i], 0x5a5a5a5a5a5a5a5aULL);
@@ -293,24 +219,24 @@ static void middle(u64 at, enum kr_site_form form) {
         CHECK_EQ(end, FAULTED);
         struct kvm_regs r = now, want = start;
         r.rflags &= ~0x10000ULL; /* RF, of the fault */
-        same("second", &r, (want.rip = second, &want));
+        same("second", &r, (want.rip = second, &want), 0);
         enum kr_middle m = kr_site_middle(&mm->vm, form == KR_SITE_NUMBER ? VEC_UD : VEC_GP, &r);
         if (form == KR_SITE_NUMBER) {
             CHECK_EQ(m, KR_MIDDLE_CALL);
             want.rcx = at + sizeof number;
             want.r11 = start.rflags;
-            same("middle", &r, &want);
+            same("middle", &r, &want, 0);
         } else {
             u64 flags;
             CHECK_EQ(m, KR_MIDDLE_DONE);
             __asm__("cmp $-4095,%1; pushf; pop %0" : "=r"(flags) : "r"(start.rax) : "cc");
             CHECK_EQ(r.rflags & ARITHMETIC, flags & ARITHMETIC);
-            same("middle", &r, (want.rip = at + sizeof compare, &want));
+            same("middle", &r, (want.rip = at + sizeof compare, &want), 0);
             r = start;
             r.rip = second;
             kr_site_enter(&mm->vm, &r);
             CHECK_EQ(r.rflags & ARITHMETIC, flags & ARITHMETIC);
-            same("entered", &r, &want);
+            same("entered", &r, &want, 0);
             r.rip = second;
             r.rflags |= TF;
             kr_site_enter(&mm->vm, &r);
