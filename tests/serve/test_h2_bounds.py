@@ -1,5 +1,6 @@
 """What an HTTP/2 peer can make the server keep: a client of the server, an instance of the proxy."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -16,10 +17,13 @@ from hyperframe.frame import (
     PingFrame,
     PriorityFrame,
     SettingsFrame,
+    WindowUpdateFrame,
 )
 
+from krun.errors import KrunError
 from krun.serve.http.h2stream import H2Incoming
 from krun.serve.http.types import Limits
+from krun.serve.run import grpc_health
 
 from .test_http_h2 import connect, flood
 from .test_http_server import with_server
@@ -205,6 +209,25 @@ def test_an_instance_that_sends_frames_without_end_is_let_go(costly):
         peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
         assert peer.answer(peer.request())["status"] == 502
         assert ended.wait(20)
+
+
+def test_wider_windows_without_end_have_a_bound():
+    def test(port, server):
+        peer = connect(port)
+        peer.answer(peer.request("GET", "/ignore"))
+        assert flood(peer, [WindowUpdateFrame(0, window_increment=256).serialize() * 100] * 20)
+
+    with_server(test, limits=Limits(abuse=100))
+
+
+@pytest.mark.parametrize("costly", COSTLY.values(), ids=COSTLY)
+def test_a_probe_does_not_read_frames_without_end(costly):
+    """Its time is the manifest's to choose, and the server's loop reads it, too."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.sendall(SettingsFrame(0).serialize() + costly * 200)
+    with ours, theirs, pytest.raises(KrunError, match="too many"):
+        asyncio.run(asyncio.wait_for(grpc_health.check(ours, ""), 20))
 
 
 def test_interim_responses_of_an_h2c_instance_have_a_bound():

@@ -18,6 +18,9 @@ from hyperframe.frame import (
 #: Bytes below which a WINDOW_UPDATE costs more than it brings (CVE-2019-9511: a response that is sent in frames of a few bytes).
 _DRIBBLE = 256
 
+#: How many wider ones cost as one other frame: a reader sends them by thousands, for what it reads, which earns more (Budget.sent).
+_WINDOWS = 16
+
 #: Bytes of the encoder's dynamic table (RFC 7541, section 4.2: at most what the peer permits), HPACK's initial size.
 _TABLE = 4096
 
@@ -35,12 +38,12 @@ class TooMany(h2.exceptions.ProtocolError):
 
 
 def _costs(frame: Frame) -> bool:
-    """Whether a frame costs the reader and brings nothing: whatever is no part of a message and no wider window."""
+    """Whether a frame costs the reader and brings nothing: whatever is no part of a message."""
     if isinstance(frame, HeadersFrame | ContinuationFrame):
         return False
     if isinstance(frame, DataFrame):
         return not frame.data and "END_STREAM" not in frame.flags
-    return not isinstance(frame, WindowUpdateFrame) or frame.window_increment < _DRIBBLE
+    return True
 
 
 class Library(h2.connection.H2Connection):
@@ -50,6 +53,7 @@ class Library(h2.connection.H2Connection):
     #: and how many there may be. One read has thousands, and all other connections wait while it is handled.
     _costly = 0
     room = 0
+    _windows = 0
 
     #: Streams that have ended and are remembered, so that late frames on them are no error. The library's 65536 have some 6 MB.
     MAX_CLOSED_STREAMS = 4096
@@ -65,7 +69,11 @@ class Library(h2.connection.H2Connection):
             changes[:] = [min(changes), changes[-1]]
 
     def _receive_frame(self, frame: Frame) -> list[h2.events.Event]:
-        self._costly += _costs(frame)
+        if isinstance(frame, WindowUpdateFrame) and frame.window_increment >= _DRIBBLE:
+            self._windows = (self._windows + 1) % _WINDOWS
+            self._costly += not self._windows
+        else:
+            self._costly += _costs(frame)
         if self._costly > self.room:
             raise TooMany("too many resets and control frames")
         return super()._receive_frame(frame)

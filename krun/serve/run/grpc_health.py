@@ -8,19 +8,22 @@ from krun.errors import KrunError
 SERVING = 1
 _WORDS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 _LONGEST = 64 << 10
+_FRAMES = 100  # that bring nothing: the time of a probe is the program's owner's to choose
 
 
 async def check(sock: socket.socket, service: str) -> "int | str":
     """Ask over a connected socket; returns SERVING, or a word for another status. Raises OSError, KrunError."""
     try:
         from h2.config import H2Configuration
-        from h2.connection import H2Connection
         from h2.events import ConnectionTerminated, DataReceived, StreamEnded, StreamReset, TrailersReceived
         from h2.exceptions import ProtocolError
+
+        from krun.serve.http.h2limits import Library
     except ImportError:
         raise KrunError("gRPC probe: the Python package h2 is missing; install krun[serve]") from None
     loop = asyncio.get_running_loop()
-    connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+    connection = Library(H2Configuration(client_side=True, header_encoding="utf-8"))
+    connection.room = _FRAMES
     connection.initiate_connection()
     name = service.encode()
     message = (b"\x0a" + _varint(len(name)) + name) if name else b""  # HealthCheckRequest{1: service}
