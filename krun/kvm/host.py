@@ -168,8 +168,11 @@ def _measured(root: int, path: str, key: bytes, known: Known, log: "Log") -> Kno
     except (OSError, ValueError) as e:
         known.failures += 1
         known.measured = known.failures >= _TRIES
-        until = "until the next boot" if known.measured else "for this command"
-        log.warning(f"measure what an exit costs: {e}; calls.local: auto means off {until}")
+        text = f"measure what an exit costs: {e}; calls.local: auto means off"
+        if known.measured:
+            log.warning(f"{text} until the next boot")
+        else:
+            log.debug(text)
     _write(root, key, known)
     return known
 
