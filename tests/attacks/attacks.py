@@ -314,6 +314,7 @@ ATTACKS = (
     # Calls completed inside the guest.
     Attack("local_scribble", local=True),
     Attack("local_sites", local=True),
+    Attack("local_file", prepare=(unfiltered,), local=True),
     Attack("local_queue", prepare=(unfiltered,), local=True),
     Attack("local_jump_engine", seconds=10, local=True),
     Attack("local_filter_tsync", prepare=(unfiltered,), local=True),
