@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * no_new_privs and PR_SET_DUMPABLE as the payload has them. State: task->nnp, proc->flags. No locks. */
+ * no_new_privs and PR_SET_DUMPABLE as the payload has them. State: task->nnp; proc->flags, of which the bits KR_PROCF_DUMPABLE
+ * are the same in all processes of an mm, and change under mm->lock. */
 #include "nnp.h"
 #include "process.h"
+#include "../machine/mm.h"
 #include <linux/capability.h>
 #include <linux/prctl.h>
 
@@ -27,5 +29,20 @@ int kr_ids_differ(void) {
 
 int kr_dumpable_view(struct kr_task *t) {
     struct kr_proc *p = t->proc;
-    return !(__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & (KR_PROCF_UNDUMPABLE | KR_PROCF_IDS_CHANGED));
+    return !(__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & KR_PROCF_DUMPABLE);
+}
+
+void kr_dumpable_change(struct kr_task *t, u32 clear, u32 set) {
+    kr_lock(&t->mm->lock);
+    for (struct kr_task *o = t->mm->tasks; o; o = o->next) {
+        __atomic_or_fetch(&o->proc->flags, set, __ATOMIC_RELAXED);
+        __atomic_and_fetch(&o->proc->flags, ~clear, __ATOMIC_RELAXED);
+    }
+    kr_unlock(&t->mm->lock);
+}
+
+void kr_dumpable_inherit(struct kr_task *c, const struct kr_task *t) {
+    u32 has = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_DUMPABLE;
+    if (c->proc != t->proc)
+        c->proc->flags = (c->proc->flags & ~KR_PROCF_DUMPABLE) | has;
 }

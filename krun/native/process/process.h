@@ -13,6 +13,7 @@
 /* An effective or file-system id of a thread has changed since the process became dumpable. A fork keeps the bit,
  * PR_SET_DUMPABLE clears it; after an execve it says whether the ids before it differed (kr_ids_differ). */
 #define KR_PROCF_IDS_CHANGED 0x04000000u
+#define KR_PROCF_DUMPABLE (KR_PROCF_UNDUMPABLE | KR_PROCF_IDS_CHANGED)
 /* The process that made this one waits for it, and releases its task and its kr_proc as soon as its first
  * thread ends. A second thread would use them after that, so such a process makes no thread. */
 #define KR_PROCF_LENT 0x10000000u

@@ -5,7 +5,7 @@
  * monitor, and the kernel could write a core of it where the payload reads. So the monitor takes the attribute
  * away again. The payload's own attribute is kr_dumpable_view (process/nnp.c).
  *
- * State: a bit of proc->flags (KR_PROCF_IDS_CHANGED). No locks.
+ * State: a bit of proc->flags (KR_PROCF_IDS_CHANGED), under mm->lock.
  */
 #include "sys.h"
 #include "../process/nnp.h"
@@ -28,7 +28,7 @@ static long ids(struct kr_task *t, long nr, const u64 a[6]) {
     struct ids after = ids_now();
     kr_undumpable();
     if (memcmp(&before, &after, sizeof before) != 0)
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_IDS_CHANGED, __ATOMIC_RELAXED);
+        kr_dumpable_change(t, 0, KR_PROCF_IDS_CHANGED);
     return r;
 }
 

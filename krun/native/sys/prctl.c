@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * prctl by a table of options. An option takes effect or is refused; none succeeds without effect. Owns
- * KR_PROCF_UNDUMPABLE of proc->flags and clears KR_PROCF_IDS_CHANGED. No locks.
+ * KR_PROCF_UNDUMPABLE of proc->flags and clears KR_PROCF_IDS_CHANGED, under mm->lock.
  */
 #include "table.h"
 #include "../lib/kr_linux.h"
@@ -92,10 +92,7 @@ u32 kr_prctl_forwarded(u32 *out, u32 max) {
 static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
         return -EINVAL;
-    if (!v)
-        __atomic_or_fetch(&t->proc->flags, KR_PROCF_UNDUMPABLE, __ATOMIC_RELAXED);
-    __atomic_and_fetch(&t->proc->flags, ~(KR_PROCF_IDS_CHANGED | (v ? KR_PROCF_UNDUMPABLE : 0)),
-                       __ATOMIC_RELAXED);
+    kr_dumpable_change(t, v ? KR_PROCF_DUMPABLE : KR_PROCF_IDS_CHANGED, v ? 0 : KR_PROCF_UNDUMPABLE);
     return 0;
 }
 
