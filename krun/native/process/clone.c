@@ -395,6 +395,10 @@ long kr_clone(struct kr_task *t, const struct kr_clone_args *ca) {
     if ((f & CLONE_SETTLS) && ca->tls >= KR_WINDOW_END)
         return -EPERM;
     host.flags &= ~((u64)CLONE_CLEAR_SIGHAND | CLONE_PTRACE | CLONE_UNTRACED);
+    /* Each process has actions of its own here (docs/limits.md). On the host, too: one that dies takes the monitor's
+     * handlers away (kr_die_signal). */
+    if (!(f & CLONE_THREAD))
+        host.flags &= ~(u64)CLONE_SIGHAND;
     if (ca->set_tid_size) {
         if (ca->set_tid_size > SET_TID_MAX || !ca->set_tid)
             return -EINVAL;
