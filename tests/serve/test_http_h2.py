@@ -8,7 +8,7 @@ import time
 import h2.errors
 import pytest
 from helpers.h2peer import H2Peer
-from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame
+from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
 
 from krun.serve.http.types import Limits
 
@@ -214,3 +214,16 @@ def test_idle_connection_is_closed_and_draining_tells():
         assert peer.closed and peer.goaway == 0
 
     with_server(test, limits=Limits(idle_time=0.2))
+
+
+def test_a_client_that_takes_its_leave_gets_what_it_has_asked_for():
+    """GOAWAY with a request under way (RFC 9113, section 6.8)."""
+
+    def test(port, server):
+        peer = connect(port)
+        stream = peer.request("GET", "/big")
+        peer.sock.sendall(GoAwayFrame(0, last_stream_id=0).serialize())
+        answer = peer.answer(stream)
+        assert answer["status"] == 200 and len(answer["body"]) == 1 << 20
+
+    with_server(test)

@@ -8,6 +8,7 @@ import pytest
 from helpers.h2peer import H2Peer
 from helpers.h2server import H2Server
 from helpers.proxyrig import Rig
+from hyperframe.frame import GoAwayFrame
 
 from .test_proxy import Held, wait_for
 
@@ -340,3 +341,24 @@ def test_http1_clients_are_told_interim_answers(rig):
     h2_instance(rig, early)
     got, _ = rig.raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", wait=0.5)
     assert got.startswith(b"HTTP/1.1 103") and b"link: </x>" in got and b"HTTP/1.1 200" in got
+
+
+def test_an_instance_that_goes_away_in_order(rig):
+    """GOAWAY (a gRPC server's MaxConnectionAge): the requests that it has are still answered, the next one goes elsewhere."""
+    connections = []
+
+    def serve(connection):
+        connections.append(connection)
+
+        def answer(server, stream, *rest):
+            connection.sendall(GoAwayFrame(0, last_stream_id=(1 << 31) - 1).serialize())
+            server.answer(stream, body=b"the last one")
+
+        H2Server(connection, answer).serve()
+
+    rig.script(rig.queue(protocol="h2c"), serve)
+    for count in (1, 2):
+        peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
+        answer = peer.answer(peer.request())
+        assert (answer["status"], answer["body"]) == (200, b"the last one") and len(connections) == count
+        peer.close()

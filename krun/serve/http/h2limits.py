@@ -78,6 +78,13 @@ class Library(h2.connection.H2Connection):
             raise TooMany("too many resets and control frames")
         return super()._receive_frame(frame)
 
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        """The peer's GOAWAY, past the library, which serves nothing after it: the streams that there are go on (RFC 9113, section 6.8)."""
+        event = h2.events.ConnectionTerminated()
+        event.error_code = frame.error_code
+        event.last_stream_id = frame.last_stream_id
+        return [], [event]
+
     def costs(self) -> int:
         """Return how many frames have cost and brought nothing since the last call."""
         count, self._costly = self._costly, 0

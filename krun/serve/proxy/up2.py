@@ -75,6 +75,7 @@ class Up2(asyncio.Protocol):
         "_held",
         "_limits",
         "_on_lost",
+        "_over",
         "_reading",
         "_wheel",
         "_widened",
@@ -95,7 +96,8 @@ class Up2(asyncio.Protocol):
         self.deadline: float | None = None
         self.slot = 0
         self.streams: dict[int, Stream2] = {}
-        self._closing = False
+        #: No further requests; nothing more is read.
+        self._closing = self._over = False
         self._reading = self._held = False
         #: The windows of all streams may have become wider.
         self._widened = False
@@ -125,7 +127,7 @@ class Up2(asyncio.Protocol):
         self._rest(_IDLE_TIME)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True
+        self._closing = self._over = True
         self.deadline = None
         self._wheel.forget(self)
         self._on_lost(self)
@@ -157,7 +159,7 @@ class Up2(asyncio.Protocol):
             stream.pump()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._over:
             return
         self._reading = True
         # All instances' requests wait while the frames of one are read.
@@ -202,7 +204,7 @@ class Up2(asyncio.Protocol):
             self.acknowledge(number or 0, event.flow_controlled_length)
 
     def _hang_up(self, text: str) -> None:
-        self._closing = True
+        self._closing = self._over = True
         self._reading = False
         self.transport.write(self._conn.data_to_send())
         self._end()
