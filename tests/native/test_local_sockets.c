@@ -588,7 +588,11 @@ static void another_thread(void) {
     CHECK(owned((u32)s[0]));
     over(s);
     t->proc->refs = 1;
-    kr_sockets_release(t);
+    connection(s, 04000);
+    t->mm->sockets->meddled = KR_SOCKETS_MEDDLED;
+    kr_sockets_call(t);
+    CHECK(!t->local.holder && !t->mm->sockets->holder && !t->local.timer && !owned((u32)s[0]));
+    over(s);
 }
 
 void test_main(void) {

@@ -159,6 +159,13 @@ void kr_sockets_call(struct kr_task *t) {
     struct kr_sockets *k = kr_sockets_of(t);
     if (row && row->attr & KR_CALL_BLOCK)
         kr_queue_unbound(t); /* execve, too: the next monitor knows no such signal */
+    if (k->meddled >=
+        KR_SOCKETS_MEDDLED) { /* its sockets go from thread to thread: no thread pays for the table any more */
+        kr_queue_unbound(t);
+        kr_sockets_release(t);
+        __atomic_add_fetch(&t->local.generation, 1, __ATOMIC_RELEASE);
+        return;
+    }
     kr_lock(&k->lock);
     t->local.clones = k->clones;
     if (is_wait(t->nr))

@@ -46,7 +46,7 @@ struct kr_sockets {
     struct kr_sock_area *area;
     u32 inside;  /* the holder is in the guest, or on its way */
     u32 turns;   /* counts its entries and exits */
-    u32 meddled; /* how often other threads have named owned sockets; KR_SOCKETS_MEDDLED: no more sockets */
+    u32 meddled; /* how often other threads have named owned sockets; KR_SOCKETS_MEDDLED: the holder ends */
     u32 cloning; /* threads of the process that are making processes */
     u32 clones;  /* how often one has begun to */
     u32 nlive, data_used, credits; /* credits: sockets with credit */
