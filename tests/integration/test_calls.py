@@ -63,6 +63,23 @@ int main(void) {{
 """
 
 
+#: Serves files of its own to a child of its own. The path is the program's.
+FILES = ECHO.replace(
+    "#include <sys/socket.h>",
+    "#include <fcntl.h>\n#include <sys/sendfile.h>\n#include <sys/socket.h>\n#include <sys/stat.h>",
+).replace(
+    "        if (write(c, b, got) != got)\n            return 4;\n",
+    """    {
+        struct stat st;
+        off_t at = 0;
+        int f = open("/tmp/file", O_RDONLY);
+        if (f < 0 || fstat(f, &st) || st.st_size != 8 || sendfile(c, f, &at, 8) != 8 || at != 8 || close(f))
+            return 4;
+    }
+""",
+)
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("calls")
@@ -121,6 +138,23 @@ def test_sockets(runtime, bundle, program, sockets):
         completed = after["completed"][way] - before["completed"][way]
         wanted = PVM and (sockets == "on" or (sockets, way) == ("lowat", "read"))
         assert completed > ECHOES * 0.9 if wanted else completed == 0
+
+
+def test_files(runtime, bundle, program):
+    """A server of files: fstat, sendfile and close are completed, so that a request is little more than the exit of its open."""
+    complete_calls(runtime, "on")
+    folder = program.parent
+    assert "sendfile(c, f" in FILES
+    (folder / "files.c").write_text(FILES)
+    subprocess.run(["gcc", "-O1", "-static", "-o", folder / "files", folder / "files.c"], check=True)
+    bundle.mount("/files", folder / "files", "bind", "ro")
+    container = start(runtime, bundle, program)
+    container.exec("/bin/sh", "-c", "mkdir -p /tmp; echo -n 12345678 >/tmp/file").ok()
+    before = counts(container)
+    container.exec("/files").ok()
+    after = counts(container)
+    completed = after["completed"]["file"] - before["completed"]["file"]
+    assert completed > ECHOES * 3 * 0.8 if PVM else completed == 0
 
 
 def test_reads_of_files_leave_the_samples(runtime, bundle, program):
