@@ -173,6 +173,8 @@ class Process:
         # Beyond that limit the kernel would send a SIGBUS without contents (__send_signal_locked()), which is the payload's.
         if not pending.isdigit() or not limit.isdigit() or int(pending) + 16 > int(limit):
             return False
+        # The memory that was read just now is that of the process, so the number is still its own: another process gets a number
+        # only after all others have been given out.
         before = self.read(task + self._table[8], 4)
         info = struct.pack("<iiixxxxiiQ", _SIGBUS, 0, _SI_QUEUE, 0, 0, _KICK).ljust(128, b"\0")
         if ctypes.CDLL(None, use_errno=True).syscall(

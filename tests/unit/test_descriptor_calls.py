@@ -26,6 +26,7 @@ NAMED = {
     "filter/jail.c": "rows and rules of the filter",
     "filter/profile.c": "rows of the filter",
     "process/trace.c": "how a call is written",
+    "process/observe.c": "which calls do not return, or return twice",
     "monitor/run.c": "which calls block",
     "local/sockets.c": "which calls leave a socket read and sent on inside the guest",
     "local/enroll.c": "after which calls a socket is one that is read and sent on inside the guest",

@@ -27,6 +27,15 @@ ALLOWED = {
     "oci/namespaces.py": {"stat /proc/self/ns/?": 1},
     "oci/events.py": {"readlink /proc/?/ns/net": 1, "readlink /proc/self/ns/net": 1, "open /proc/?/net/dev": 1},
     "oci/enter.py": {"stat /proc/?/ns/?": 1, "stat /proc/self/ns/?": 1, "read_file /proc/self/setgroups": 1},
+    "oci/trace.py": {"open /proc/?/timens_offsets": 1},
+    "oci/debug.py": {"open /proc/?/cmdline": 1, "open /proc/?/status": 1, "readlink /proc/?/fd/?": 1},
+    "kvm/inspect.py": {
+        "open /proc/?/mem": 1,
+        "open /proc/?/maps": 1,
+        "listdir /proc/?/task": 1,
+        "_text /proc/?/status": 1,
+        "_text /proc/?/task/?/status": 1,
+    },
     "oci/devices.py": {"access /proc/kcore": 1, "link /proc/kcore": 1},  # made, not followed
     "oci/cgroup/group.py": {"read_file /proc/self/uid_map": 1},
     "oci/cgroup/v1.py": {"read /proc/self/mountinfo": 1},
