@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -187,3 +188,22 @@ def test_trace_log(runtime, bundle, tmp_path):
     done = container.exec("true")
     assert done.status != 0 and f"use trace directory {folder}: owned by uid 0, mode 0777" in done.err
     runtime.options = []
+
+
+def test_a_process_without_room_for_the_records(runtime, bundle, tmp_path):
+    """It goes on, and the trace says that it is not shown."""
+    (tmp_path / "c.c").write_text(
+        "#include <sys/resource.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n"
+        "int main(void) { struct rlimit r = {1, 1}; struct timespec t = {0, 2000000};\n"
+        "if (setrlimit(RLIMIT_AS, &r)) return 1;\n"
+        "for (;;) syscall(SYS_getppid), nanosleep(&t, 0); }\n"
+    )
+    subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "c", tmp_path / "c.c"], check=True)
+    container = runtime.start(bundle.args("c"))
+    limits = Path(f"/proc/{container.state()['pid']}/limits")
+    wait_for(lambda: re.search(r"Max address space +1 ", limits.read_text()))
+    tracer = Tracer(runtime, container)
+    wait_for(lambda: number(tracer.board, watch.BLIND_AT) == 1)
+    status, err = tracer.end()
+    assert status == 0 and "1 processes are not shown: their limit of address space has no room" in err
+    assert container.state()["status"] == "running" and "getppid" not in tracer.text()
