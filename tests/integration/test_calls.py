@@ -142,7 +142,7 @@ def test_sockets(runtime, bundle, program, sockets):
 
 def test_files(runtime, bundle, program):
     """A server of files: fstat, sendfile and close are completed, so that a request is little more than the exit of its open."""
-    complete_calls(runtime, "on")
+    complete_calls(runtime, "local: on, sockets: on")
     folder = program.parent
     assert "sendfile(c, f" in FILES
     (folder / "files.c").write_text(FILES)

@@ -134,7 +134,7 @@ def test_who_may_not_be_traced(runtime, bundle):
 
 
 def test_completed_calls_are_seen_and_come_back(runtime, bundle, tmp_path):
-    complete_calls(runtime, "on")
+    complete_calls(runtime, "local: on, sockets: on")
     (tmp_path / "c.c").write_text(
         "#include <stdio.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n"
         "int main(void) { struct timespec t = {0, 2000000};\n"

@@ -28,6 +28,7 @@ NAMED = {
     "process/trace.c": "how a call is written",
     "process/observe.c": "which calls do not return, or return twice",
     "monitor/run.c": "which calls block",
+    "machine/window.h": "after which calls a program touches memory",
     "local/sockets.c": "which calls leave a socket read and sent on inside the guest",
     "local/enroll.c": "after which calls a socket is one that is read and sent on inside the guest",
 }

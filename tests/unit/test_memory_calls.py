@@ -23,6 +23,7 @@ NAMED = {
     "lib/kr_linux.h": "numbers that older headers lack",
     "filter/jail.c": "rows and rules of the filter",
     "filter/profile.c": "rows of the filter",
+    "machine/window.h": "after which calls a program touches memory",
     "sys/mman.c": "numbers for kr_host_forward(), which checks the range",
 }
 

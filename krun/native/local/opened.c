@@ -23,7 +23,6 @@
 
 /* With other flags an open does more, or its descriptor does. */
 #define PLAIN (O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_LARGEFILE | O_NOATIME)
-#define O_LARGEFILE_K 0100000
 
 struct stat_k { /* the kernel's */
     u64 dev, ino, nlink;
@@ -51,7 +50,7 @@ static int closes_at_once(u32 fd) {
 }
 
 void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags) {
-    k->opened = flags & ~(u32)(PLAIN | O_LARGEFILE_K) ? 0 : fd + 1;
+    k->opened = flags & ~(u32)PLAIN ? 0 : fd + 1;
 }
 
 void kr_file_offer(struct kr_sockets *k) {
@@ -99,7 +98,7 @@ const u8 *kr_file_bytes(struct kr_sockets *k, u64 offset, u32 len) {
 void kr_file_close(struct kr_sockets *k, u32 gen) {
     if (!k->offered || gen != k->files)
         return;
-    kr_sys1(__NR_close, k->offered - 1);
+    kr_fd_shut(k->offered - 1);
     k->known = 0;
     kr_file_forget(k);
 }

@@ -57,16 +57,35 @@ static inline u16 kr_window_row(u64 nr) {
     return (u16)(nr < KR_WINDOW_ROWS - 1 ? nr + 1 : KR_WINDOW_ROWS - 1);
 }
 
-/* A new program. After these calls programs mostly touch memory for the first time or use CPUID: counted in starts of
+/* Whether programs mostly touch memory for the first time, or use CPUID, after a call with that number: counted in starts of
  * bash, gcc, git, Go, perl and python (docs/performance.md). */
+static inline int kr_window_seldom(u32 nr) {
+    switch (nr) {
+    case __NR_close:
+    case __NR_mprotect:
+    case __NR_munmap:
+    case __NR_brk:
+    case __NR_rt_sigreturn:
+    case __NR_access:
+    case __NR_clone:
+    case __NR_fork:
+    case __NR_set_robust_list:
+    case __NR_prlimit64:
+    case __NR_getrandom:
+    case __NR_rseq:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* A new program. */
 static inline void kr_window_begin(struct kr_window_rows *rows) {
-    static const u16 seldom[] = {
-        __NR_close, __NR_mprotect, __NR_munmap,          __NR_brk,       __NR_rt_sigreturn, __NR_access,
-        __NR_clone, __NR_fork,     __NR_set_robust_list, __NR_prlimit64, __NR_getrandom,    __NR_rseq,
-    };
-    rows->row[0] = (struct kr_window_row){KR_WINDOW_PAUSE_FIRST, KR_WINDOW_PAUSE_FIRST};
-    for (u32 i = 0; i < sizeof seldom / sizeof *seldom; i++)
-        rows->row[kr_window_row(seldom[i])] = rows->row[0];
+    const struct kr_window_row first = {KR_WINDOW_PAUSE_FIRST, KR_WINDOW_PAUSE_FIRST};
+    rows->row[0] = first;
+    for (u32 nr = 0; nr < KR_WINDOW_ROWS - 1; nr++)
+        if (kr_window_seldom(nr))
+            rows->row[kr_window_row(nr)] = first;
 }
 
 /* Whether so many calls can be completed that the thread does not ask. */
