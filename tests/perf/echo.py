@@ -53,7 +53,7 @@ class Server(threading.Thread):
 def turn(kind: str, program: Path, work: Path, options: argparse.Namespace) -> str:
     runtime = Runtime("runc" if kind == "runc" else "krun", work)
     if kind != "runc":
-        complete_calls(runtime, kind)
+        complete_calls(runtime, f"local: {kind}, sockets: {kind}")
     try:
         bundle = Bundle(work / "bundle").namespaces(drop=("network",))
         bundle.mount("/echo", program, "bind", "ro")

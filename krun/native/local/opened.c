@@ -49,9 +49,7 @@ static int closes_at_once(u32 fd) {
     return 0;
 }
 
-void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags) {
-    k->opened = flags & ~(u32)PLAIN ? 0 : fd + 1;
-}
+void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags) { k->opened = flags & ~(u32)PLAIN ? 0 : fd + 1; }
 
 void kr_file_offer(struct kr_sockets *k) {
     struct kr_task *t = k->holder;
