@@ -12,7 +12,7 @@ import time
 from krun.errors import KrunError, SysError, UsageError
 from krun.jsonio import dumps
 from krun.kvm import strace
-from krun.kvm.watch import PIDS, Filter, Watch
+from krun.kvm.watch import PIDS, RECORDS, Filter, Watch
 from krun.oci import state as st
 from krun.oci.kill import open_init
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from krun.log import Log
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05  # between two looks at the ring
+_PIECE = 4096  # PIPE_BUF: a pipe that poll(2) calls writable takes as much without waiting (pipe(7))
 
 
 def main(opts: Options) -> int:
@@ -39,7 +40,6 @@ def main(opts: Options) -> int:
     pidfd = open_init(state)
     if pidfd < 0:
         raise KrunError(f"cannot trace container {opts.id} in the {st.STOPPED} state")
-    out = _open(opts.output) if opts.output else os.dup(1)
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(write)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -47,8 +47,12 @@ def main(opts: Options) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     watch = Watch(f"{statedir.path}/{st.BOARD}", opts.id, wanted)
     try:
+        # Behind the attaching: a trace that is refused must not empty the file of the first one.
+        out = _open(opts.output) if opts.output else os.dup(1)
         opts.logger.debug(f"tracing container {opts.id}")
-        _follow(watch, Writer(out, bool(opts.json), _clock(state.pid)), pidfd, read)
+        _follow(watch, Writer(out, bool(opts.json), _clock(state.pid), read), pidfd, read)
+    except OSError as error:
+        raise SysError.of("write trace file", error, opts.output or "on stdout") from None
     finally:
         watch.close()
     _report(watch, opts.logger)
@@ -96,17 +100,32 @@ def _clock(pid: int) -> int:
 class Writer:
     """Writes records as lines."""
 
-    def __init__(self, fd: int, json: bool, clock: int) -> None:
-        """Argument: clock, as _clock returns it."""
+    def __init__(self, fd: int, json: bool, clock: int, stop: int) -> None:
+        """Arguments: clock, as _clock returns it; stop, a descriptor that becomes readable when writing is to wait no longer."""
         self._fd = fd
+        self._stop = stop
         self._json = json
         self._clock = clock
 
-    def write(self, records: list[Record]) -> None:
-        """Write the records. Errors: OSError (EPIPE: nobody reads)."""
+    def write(self, records: list[Record]) -> bool:
+        """Write the records. Return whether all were written: not if a signal came while the output took no more (a pipe that
+        nobody reads, a stopped terminal). Errors: OSError (EPIPE: nobody reads).
+        """
         data = "".join([self._line(record) for record in records]).encode()
         while data:
-            data = data[os.write(self._fd, data) :]
+            if not self._is_writable():
+                return False
+            try:
+                data = data[os.write(self._fd, data[:_PIECE]) :]
+            except BlockingIOError:  # somebody else writes to it, too
+                continue
+        return True
+
+    def _is_writable(self) -> bool:
+        """Wait until the output takes more or a signal has come: write(2) would begin anew after a signal (PEP 475)."""
+        if select.select([], [self._fd], [], 0)[1]:
+            return True
+        return self._stop not in select.select([self._stop], [self._fd], [])[0]
 
     def _line(self, record: Record) -> str:
         at = self._clock + record.began
@@ -134,15 +153,19 @@ class Writer:
 
 
 def _follow(watch: Watch, writer: Writer, pidfd: int, stop: int) -> None:
-    """Write what comes until the container or a signal ends it, or nobody reads the output."""
+    """Write what comes until the container or a signal ends it, or nobody reads the output.
+
+    What is in the ring at the end is written, and no more: others may go on, faster than this.
+    """
     poll = select.poll()
     for fd in (pidfd, stop):
         poll.register(fd, select.POLLIN)
-    pause, ended = _SHORTEST_S, False
-    while True:
+    pause, ended, left = _SHORTEST_S, False, RECORDS
+    while left > 0:
         records = watch.read()
         try:
-            writer.write(records)
+            if not writer.write(records):
+                return
         except BrokenPipeError:
             return
         if records:
@@ -151,6 +174,8 @@ def _follow(watch: Watch, writer: Writer, pidfd: int, stop: int) -> None:
             return
         else:
             pause = min(pause * 1.5, _LONGEST_S)
+        if ended:
+            left -= len(records)
         ended = ended or bool(poll.poll(0 if len(records) >= 64 else pause * 1000))
 
 

@@ -168,6 +168,39 @@ def test_a_reader_that_does_not_read(runtime, bundle, tmp_path):
     assert int(err.split('msg="')[1].split()[0]) + tracer.text().count("\n") == 30000
 
 
+@pytest.fixture
+def flood(runtime, bundle, tmp_path):
+    """A container that does nothing but call."""
+    (tmp_path / "f.c").write_text(
+        "#include <sys/syscall.h>\n#include <unistd.h>\nint main(void) { fork(); for (;;) syscall(SYS_getppid); }\n"
+    )
+    subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "f", tmp_path / "f.c"], check=True)
+    return runtime.start(bundle.args("f"))
+
+
+def test_an_output_that_takes_no_more(runtime, flood, tmp_path):
+    """A signal ends a trace whose output nobody reads; a full disk is an error."""
+    command = [runtime.path, "--root", runtime.root, "trace", "-e", "getppid"]
+    reading, writing = os.pipe()
+    process = subprocess.Popen([*command, flood.id], stdin=subprocess.DEVNULL, stdout=writing)
+    path = f"{runtime.root}/{flood.id}/board"
+    wait_for(lambda: number(path, board.WATCH_AT + watch.LOST_AT) > watch.RECORDS)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    os.close(writing)
+    os.close(reading)
+    done = flood.call("trace", options=("-e", "getppid", "--output", "/dev/full"))
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "write trace file /dev/full: no space left on device" in done.err
+    # A trace that is refused leaves the first one's file as it is.
+    file = tmp_path / "file"
+    tracer = Tracer(runtime, flood, "-e", "getppid", "--output", str(file))
+    wait_for(lambda: file.stat().st_size > 1000)
+    assert flood.call("trace", options=("--output", str(file))).status == 1
+    tracer.end()
+    assert file.read_bytes()[:1] == b"["
+
+
 def test_trace_log(runtime, bundle, tmp_path):
     """The global option of engines: a file for each container, which has an end; no directory of somebody else's."""
     folder = tmp_path / "traces"

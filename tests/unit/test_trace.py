@@ -12,6 +12,7 @@ import pytest
 
 from krun.errors import KrunError, UsageError
 from krun.kvm import board, strace, watch
+from krun.oci import trace
 
 HEAD = struct.Struct("<IIQQqIIII6Q")
 
@@ -211,3 +212,24 @@ def test_a_board_of_before(path: str) -> None:
     os.truncate(path, board.COUNTS_AT + board.COUNTS * 8)
     with pytest.raises(KrunError, match="cannot trace container box: it was made by another version of krun"):
         attach(path)
+
+
+def test_a_flood_does_not_outlast_the_signal(tmp_path: Path) -> None:
+    """Others may write records faster than they can be shown: what was in the ring at the signal is the end."""
+
+    class Flood:
+        reads = 0
+
+        def read(self) -> list[watch.Record]:
+            self.reads += 1
+            assert self.reads < 1000
+            return [watch.Record(record("getppid", []))] * 256
+
+    stop, write = os.pipe()
+    os.write(write, b"x")
+    with (tmp_path / "out").open("wb") as out:
+        writer = trace.Writer(out.fileno(), False, 0, stop)
+        trace._follow(Flood(), writer, stop, stop)  # type: ignore[arg-type]
+    assert (tmp_path / "out").read_bytes().count(b"\n") == 256 + watch.RECORDS
+    os.close(stop)
+    os.close(write)
