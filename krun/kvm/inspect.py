@@ -69,7 +69,7 @@ class Process:
 
     def _read_maps(self) -> tuple[list[Mapping], tuple[int, ...]]:
         found, own = [], []
-        with open(f"/proc/{self.pid}/maps", errors="replace") as file:
+        with open(f"/proc/{self.pid}/maps", errors="replace", newline="\n") as file:
             for line in file:
                 match = re.match(r"(\w+)-(\w+) (\S+) (\w+) \S+ (\d+) *(.*)", line)
                 if not match:
@@ -215,20 +215,21 @@ def printable(text: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, errors="replace") as file:
+        with open(path, errors="replace", newline="\n") as file:
             return file.read(1 << 16)
     except OSError:
         return ""
 
 
 def _field(status: str, name: str) -> str:
-    for line in status.splitlines():
+    # Not splitlines(): of a thread's name, which the payload chooses, the kernel escapes the line feed and no other line end.
+    for line in status.split("\n"):
         if line.startswith(f"{name}:"):
             return line.partition(":")[2].strip()
     return ""
 
 
 def last_number(status: str, name: str) -> int:
-    """Return the last number of a line of /proc/PID/status, 0 if there is none."""
+    """Return the last number of a line of /proc/PID/status, 0 if there is none. status: as read without other line ends than \\n."""
     words = _field(status, name).split()
     return int(words[-1]) if words and words[-1].isdigit() else 0

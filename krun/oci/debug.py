@@ -52,7 +52,7 @@ def _process(pid: int) -> dict[str, Any]:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read(4096).split(b"\0")[:-1]
-        with open(f"/proc/{pid}/status", errors="replace") as file:
+        with open(f"/proc/{pid}/status", errors="replace", newline="\n") as file:
             inside = inspect.last_number(file.read(), "NStgid")
         return {
             "pid": inside,

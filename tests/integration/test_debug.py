@@ -127,6 +127,24 @@ def test_nothing_is_disturbed(container, bundle):
     assert program(container)
 
 
+def test_a_name_forges_nothing(runtime, bundle, tmp_path):
+    """The kernel escapes the line feed of a thread's name and of a file's, and no other line end."""
+    (tmp_path / "n.c").write_text(
+        "#include <fcntl.h>\n#include <sys/mman.h>\n#include <sys/prctl.h>\n#include <unistd.h>\nint main(void) {\n"
+        'int fd = open("/x\\r10000-7ffffffff000 r-xp 00000000 00:01 7 \\v", O_RDWR | O_CREAT, 0600);\n'
+        "if (ftruncate(fd, 4096) || mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED) return 1;\n"
+        'prctl(PR_SET_NAME, "a\\vNSpid:\\t777");\n'
+        'if (!fork()) prctl(PR_SET_NAME, "b\\rNStgid:\\t77");\n'
+        'open("/ready", O_CREAT, 0600); for (;;) pause(); }\n'
+    )
+    subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "n", tmp_path / "n.c"], check=True)
+    container = runtime.start(bundle.args("n"))
+    names = ["a?NSpid:?777", "b?NStgid:?77"]
+    found = wait_for(lambda: str(look(container)).count("77'") == 2 and look(container), "both processes")
+    assert [[t["name"] for t in p["threads"]] for p in found] == [[name] for name in names]
+    assert found[0]["pid"] == 1 and all(p["pid"] == p["threads"][0]["tid"] < 77 for p in found)
+
+
 def test_states(runtime, bundle, container):
     threads = wait_for(lambda: program(container), "the threads")
     container.call("pause").ok()
