@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from krun.kvm.watch import Record
 
 NUMBERS = {name: number for number, (name, _, _) in CALLS.items()}
+#: All calls, also those that the table does not have; the last number stands for all higher ones (native/process/observe.h).
+EVERY = frozenset(range(512))
 _KIND = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 _SIGNED = frozenset(("INT", "PID", "SIG", "CLK", "FD", "DFD", "ID", "NEWFD"))
 _AT_FDCWD = -100
@@ -54,13 +56,13 @@ def numbers_of(words: list[str]) -> set[int]:
         found: set[int] = set()
         for name in text.removeprefix("!").split(","):
             found |= _numbers(name)
-        chosen |= set(CALLS) - found if inverted else found
-    return chosen if words else set(CALLS)
+        chosen |= EVERY - found if inverted else found
+    return chosen if words else set(EVERY)
 
 
 def _numbers(name: str) -> set[int]:
     if name == "all":
-        return set(CALLS)
+        return set(EVERY)
     if name in NUMBERS:
         return {NUMBERS[name]}
     kind = name.removeprefix("%")
@@ -78,7 +80,7 @@ def errnos_of(words: list[str]) -> set[int]:
     found = set()
     for name in ",".join(words).split(","):
         number = {text: n for n, text in errno.errorcode.items()}.get(name.upper(), 0)
-        if not number and name.isdigit():
+        if not number and name.isdecimal():
             number = int(name)
         if name and not 0 < number < 192:
             raise UsageError(f"unknown error {name!r}: use names as ENOENT")
