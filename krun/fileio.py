@@ -22,6 +22,12 @@ def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
         os.close(fd)
 
 
+def split_lines(text: str) -> "list[str]":
+    """Returns the lines of a file of the kernel's. Not str.splitlines(): others choose names in it (of mount points, threads, files),
+    and of what ends a line for Python (\\r, \\v, U+2028, ...) the kernel escapes the line feed only (mangle_path())."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> bytes:
     """Returns the content of a file, at most `limit` bytes. Raises SysError."""
     try:

@@ -13,6 +13,8 @@ import re
 import struct
 import time
 
+from krun.fileio import split_lines
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -147,7 +149,7 @@ class Process:
             "fresh": fresh,
             "wait": _text(f"{folder}/wchan").strip("0\n") or None,
             "kernelStack": [
-                line.split("] ")[-1].split("+")[0] for line in _text(f"{folder}/stack").splitlines()
+                line.split("] ")[-1].split("+")[0] for line in split_lines(_text(f"{folder}/stack"))
             ][:16],
             "stack": self.read(registers[6], STACK)
             if len(registers) > 6 and registers[6] < WINDOW_END
@@ -222,8 +224,7 @@ def _text(path: str) -> str:
 
 
 def _field(status: str, name: str) -> str:
-    # Not splitlines(): of a thread's name, which the payload chooses, the kernel escapes the line feed and no other line end.
-    for line in status.split("\n"):
+    for line in split_lines(status):
         if line.startswith(f"{name}:"):
             return line.partition(":")[2].strip()
     return ""

@@ -8,7 +8,7 @@ import os
 from errno import EEXIST, EPERM
 
 from krun.errors import ConfigError, KrunError, SysError
-from krun.fileio import read_file
+from krun.fileio import read_file, split_lines
 from krun.mountio import (
     AT_RECURSIVE,
     AT_SYMLINK_NOFOLLOW,
@@ -382,11 +382,11 @@ def own_hierarchies(proc: int) -> "list[tuple[str, str]]":
     cgroup v2 (cgroups(7)). Must run before the cgroup namespace is unshared, which hides the host's path.
     """
     own: dict[str, str] = {}
-    for line in read_file("self/cgroup", dirfd=proc).decode().splitlines():
+    for line in split_lines(read_file("self/cgroup", dirfd=proc).decode()):
         _, label, path = line.split(":", 2)
         own[label] = path
     found: dict[str, str] = {}
-    for line in read_file("self/mountinfo", dirfd=proc).decode("utf-8", "surrogateescape").splitlines():
+    for line in split_lines(read_file("self/mountinfo", dirfd=proc).decode("utf-8", "surrogateescape")):
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
         if kind not in ("cgroup", "cgroup2"):

@@ -4,6 +4,7 @@ import os
 import sys
 
 from krun.errors import KrunError, SysError, UsageError
+from krun.fileio import split_lines
 from krun.jsonio import dumps
 from krun.oci import state as st
 
@@ -27,7 +28,7 @@ def main(opts: "Options") -> int:
     if opts.format == "json":
         sys.stdout.write(dumps(pids) + "\n")
         return 0
-    lines = _host_ps(opts.args or ["-ef"]).splitlines()
+    lines = split_lines(_host_ps(opts.args or ["-ef"]))
     titles = lines[0].split() if lines else []
     if "PID" not in titles:
         raise KrunError(f"couldn't find PID field in the output of ps {' '.join(opts.args)}")

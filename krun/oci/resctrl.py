@@ -8,7 +8,7 @@ exists, krun keeps it, and its schemata must equal the requested ones. Monitorin
 import os
 
 from krun.errors import ConfigError, KrunError, SysError
-from krun.fileio import read_file, write_file
+from krun.fileio import read_file, split_lines, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check(wanted: "dict[str, Any]") -> None:
 
 def find_root() -> str:
     """Returns where resctrl is mounted (proc(5), mountinfo), "" if nowhere."""
-    for line in read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
+    for line in split_lines(read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape")):
         left, _, right = line.partition(" - ")
         if right.startswith("resctrl "):
             # Blanks and the like stand as octal numbers.
@@ -128,7 +128,7 @@ def _make(path: str, state: "ContainerState", save: "Callable[[], None]") -> boo
 def _compare(path: str, wanted: "list[str]") -> None:
     """Raises KrunError unless the schemata of a directory that was there are what is asked for."""
     have: dict[str, dict[str, str]] = {}
-    for line in read_file(f"{path}/schemata").decode().splitlines():
+    for line in split_lines(read_file(f"{path}/schemata").decode()):
         kind, _, values = line.strip().partition(":")
         have[kind] = _domains(values)
     for line in wanted:
@@ -236,4 +236,4 @@ def _read(path: str) -> str:
 
 
 def _line(path: str, prefix: str) -> str:
-    return next((line.strip() for line in _read(path).splitlines() if line.strip().startswith(prefix)), "")
+    return next((line.strip() for line in split_lines(_read(path)) if line.strip().startswith(prefix)), "")

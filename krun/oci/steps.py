@@ -11,7 +11,7 @@ from posixpath import normpath
 from stat import S_ISDIR, S_ISLNK
 
 from krun.errors import SysError
-from krun.fileio import read_file
+from krun.fileio import read_file, split_lines
 from krun.sysio import (
     RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS,
@@ -259,7 +259,7 @@ class MountRow:
 def mounts_seen(ctx: Context) -> "list[MountRow]":
     """Returns each mount below our root, in the order of mountinfo. Raises SysError."""
     found = []
-    for line in read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape").splitlines():
+    for line in split_lines(read_file("self/mountinfo", dirfd=ctx.proc).decode("utf-8", "surrogateescape")):
         left, _, right = line.partition(" - ")
         number, parent, _, _, point, options = left.split(" ", 6)[:6]
         if "\\" in point:
