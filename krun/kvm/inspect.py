@@ -178,6 +178,8 @@ class Process:
         # The memory that was read just now is that of the process, so the number is still its own: another process gets a number
         # only after all others have been given out.
         before = self.read(task + self._table[8], 4)
+        if len(before) < 4:  # ended, or behind an execve: another process may have the number by now
+            return False
         info = struct.pack("<iiixxxxiiQ", _SIGBUS, 0, _SI_QUEUE, 0, 0, _KICK).ljust(128, b"\0")
         if ctypes.CDLL(None, use_errno=True).syscall(
             _RT_TGSIGQUEUEINFO, self.pid, tid, _SIGBUS, ctypes.create_string_buffer(info, 128)

@@ -64,3 +64,28 @@ def test_the_table_is_the_monitors() -> None:
     source = (Path(inspect.__file__).parents[1] / "native" / "process" / "inspect.h").read_text()
     assert f'"{inspect.MAGIC[:-1].decode()}"' in source
     assert struct.calcsize("<16sQ10I") == inspect._TABLE.size == 64
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
+
+
+def test_a_number_that_is_used_again_gets_no_signal() -> None:
+    """The process has ended, or executed another program, since it was opened: its memory is gone."""
+    before = sleeper()
+    memory = os.open(f"/proc/{before.pid}/mem", os.O_RDONLY)
+    before.kill()
+    before.wait()
+    after = sleeper()
+    process = inspect.Process.__new__(inspect.Process)
+    process.pid, process._memory, process._unheard, process._table = after.pid, memory, 0, (0,) * 11
+    assert process._kick(after.pid, 1 << 20) is False
+    process.close()
+    # A signal that was sent has an effect before the next one.
+    after.terminate()
+    assert after.wait() == -15
+
+
+def test_lines_of_status() -> None:
+    status = "Name:\ta\x0bNSpid:\t7\r\x85\u2028NSpid:\t7\nNSpid:\t5\t3\nSigQ:\t0/100\n"
+    assert inspect.last_number(status, "NSpid") == 3
