@@ -18,6 +18,8 @@ from krun.sysio import (
     die_with_parent,
     pidfd_open,
     pidfd_send_signal,
+    recv_fd,
+    send_fd,
     set_undumpable,
     setns,
     socketpair,
@@ -27,6 +29,8 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from krun.oci.init import Order
     from krun.oci.spec import IdMap
 
@@ -287,22 +291,40 @@ def _run_new_id_map(kind: str, pid: int, maps: "list[IdMap]") -> None:
 def id_map_namespace(uid_maps: "list[IdMap]", gid_maps: "list[IdMap]") -> int:
     """Makes a user namespace with these maps, for an id-mapped mount (mount_setattr(2)). Returns its descriptor.
 
-    A namespace needs a process to be born with; it is killed once the namespace is open.
+    A namespace needs a process to be born with; it ends once the maps are written. Raises SysError, KrunError.
     """
     theirs, ours = socketpair()
+    if os.geteuid() == 0:
+        # As in spawn. Whoever is root owns the new namespace, and has all capabilities in it (user_namespaces(7)): a root of a container
+        # in our pid namespace as well.
+        set_undumpable()
     pid, pidfd = clone3(CLONE_NEWUSER)
     if pid == 0:
-        die_with_parent()
-        os.close(ours)
-        os.read(theirs, 1)
-        os._exit(0)
+        _hold_namespace(theirs)
     os.close(theirs)
+    space = -1
     try:
+        _, space = recv_fd(ours)
+        if space < 0:
+            raise KrunError("make a user namespace for an id-mapped mount: its process died")
         write_id_maps(pid, uid_maps, gid_maps)
-        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as e:
-        raise SysError("open user namespace of", str(pid), e.errno or 0) from None
+        return space
+    except BaseException:
+        if space >= 0:
+            os.close(space)
+        raise
     finally:
         os.close(ours)
         os.waitpid(pid, 0)
         os.close(pidfd)
+
+
+def _hold_namespace(sock: int) -> "NoReturn":
+    """Tells the parent our user namespace, and keeps it until the parent has written its maps."""
+    try:
+        close_all_but((sock,))
+        die_with_parent()
+        send_fd(sock, b"N", _own("user"))
+        os.read(sock, 1)
+    finally:
+        os._exit(0)

@@ -86,6 +86,19 @@ def test_nobody_looks_into_a_process_on_its_way(krun, eyes, spaces):
     watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, name=name)
 
 
+def test_nobody_looks_into_the_process_behind_an_id_mapped_mount(krun, eyes):
+    """It has a user namespace of its own. Root of the host owns that, and has all capabilities in it, also from within a container."""
+    bundle = Bundle(krun.work / "bundle").args("/bin/true")
+    source = krun.work / "source"
+    source.mkdir()
+    maps = [{"containerID": 0, "hostID": 1000, "size": 1000}]
+    mount = {"type": "bind", "source": str(source), "options": ["rbind", "idmap"]}
+    bundle.config["mounts"] += [
+        {**mount, "destination": f"/m{n}", "uidMappings": maps, "gidMappings": maps} for n in range(8)
+    ]
+    watch(eyes, krun, "run", "--bundle", bundle.write(), krun.new(bundle).id, seconds=2)
+
+
 def test_nobody_looks_into_an_execve_of_the_payload(krun, eyes):
     """The new image of the monitor is undumpable from its first instant; the payload has CAP_DAC_OVERRIDE."""
     loop = "grep ^Cap /proc/self/status; i=0; while [ $i -lt 400 ]; do i=$((i + 1)); /bin/true; done"
