@@ -135,11 +135,11 @@ long kr_mm_mmap(struct kr_mm *mm, u64 addr, u64 len, u32 prot, u32 flags, int fd
     if (r < 0)
         return r;
     u32 type = flags & MAP_TYPE;
-    u32 vma_flags = (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
-                    (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) |
-                    (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0) |
-                    (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0) |
-                    ((flags & MAP_ANONYMOUS) && (flags & MAP_STACK) ? KR_VMA_SMALL : 0);
+    u32 vma_flags =
+        (type == MAP_SHARED || type == MAP_SHARED_VALIDATE ? KR_VMA_SHARED : 0) |
+        (flags & MAP_ANONYMOUS ? KR_VMA_ANON : 0) | (flags & MAP_GROWSDOWN ? KR_VMA_GROWSDOWN : 0) |
+        (type == MAP_PRIVATE && (flags & MAP_DENYWRITE) ? KR_VMA_IMAGE : 0) |
+        ((flags & MAP_ANONYMOUS) && (flags & MAP_STACK) ? KR_VMA_SMALL : 0) | kr_vma_page_flags(align);
     kr_lock(&mm->lock);
     if (!fixed) {
         u64 hint = addr & ~(align - 1);

@@ -18,9 +18,10 @@
 #define KR_VMA_GROWSDOWN 16u
 #define KR_VMA_VDSO 32u
 #define KR_VMA_DONTFORK 64u
-#define KR_VMA_IMAGE 128u  /* a private mapping that a loader made (MAP_DENYWRITE) */
-#define KR_VMA_SEALED 256u /* mseal(2) */
-#define KR_VMA_SMALL 512u  /* no huge pages: MAP_STACK as in Linux 6.7, MADV_NOHUGEPAGE */
+#define KR_VMA_IMAGE 128u    /* a private mapping that a loader made (MAP_DENYWRITE) */
+#define KR_VMA_SEALED 256u   /* mseal(2) */
+#define KR_VMA_SMALL 512u    /* no huge pages: MAP_STACK as in Linux 6.7, MADV_NOHUGEPAGE */
+#define KR_VMA_PAGE_SHIFT 10 /* bits 10 to 15: the size of the mapping's huge pages (kr_vma_page) */
 /* bits 16 to 31: of which System V segment (segment.h) */
 
 struct kr_vma {

@@ -130,10 +130,21 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
     if (!v || v->start > old)
         return -EFAULT;
     struct kr_vma src = *v;
+    if (src.flags & KR_VMA_SEALED)
+        return -EPERM;
+    u64 page = kr_vma_page(src.flags);
+    if (page > KR_PAGE) { /* what align_hugetlb() in the kernel rounds and refuses: the array has to know */
+        old_len = (old_len + page - 1) & ~(page - 1);
+        new_len = (new_len + page - 1) & ~(page - 1);
+        if ((old | new_addr) & (page - 1) || new_len > old_len)
+            return -EINVAL;
+        if (!kr_in_window(old, old_len) || ((flags & MREMAP_FIXED) && !kr_in_window(new_addr, new_len)))
+            return -EFAULT;
+    }
     u64 span = KR_MAX(old_len, KR_PAGE);
     if (old + span > src.end && old_len) /* crosses into another mapping */
         return -EFAULT;
-    if ((src.flags & KR_VMA_SEALED) || ((flags & MREMAP_FIXED) && kr_vma_sealed(mm, new_addr, new_len)))
+    if ((flags & MREMAP_FIXED) && kr_vma_sealed(mm, new_addr, new_len))
         return -EPERM;
     if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))) {
         if (new_len <= old_len) {
@@ -168,7 +179,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
             return -ENOMEM;
     }
     if (!(flags & MREMAP_FIXED)) {
-        new_addr = kr_mm_find_free(mm, new_len, KR_PAGE);
+        new_addr = kr_mm_find_free(mm, new_len, page);
         if (!new_addr)
             return -ENOMEM;
     }

@@ -74,7 +74,8 @@ void kr_vma_cut(struct kr_mm *mm, u64 start, u64 end) {
 }
 
 static int alike(const struct kr_vma *a, const struct kr_vma *b) {
-    return a->end == b->start && a->prot == b->prot && a->flags == b->flags && (a->flags & KR_VMA_ANON);
+    return a->end == b->start && a->prot == b->prot && a->flags == b->flags &&
+           (a->flags & (KR_VMA_ANON | KR_VMA_PAGE_MASK)) == KR_VMA_ANON;
 }
 
 void kr_vma_merge(struct kr_mm *mm, u64 start, u64 end) {

@@ -29,6 +29,15 @@ static inline u32 kr_mm_host_prot(u32 prot) {
     return prot & (PROT_WRITE | PROT_EXEC) ? p | PROT_READ : p;
 }
 
+/* The size of the pages of a mapping with these flags. The kernel makes, changes and moves a mapping of hugetlbfs in whole pages only. */
+#define KR_VMA_PAGE_MASK (63u << KR_VMA_PAGE_SHIFT)
+static inline u64 kr_vma_page(u32 flags) {
+    return flags & KR_VMA_PAGE_MASK ? 1ULL << (flags >> KR_VMA_PAGE_SHIFT & 63) : KR_PAGE;
+}
+static inline u32 kr_vma_page_flags(u64 page) {
+    return page > KR_PAGE ? (u32)__builtin_ctzll(page) << KR_VMA_PAGE_SHIFT : 0;
+}
+
 /* ---- The array ---- */
 
 /* Index of the first mapping with end > addr; mm->nvma if there is none. */
@@ -41,7 +50,7 @@ void kr_vma_remove(struct kr_mm *mm, u32 i, u32 n);
 void kr_vma_split(struct kr_mm *mm, u64 addr);
 /* Removes [start, end) from the array. Needs two reserved entries. */
 void kr_vma_cut(struct kr_mm *mm, u64 start, u64 end);
-/* Joins neighbours in and around [start, end) that are alike. Only anonymous mappings are joined. */
+/* Joins neighbours in and around [start, end) that are alike. Only anonymous mappings of small pages are joined, as in the kernel. */
 void kr_vma_merge(struct kr_mm *mm, u64 start, u64 end);
 /* Adds [start, end), which is free, and joins it with its neighbours. Needs one reserved entry. */
 void kr_vma_insert(struct kr_mm *mm, u64 start, u64 end, u32 prot, u32 flags);
