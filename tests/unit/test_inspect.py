@@ -25,9 +25,9 @@ def test_a_process_without_a_table() -> None:
 HOSTILE = """
 import ctypes, mmap, os, struct, sys, time
 file = open(sys.argv[1], "r+b")
-memory = mmap.mmap(file.fileno(), 1 << 16)
+memory = mmap.mmap(file.fileno(), 1 << 16, prot=int(sys.argv[2]))
 base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-table = [int(word, 0) for word in sys.argv[2:]]
+table = [int(word, 0) for word in sys.argv[3:]]
 memory[4096:4096 + 64] = struct.pack("<16sQ10I", b"krun-inspect-01\\0", base, *table)
 memory[0:8] = struct.pack("<Q", base + 8192)  # the first task
 memory[8192:8200] = struct.pack("<Q", base + 8192)  # leads to itself
@@ -42,19 +42,22 @@ time.sleep(1000)
 
 def test_a_process_that_lies(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(bytes(1 << 16))
-    for table in (
-        ["0", "0", "8", "16", "24", "32", "200", "204", "0", "144"],
-        ["0", "0", "8", "16", "24", "32", "200", "204", "0xffffffff", "0xfffffff0"],
-        ["0xffffffff"] * 10,
+    there = ["0", "0", "8", "16", "24", "32", "200", "204", "0", "144"]
+    for prot, table, threads in (
+        (7, there, 1),
+        (7, ["0", "0", "8", "16", "24", "32", "200", "204", "0xffffffff", "0xfffffff0"], 1),
+        (7, ["0xffffffff"] * 10, 0),
+        # In memory of a file that is not the executed one, as the board with the ring of `krun trace`.
+        (3, there, 0),
     ):
-        argv = [sys.executable, "-c", HOSTILE, str(tmp_path / "m"), *table]
+        argv = [sys.executable, "-c", HOSTILE, str(tmp_path / "m"), str(prot), *table]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout and child.stdout.readline() == "ready\n"
             process = inspect.Process(child.pid)
             found = process.threads()
             process.close()
             child.kill()
-        assert len(found) == (table[0] == "0")
+        assert len(found) == threads
         for one in found:
             assert one["call"] == 1 and len(one["args"]) == 6 and len(one["frames"]) <= inspect.FRAMES
 
