@@ -221,9 +221,10 @@ def printable(text: str) -> str:
 
 
 def _text(path: str) -> str:
+    """Return a file of /proc, "" if it cannot be read. The kernel escapes \\n in a name, and no other end of a line."""
     try:
         with open(path, errors="replace", newline="\n") as file:
-            return file.read(1 << 16)
+            return file.read(1 << 20)  # as long as Groups of status can be
     except OSError:
         return ""
 

@@ -382,7 +382,7 @@ def own_hierarchies(proc: int) -> "list[tuple[str, str]]":
     cgroup v2 (cgroups(7)). Must run before the cgroup namespace is unshared, which hides the host's path.
     """
     own: dict[str, str] = {}
-    for line in split_lines(read_file("self/cgroup", dirfd=proc).decode()):
+    for line in split_lines(read_file("self/cgroup", dirfd=proc).decode("utf-8", "surrogateescape")):
         _, label, path = line.split(":", 2)
         own[label] = path
     found: dict[str, str] = {}

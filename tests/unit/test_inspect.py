@@ -62,6 +62,29 @@ def test_a_process_that_lies(tmp_path: Path) -> None:
             assert one["call"] == 1 and len(one["args"]) == 6 and len(one["frames"]) <= inspect.FRAMES
 
 
+NAMES = """
+import ctypes, mmap, sys, time
+file = open(sys.argv[1], "r+b")
+memory = mmap.mmap(file.fileno(), 4096)
+ctypes.CDLL(None).prctl(15, b"\\rState:\\x1b[3J", 0, 0, 0)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_names_that_look_like_lines(tmp_path: Path) -> None:
+    """The kernel escapes \\n in them, and no other end of a line."""
+    name = tmp_path / "x\r1000-2000 r-xp 00000000 00:00 5 made-up"
+    name.write_bytes(bytes(4096))
+    with subprocess.Popen([sys.executable, "-c", NAMES, name], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout and child.stdout.readline() == "ready\n"
+        process = inspect.Process(child.pid)
+        state = inspect._field(inspect._text(f"/proc/{child.pid}/status"), "State")
+        process.close()
+        child.kill()
+    assert process.maps and "made-up" not in [m.name for m in process.maps] and state == "S (sleeping)"
+
+
 def test_the_table_is_the_monitors() -> None:
     """The table stands in the monitor's file, in front of the places that the source names."""
     source = (Path(inspect.__file__).parents[1] / "native" / "process" / "inspect.h").read_text()

@@ -44,7 +44,7 @@ def read(path: str, dir_fd: "int | None" = None) -> str:
         parts = []
         while part := os.read(fd, 1 << 16):
             parts.append(part)
-        return b"".join(parts).decode().rstrip("\n")
+        return b"".join(parts).decode("utf-8", "surrogateescape").rstrip("\n")
     finally:
         os.close(fd)
 

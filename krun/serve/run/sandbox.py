@@ -394,7 +394,7 @@ def _message(path: str) -> str:
 def _memory_path(pid: int) -> str:
     """Return the directory of a process's memory cgroup, or "" (cgroups(7))."""
     try:
-        with open(f"/proc/{pid}/cgroup") as file:
+        with open(f"/proc/{pid}/cgroup", errors="surrogateescape", newline="\n") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return ""
