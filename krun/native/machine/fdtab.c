@@ -25,6 +25,7 @@ static u32 count, room;
 static u32 copies;   /* private copies of the descriptor table that live */
 static u32 changing; /* the table is half changed; for an heir of the lock */
 static int passing;  /* holder of what kr_fd_pass makes */
+static int making;   /* holder of what a call makes for itself (kr_fd_made) */
 static int plug;     /* holder of plugs (fdname.c) */
 u32 kr_fd_plugs;     /* how many there are */
 /* Every number of the table lies in [lowest, highest]. While a descriptor is being made its number is not
@@ -154,6 +155,7 @@ void kr_fd_hide_begin(const struct kr_mm *mm) {
 
 int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder) {
     long n = fd;
+    holder = holder ? holder : &making;
     *holder = -1;
     if (fd >= 0) {
         n = find((u32)fd) || kr_fd_named(mm, (u32)fd, 0) ? -EAGAIN : kr_fd_dup_unnamed(mm, fd);
@@ -236,17 +238,30 @@ long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {
     return n;
 }
 
-void kr_fd_drop(int *holder) {
-    kr_lock(&fdtab_lock);
-    struct entry *e = *holder >= 0 ? find((u32)*holder) : NULL;
-    *holder = -1;
-    if (e && copies) {
+static void drop(struct entry *e) {
+    if (copies) {
         e->holder = NULL;
-    } else if (e) {
+    } else {
         kr_sys1(__NR_close, e->fd);
         forget(e);
         set_range();
     }
+}
+
+void kr_fd_drop(int *holder) {
+    kr_lock(&fdtab_lock);
+    struct entry *e = *holder >= 0 ? find((u32)*holder) : NULL;
+    *holder = -1;
+    if (e)
+        drop(e);
+    kr_unlock(&fdtab_lock);
+}
+
+void kr_fd_made(int fd) {
+    kr_lock(&fdtab_lock);
+    struct entry *e = find((u32)fd);
+    if (e && e->holder == &making)
+        drop(e);
     kr_unlock(&fdtab_lock);
 }
 

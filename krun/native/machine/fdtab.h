@@ -187,10 +187,15 @@ int kr_fd_hide(int fd, int kind, int *holder);
  * may still name free numbers; these numbers are plugged meanwhile. Only the call that makes the descriptor
  * stands between the two. fd: what that call gave; -errno is returned as it is. mm->lock is held from before
  * begin to after end; mm NULL: no other task shares the descriptor table.
+ * holder: static, or of a vCPU. The table keeps the address: a task, or what lies on its stack, goes with a process that is killed
+ * (bury.c). NULL: the descriptor is for the time of the call, until kr_fd_made.
  * -EAGAIN: the kernel gave a number that a call names, or one of the table, because another thread has closed
  * it in the middle. The new descriptor is closed; the caller may make another one. */
 void kr_fd_hide_begin(const struct kr_mm *mm);
 int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder);
+
+/* Drops a descriptor that kr_fd_hide_end has made without a holder. */
+void kr_fd_made(int fd);
 
 /* Values of kind: what drops the descriptor. */
 #define KR_FD_EXEC_DROPS 1 /* execve */

@@ -241,7 +241,6 @@ struct kr_task {
     size_t stack_size;
     struct kr_task *next; /* list of mm->tasks, under mm->lock */
     struct kr_birth birth;
-    int event_fd; /* a hidden socket that its call is making (sys/uevent.c) */
 };
 
 _Static_assert(offsetof(struct kr_task, self) == KR_TASK_SELF, "offsets.h");

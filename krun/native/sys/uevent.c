@@ -80,17 +80,16 @@ static int hears_events(int fd) {
 
 /* Makes the socket under a hidden number, and gives it an ordinary one when it has its filter. */
 static long make_hidden(struct kr_task *t, const u64 a[6]) {
-    int *fd = &t->event_fd;
     kr_lock(&t->mm->lock);
     kr_fd_hide_begin(t->mm);
-    long r = kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, a[0], a[1], a[2]), KR_FD_FORK_DROPS, fd);
+    int fd = kr_fd_hide_end(t->mm, (int)kr_sys3(__NR_socket, a[0], a[1], a[2]), KR_FD_FORK_DROPS, NULL);
     kr_unlock(&t->mm->lock);
-    if (r < 0)
-        return r;
-    r = attach_own(*fd);
+    if (fd < 0)
+        return fd;
+    long r = attach_own(fd);
     if (r == 0)
-        r = kr_sys3(__NR_fcntl, *fd, a[1] & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
-    kr_fd_drop(fd);
+        r = kr_sys3(__NR_fcntl, fd, a[1] & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+    kr_fd_made(fd);
     return r;
 }
 
