@@ -7,6 +7,7 @@ kick), which its monitor takes for itself.
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import os
 import re
@@ -93,10 +94,13 @@ class Process:
 
     def name_of(self, address: int) -> str:
         """Return the file of an address and the offset in it, as "libc.so.6+0x1234"; "" where nothing is mapped."""
-        for m in self.maps:
-            if m.start <= address < m.end:
-                return f"{m.name or '[anonymous]'}+{address - m.start + m.offset:#x}"
-        return ""
+        m = self._mapping(address)
+        return f"{m.name or '[anonymous]'}+{address - m.start + m.offset:#x}" if m else ""
+
+    def _mapping(self, address: int) -> Mapping | None:
+        # A payload has up to 65530 mappings and thousands of threads, whose frames lead where it likes.
+        at = bisect.bisect_right(self.maps, address, key=lambda m: m.start) - 1
+        return self.maps[at] if at >= 0 and address < self.maps[at].end else None
 
     def threads(self) -> list[dict[str, Any]]:
         """Return what is known of each thread, by its number on the host."""
@@ -206,7 +210,8 @@ class Process:
             if len(data) < 16:
                 break
             following, back = struct.unpack("<QQ", data)
-            if not any(m.start <= back < m.end and m.name.startswith(("/", "[")) for m in self.maps):
+            m = self._mapping(back)
+            if m is None or not m.name.startswith(("/", "[")):
                 break
             found.append(back)
             if following <= frame:

@@ -17,6 +17,9 @@ def test_a_process_without_a_table() -> None:
     process = inspect.Process(os.getpid())
     assert process.threads() == [] and process.read(0, 8) == b"" and process.read(1 << 63, 8) == b""
     assert process.name_of(0) == ""
+    for m in process.maps:
+        assert process.name_of(m.start).startswith(m.name) and process.name_of(m.end - 1)
+    assert process.name_of(inspect.WINDOW_END) == ""
     process.close()
     with pytest.raises(OSError, match="No such file"):
         inspect.Process(1 << 22)
