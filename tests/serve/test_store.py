@@ -91,6 +91,22 @@ def test_deleting_an_owner_deletes_what_it_owns(store, how, order):
     assert not store.count(SERVICE) and not store.count(CONFIGURATION) and not store.count(REVISION)
 
 
+@pytest.mark.parametrize("how, finalizers", [("Background", ["a.b/c"]), ("Foreground", [])])
+def test_owners_in_a_circle_and_in_a_long_chain(store, how, finalizers):
+    """Clients say who owns what."""
+    first = before = store.create(CONFIG_MAP, ksvc("0", finalizers=finalizers))
+    for n in range(1, 1050):
+        one = ksvc(f"{n}", finalizers=finalizers, ownerReferences=[owner_reference(CONFIG_MAP, before)])
+        before = store.create(CONFIG_MAP, one)
+    first["metadata"]["ownerReferences"] = [owner_reference(CONFIG_MAP, before)]
+    store.update(CONFIG_MAP, first)
+    store.delete(CONFIG_MAP, "default", "0", how)
+    left = store.list(CONFIG_MAP)
+    assert len(left) == (1050 if finalizers else 0) and all(
+        one["metadata"]["deletionTimestamp"] for one in left
+    )
+
+
 def test_orphans_stay_and_lose_the_reference(store):
     family(store)
     store.delete(SERVICE, "default", "a", "Orphan")

@@ -28,6 +28,8 @@ Object = dict[str, Any]
 Objects = list[Object]
 Key = tuple[Kind, str, str]
 Keys = list[tuple[str, str]]
+Owned = list[Key]
+Way = list[tuple[Kind | None, Object, Owned]]
 #: Events that a watch can replay; the table in the file holds up to twice as many.
 _RING = 2048
 #: Bytes of their texts, since they were last made fewer.
@@ -300,23 +302,36 @@ class Store:
         return obj
 
     def _cascade(self, owner: Object, propagation: str) -> None:
-        uid = owner["metadata"]["uid"]
-        for kind, namespace, name in sorted(
-            self._owned.get(uid, ()), key=lambda key: (key[0].resource, key[1], key[2])
-        ):
-            obj = self.get(kind, namespace, name)
-            if obj is None:
+        """Deletes what the object owns, and what that owns. Clients say who owns what: in circles, and in chains of any length."""
+        foreground = propagation == "Foreground"
+        going = {owner["metadata"]["uid"]}
+        way: Way = [(None, owner, self._owned_keys(owner))]
+        while way:
+            kind, obj, keys = way[-1]
+            if not keys:
+                del way[-1]
+                if kind is not None and foreground:
+                    self._delete_one(kind, obj)
                 continue
-            others = [one for one in obj["metadata"].get("ownerReferences") or () if one.get("uid") != uid]
+            key = keys.pop()
+            child = self.get(*key)
+            if child is None or child["metadata"]["uid"] in going:
+                continue
+            uid = obj["metadata"]["uid"]
+            others = [one for one in child["metadata"].get("ownerReferences") or () if one.get("uid") != uid]
             if any(one.get("uid") in self._uids for one in others):
-                obj["metadata"]["ownerReferences"] = others
-                self._put("MODIFIED", kind, obj)
+                child["metadata"]["ownerReferences"] = others
+                self._put("MODIFIED", key[0], child)
                 continue
-            if propagation == "Foreground":
-                self._cascade(obj, propagation)
-            self._delete_one(kind, obj)
-            if propagation != "Foreground":
-                self._cascade(obj, propagation)
+            going.add(child["metadata"]["uid"])
+            if not foreground:
+                self._delete_one(key[0], child)
+            way.append((key[0], child, self._owned_keys(child)))
+
+    def _owned_keys(self, owner: Object) -> Owned:
+        """Returns the keys of what an object owns, the first one at the end."""
+        keys = self._owned.get(owner["metadata"]["uid"], ())
+        return sorted(keys, key=lambda key: (key[0].resource, key[1], key[2]), reverse=True)
 
     def _orphan(self, owner: Object) -> None:
         uid = owner["metadata"]["uid"]
