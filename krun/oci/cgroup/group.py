@@ -274,7 +274,7 @@ class Cgroup:
             spent = time.monotonic() - begin
             if not gone and spent > _MOMENT and left == len(now) and now <= told:
                 return
-            told |= now
+            told = now  # of one round: in a longer time a number can be given to another process
             # One round takes as long as the payload's tree is large.
             if spent > 5.0 and rounds >= _KILL_ROUNDS:
                 raise KrunError(f"kill all in cgroup {main}: {left} process(es) still there after 5 s")
