@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import errno
 import os
 import re
 import struct
@@ -52,7 +53,7 @@ class Process:
         """Open the process. Errors: OSError: it has ended, or the caller may not trace it."""
         self.pid = pid
         self._unheard = 0
-        self._memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        self.folder, self._memory = _open(pid)
         try:
             self.maps, self._table = self._read_maps()
         except BaseException:
@@ -72,7 +73,7 @@ class Process:
 
     def _read_maps(self) -> tuple[list[Mapping], tuple[int, ...]]:
         found, own, executed = [], [], set()
-        with open(f"/proc/{self.pid}/maps", errors="replace", newline="\n") as file:
+        with open(f"{self.folder}/maps", errors="replace", newline="\n") as file:
             for line in file:
                 match = re.match(r"(\w+)-(\w+) (\S+) (\w+) (\S+ \d+) *(.*)", line)
                 if not match:
@@ -218,6 +219,20 @@ class Process:
                 break
             frame = following
         return found
+
+
+def _open(pid: int) -> tuple[str, int]:
+    """Return the folder in /proc of a thread that has the process's memory, and a descriptor of the memory: the first thread may have
+    ended before the others, and has none then. Errors: OSError."""
+    for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+        folder = f"/proc/{pid}/task/{tid}"
+        if _field(_text(f"{folder}/status"), "State")[:1] in ("Z", "X", ""):
+            continue
+        try:
+            return folder, os.open(f"{folder}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except (ProcessLookupError, FileNotFoundError):
+            continue
+    raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
 
 def printable(text: str) -> str:

@@ -34,7 +34,7 @@ def main(opts: Options) -> int:
     for pid in ps.processes(state, opts.logger):
         try:
             found.append(_process(pid))
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
             continue  # it has just ended
         except OSError as error:
             raise KrunError(
@@ -50,7 +50,7 @@ def main(opts: Options) -> int:
 def _process(pid: int) -> dict[str, Any]:
     process = inspect.Process(pid)
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
+        with open(f"{process.folder}/cmdline", "rb") as file:
             words = file.read(4096).split(b"\0")[:-1]
         with open(f"/proc/{pid}/status", errors="replace", newline="\n") as file:
             inside = inspect.last_number(file.read(), "NStgid")
@@ -58,14 +58,14 @@ def _process(pid: int) -> dict[str, Any]:
             "pid": inside,
             "hostPid": pid,
             "command": [inspect.printable(word.decode(errors="replace")) for word in words],
-            "threads": [_thread(process, pid, one) for one in process.threads()],
+            "threads": [_thread(process, one) for one in process.threads()],
         }
     finally:
         process.close()
 
 
-def _thread(process: inspect.Process, pid: int, one: dict[str, Any]) -> dict[str, Any]:
-    call = None if one["call"] is None else _call(process, pid, one["call"], one["args"])
+def _thread(process: inspect.Process, one: dict[str, Any]) -> dict[str, Any]:
+    call = None if one["call"] is None else _call(process, one)
     stack = one["stack"]
     words = struct.unpack(f"<{len(stack) // 8}Q", stack[: len(stack) & ~7])
     return {
@@ -87,8 +87,9 @@ def _thread(process: inspect.Process, pid: int, one: dict[str, Any]) -> dict[str
     }
 
 
-def _call(process: inspect.Process, pid: int, number: int, args: list[int]) -> dict[str, Any]:
+def _call(process: inspect.Process, one: dict[str, Any]) -> dict[str, Any]:
     """Return a call's number, name, arguments as text, and the file of its first descriptor."""
+    number, args = one["call"], one["args"]
     head = struct.pack("<IIQQqIIII6Q", 0, 96, 0, 0, 0, 0, 0, number, 0, *args)
     record = Record(head.ljust(512, b"\0"))
     kinds = strace.CALLS.get(number, ("", "", ""))[2].split()
@@ -103,7 +104,9 @@ def _call(process: inspect.Process, pid: int, number: int, args: list[int]) -> d
     }
     if "FD" in kinds:
         try:
-            link = os.readlink(f"/proc/{pid}/fd/{args[kinds.index('FD')] & 0xFFFFFFFF}")
+            # A thread may have a table of its own.
+            folder = f"/proc/{process.pid}/task/{one['hostTid']}/fd"
+            link = os.readlink(f"{folder}/{args[kinds.index('FD')] & 0xFFFFFFFF}")
             found["descriptor"] = inspect.printable(link)
         except OSError:
             pass

@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from helpers.runtime import wait_for
 
+from krun.oci.state import process_fields
+
 pytestmark = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 
 #: Threads that spin, read a pipe, sleep for a second, wait in epoll; the first one reports on SIGUSR1 whether a call ended early or a
@@ -158,3 +160,26 @@ def test_states(runtime, bundle, container):
     wait_for(lambda: created.state()["status"] == "stopped", "its end")
     done = created.call("debug")
     assert done.status == 1 and "in the stopped state" in done.err
+
+
+def test_a_first_thread_that_has_ended(runtime, bundle, tmp_path):
+    """It has neither memory nor descriptors any more; the others are shown."""
+    (tmp_path / "c.c").write_text(
+        "#include <pthread.h>\n#include <unistd.h>\nstatic void *reader(void *p) { read(*(int *)p, p, 1); return p; }\n"
+        "int main(void) { static int fds[2]; pthread_t t; if (pipe(fds)) return 1; pthread_create(&t, 0, reader, fds); pthread_exit(0); }\n"
+    )
+    subprocess.run(
+        ["gcc", "-O1", "-static", "-pthread", "-o", bundle.rootfs / "bin" / "c", tmp_path / "c.c"], check=True
+    )
+    container = runtime.start(bundle.args("c"))
+
+    init = container.state()["pid"]
+    wait_for(lambda: process_fields(init)[0] == b"Z", "the end of the first thread")
+
+    def reader():
+        (process,) = look(container)
+        assert process["command"] == ["c"]
+        return [one for one in process["threads"] if one["call"] and one["call"]["name"] == "read"]
+
+    (thread,) = wait_for(reader, "the other thread's call")
+    assert thread["hostTid"] != init and thread["call"]["descriptor"].startswith("pipe:[")
