@@ -8,7 +8,6 @@ only one worker may hold a directory: a worker that is about to end still holds 
 import fcntl
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -24,10 +23,19 @@ from krun.serve.run.runtime import Runtime
 from krun.serve.run.syslog import INTERRUPT
 from krun.serve.run.trash import Trash
 from krun.serve.run.worker import Worker
-from krun.sysio import CLONE_NEWNS, PR_SET_CHILD_SUBREAPER, pidfd_open, pidfd_send_signal, prctl, unshare
+from krun.sysio import (
+    CLONE_NEWNS,
+    PR_SET_CHILD_SUBREAPER,
+    pidfd_open,
+    pidfd_send_signal,
+    poll,
+    prctl,
+    unshare,
+)
 
 _LOCK_SECONDS = 20.0
-_KILL_SECONDS = 10.0
+_KILL_SECONDS = 10.0  # for all commands of a worker that died
+_WORDS = 1 << 16  # bytes of a command's words, in whose beginning --root stands
 #: The data directory, and what is made in it: each is closed to other users, also where an earlier krun made it.
 _PRIVATE = ("", "instances", "logs", "images", "state", "trash")
 
@@ -74,8 +82,14 @@ def clean(directory: str, runtime: Runtime, trash: Trash) -> None:
 
 
 def _end_commands(root: str) -> None:
-    """Kill the runtime's commands of a worker that died: one of them would make its container after `clean`."""
+    """Kill the runtime's commands of a worker that died: one of them would make its container after `clean`.
+
+    A payload chooses the words of its processes, which are none of them: they have another pid namespace or another owner. A frozen
+    one would not even end (cgroup v1).
+    """
     wanted = b"--root\0" + os.fsencode(root) + b"\0"
+    own = os.stat("/proc/self/ns/pid")
+    killed: list[int] = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
@@ -83,18 +97,21 @@ def _end_commands(root: str) -> None:
             fd = pidfd_open(int(name))
         except SysError:
             continue
+        killed.append(fd)
         try:
             with open(f"/proc/{name}/cmdline", "rb") as file:
-                if wanted not in file.read():
+                found = wanted in file.read(_WORDS)
+            if found and os.stat(f"/proc/{name}").st_uid == os.geteuid():
+                if os.path.samestat(os.stat(f"/proc/{name}/ns/pid"), own):
+                    pidfd_send_signal(fd, signal.SIGKILL)
                     continue
-            pidfd_send_signal(fd, signal.SIGKILL)
-            waiter = select.poll()
-            waiter.register(fd, select.POLLIN)
-            waiter.poll(_KILL_SECONDS * 1000)
         except (OSError, SysError):
-            continue
-        finally:
-            os.close(fd)
+            pass
+        os.close(killed.pop())
+    end = time.monotonic() + _KILL_SECONDS
+    for fd in killed:
+        poll((fd,), max(0, int((end - time.monotonic()) * 1000)))
+        os.close(fd)
 
 
 def _network(worker: Worker) -> None:
