@@ -109,6 +109,7 @@ void kr_fd_passed(int fd) { (void)fd; }
 int kr_slot_dup(struct kr_task *t, u64 fd) { return (void)t, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
 void kr_slot_free(int fd) { (void)fd; }
 void kr_fd_shut(long fd) { (void)fd; }
+void kr_fd_made(int fd) { (void)fd; }
 void kr_fd_hide_begin(const struct kr_mm *mm) { (void)mm; }
 int kr_fd_hide_end(const struct kr_mm *mm, int fd, int kind, int *holder) {
     return (void)mm, (void)fd, (void)kind, (void)holder, -ENFILE;

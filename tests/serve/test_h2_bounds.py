@@ -131,7 +131,7 @@ def test_a_response_that_is_taken_slowly_has_its_time():
 
 def test_an_instance_whose_frames_want_answers_reads_them():
     """CVE-2019-9512 from the instance's side: the answers must not pile up."""
-    sent = []
+    sent, looking = [], threading.Event()
 
     def serve(connection):
         server = H2Server(connection, lambda *request: None)
@@ -139,6 +139,7 @@ def test_an_instance_whose_frames_want_answers_reads_them():
         server.flush()
         connection.settimeout(1)
         block = PingFrame(0, b"12345678").serialize() * 5000
+        looking.wait(20)
         while len(sent) < 300:
             connection.sendall(block)
             sent.append(len(block))
@@ -150,6 +151,7 @@ def test_an_instance_whose_frames_want_answers_reads_them():
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: backend.pool is not None and backend.pool._links)
         link = backend.pool._links[0]
+        looking.set()
         most = 0
         end = time.monotonic() + 8
         while time.monotonic() < end and len(sent) < 300 and backend.pool.count:
