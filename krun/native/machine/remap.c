@@ -125,6 +125,43 @@ long kr_mm_host_move(u64 old, u64 old_len, u64 new_len, u32 flags, u64 to) {
     return r;
 }
 
+/* Moves the range of the mapping src to new_addr, in place of what is there. Locked. */
+static long move_to(struct kr_mm *mm, const struct kr_vma *src, u64 old, u64 old_len, u64 new_len, u32 flags,
+                    u64 new_addr) {
+    if (kr_sites_undo(mm, old, old + old_len) < 0 || kr_sites_make_room(mm, new_addr, new_addr + new_len) < 0)
+        return -ENOMEM;
+    u32 moved = src->flags;
+    if (kr_segment_moves(mm, &moved, old, new_addr) < 0)
+        return -ENOMEM;
+    const struct kr_change change = {.kind = KR_CHANGE_MOVE,
+                                     .prot = src->prot,
+                                     .flags = moved,
+                                     .host_flags = flags,
+                                     .start = new_addr,
+                                     .end = new_addr + new_len,
+                                     .from = old,
+                                     .from_end = old + old_len};
+    if (kr_change_begin(mm, &change, 5) < 0)
+        return -ENOMEM;
+    kr_change_to(mm, &change); /* the range behind the mapping may have refused to grow */
+    kr_pt_update(&mm->vm, new_addr, new_addr + new_len, 0, 0);
+    kr_pt_update(&mm->vm, old, old + old_len, 0, 0);
+    long r = kr_mm_host_move(old, old_len, new_len, flags, new_addr);
+    if (r < 0) {
+        kr_mm_refill(mm, old, old + old_len);
+        kr_mm_refill(mm, new_addr, new_addr + new_len);
+        return r;
+    }
+    kr_sites_forget(mm, new_addr, new_addr + new_len);
+    kr_vma_cut(mm, new_addr, new_addr + new_len);
+    if (flags & MREMAP_DONTUNMAP)
+        kr_mm_reflect(mm, old, old + old_len, src->prot, src->flags);
+    else if (old_len)
+        kr_vma_cut(mm, old, old + old_len);
+    kr_vma_insert(mm, new_addr, new_addr + new_len, src->prot, moved);
+    return kr_mm_reflect(mm, new_addr, new_addr + new_len, src->prot, moved) < 0 ? -ENOMEM : (long)new_addr;
+}
+
 static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
     struct kr_vma *v = kr_vma_find(mm, old);
     if (!v || v->start > old)
@@ -183,38 +220,7 @@ static long mremap_locked(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u
         if (!new_addr)
             return -ENOMEM;
     }
-    if (kr_sites_undo(mm, old, old + old_len) < 0 || kr_sites_make_room(mm, new_addr, new_addr + new_len) < 0)
-        return -ENOMEM;
-    u32 moved = src.flags;
-    if (kr_segment_moves(mm, &moved, old, new_addr) < 0)
-        return -ENOMEM;
-    const struct kr_change change = {.kind = KR_CHANGE_MOVE,
-                                     .prot = src.prot,
-                                     .flags = moved,
-                                     .host_flags = flags,
-                                     .start = new_addr,
-                                     .end = new_addr + new_len,
-                                     .from = old,
-                                     .from_end = old + old_len};
-    if (kr_change_begin(mm, &change, 5) < 0)
-        return -ENOMEM;
-    kr_change_to(mm, &change); /* the range behind the mapping may have refused to grow */
-    kr_pt_update(&mm->vm, new_addr, new_addr + new_len, 0, 0);
-    kr_pt_update(&mm->vm, old, old + old_len, 0, 0);
-    long r = kr_mm_host_move(old, old_len, new_len, flags, new_addr);
-    if (r < 0) {
-        kr_mm_refill(mm, old, old + old_len);
-        kr_mm_refill(mm, new_addr, new_addr + new_len);
-        return r;
-    }
-    kr_sites_forget(mm, new_addr, new_addr + new_len);
-    kr_vma_cut(mm, new_addr, new_addr + new_len);
-    if (flags & MREMAP_DONTUNMAP)
-        kr_mm_reflect(mm, old, old + old_len, src.prot, src.flags);
-    else if (old_len)
-        kr_vma_cut(mm, old, old + old_len);
-    kr_vma_insert(mm, new_addr, new_addr + new_len, src.prot, moved);
-    return kr_mm_reflect(mm, new_addr, new_addr + new_len, src.prot, moved) < 0 ? -ENOMEM : (long)new_addr;
+    return move_to(mm, &src, old, old_len, new_len, flags, new_addr);
 }
 
 long kr_mm_mremap(struct kr_mm *mm, u64 old, u64 old_len, u64 new_len, u32 flags, u64 new_addr) {
