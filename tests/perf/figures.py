@@ -64,6 +64,13 @@ export PATH=/usr/lib/postgresql/15/bin:$PATH LC_ALL=C; mkdir /tmp/pg; chown post
 su postgres -s /bin/bash -c "export PATH=$PATH; initdb -D /tmp/pg/d -A trust >/dev/null; pg_ctl -D /tmp/pg/d -o '-k /tmp' -l /tmp/pg/log -w start >/dev/null
 createdb -h /tmp b; pgbench -h /tmp -q -i -s 5 b >/dev/null 2>&1; pgbench -h /tmp {} b 2>/dev/null | sed -n 's/tps = \([0-9.]*\).*/\1/p'"
 """
+_PG_SERVER = r"""
+export PATH=/usr/lib/postgresql/15/bin:$PATH LC_ALL=C; mkdir /tmp/pg; chown postgres /tmp/pg
+su postgres -s /bin/bash -c "export PATH=$PATH; initdb -D /tmp/pg/d -A trust >/dev/null; pg_ctl -D /tmp/pg/d -o '-k /tmp -p 17381' -l /tmp/pg/log -w start >/dev/null
+createdb -h /tmp -p 17381 b; pgbench -h /tmp -p 17381 -q -i -s 5 b >/dev/null 2>&1"
+"""
+_PG_CLIENT = "/usr/lib/postgresql/15/bin/pgbench -h 127.0.0.1 -p 17381 -U postgres -S -c 4 -T 4 b 2>/dev/null"
+_PG_CLIENT += r" | awk '/actually processed/{n = $6} /^tps/{print $3, n}'"
 _TIME = "cd /tmp; {}\nt=$EPOCHREALTIME; {}; u=$EPOCHREALTIME; echo $(( (${{u/./}} - ${{t/./}}) / 1000 ))\n"
 _ZLIB = "cp -a /usr/src/krun-zlib z; cd z; ./configure >/dev/null"
 
@@ -132,6 +139,14 @@ FIGURES = [
         "wrk gunicorn python3-flask",
         _FLASK,
         client=_WRK.format(4),
+    ),
+    Figure(
+        "postgres under pgbench -S, 4 connections",
+        "transactions/s",
+        True,
+        "postgresql-15",
+        _PG_SERVER,
+        client=_PG_CLIENT,
     ),
     Figure("pgbench -S, 4 clients", "transactions/s", True, "postgresql-15", _PG.format("-S -c 4 -j 1 -T 4")),
     Figure(
