@@ -38,7 +38,7 @@ class Settings:
         self.log_format: str | None = None
         self.log_level: str | None = None
         self.hooks_allowed = True
-        self.calls_local, self.calls_sockets = "auto", "off"
+        self.calls_local, self.calls_sockets = "auto", "on"
 
 
 def load(path: str = "") -> Settings:

@@ -102,7 +102,7 @@ def test_a_wrong_file_is_named_with_its_key(text, words):
 
 def test_an_empty_file_is_no_setting():
     found = settings.parse(b"# nothing\n", "x")
-    assert found.hooks_allowed is True and (found.calls_local, found.calls_sockets) == ("auto", "off")
+    assert found.hooks_allowed is True and (found.calls_local, found.calls_sockets) == ("auto", "on")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_calls_local(text, value):
 
 
 def test_calls_sockets():
-    assert settings.parse(b"calls: {sockets: on}", "x").calls_sockets == "on"
+    assert settings.parse(b"calls: {sockets: off}", "x").calls_sockets == "off"
 
 
 @root
