@@ -222,7 +222,7 @@ def test_trace_log(runtime, bundle, tmp_path):
     assert file.stat().st_size < (64 << 20) + 4096
     folder.chmod(0o777)
     done = container.exec("true")
-    assert done.status != 0 and f"use trace directory {folder}: owned by uid 0, mode 0777" in done.err
+    assert done.status != 0 and f"use directory {folder}: owned by uid 0, mode 0777" in done.err
     runtime.options = []
 
 

@@ -34,7 +34,7 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.errors"},
-        {"krun.fileio", "krun.inbox", "krun.jsonio", "krun.sysio", "krun.treeio"},
+        {"krun.fileio", "krun.inbox", "krun.jsonio", "krun.ownpath", "krun.sysio", "krun.treeio"},
         {"krun.log", "krun.mountio", "krun.settings"},
     ],
     [{"krun.oci.fields"}, {"krun.oci.spec", "krun.oci.state", "krun.oci.sync"}],
