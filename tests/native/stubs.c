@@ -108,6 +108,11 @@ __attribute__((weak)) long kr_private(struct kr_task *t, long (*fn)(void *), voi
     return fn(arg);
 }
 __attribute__((weak)) int kr_children_elsewhere(void) { return 0; }
+__attribute__((weak)) void kr_close_aside(struct kr_task *t, int fd, void (*fn)(void *), void *arg) {
+    (void)t, (void)fd;
+    fn(arg);
+}
+
 __attribute__((weak)) long kr_alone(struct kr_task *t, long (*fn)(void *), void *arg) {
     (void)t;
     return fn(arg);

@@ -111,6 +111,10 @@ static void slots(void) {
     kr_slot_free(two);
     kr_slot_free(s);
     CHECK(inode(two) == spare && inode(s) == spare && flags_of(s) == 0);
+    two = kr_slot_dup(task, 0);
+    kr_slot_free_slow(task, two);
+    CHECK(inode(two) == spare && !task->slots && !is_open((int)BEHIND) && !kr_fd_hidden(BEHIND));
+    kr_slot_free_slow(task, -EBADF);
     CHECK_EQ(kr_slot_dup(task, base), -EBADF);
     CHECK_EQ(kr_slot_dup(task, 900), -EBADF);
     CHECK_EQ(kr_slot_put(task, -ENOENT), -ENOENT);
@@ -345,6 +349,20 @@ static void named(void) {
     CHECK(is_plug((u32)low) && kr_fd_hidden((u64)low));
     kr_fd_unname(o);
     CHECK(!is_open(low) && !kr_fd_hidden((u64)low));
+    /* dup3(2) takes away what is at its second number, not at its first one. */
+    o->nr = __NR_dup3;
+    for (u32 i = 0; i < 2; i++) {
+        CHECK(kr_fd_name(o, i, (u64)low));
+        kr_fd_hide_begin(mm);
+        CHECK_EQ(kr_fd_hide_end(mm, -EIO, KR_FD_FORK_DROPS, &h), -EIO);
+        CHECK(is_open(low) == (i == KR_NAMED_ONTO));
+        if (i == KR_NAMED_ONTO) /* as that call does */
+            CHECK_EQ(kr_sys3(__NR_dup3, fd, low, 0), low);
+        kr_fd_unname(o);
+        CHECK(!kr_fd_hidden((u64)low));
+    }
+    CHECK_EQ(inode(low), inode(fd));
+    kr_sys1(__NR_close, low);
     /* The call of another process goes on until that process is dead. */
     struct kr_task *relative = kr_test_task(), *chain = relative->next;
     relative->mm = mm;

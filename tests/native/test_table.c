@@ -107,7 +107,7 @@ int kr_fd_name(struct kr_task *t, u32 i, u64 fd) {
 int kr_fd_pass(struct kr_mm *mm, u64 fd) { return (void)mm, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
 void kr_fd_passed(int fd) { (void)fd; }
 int kr_slot_dup(struct kr_task *t, u64 fd) { return (void)t, kr_fd_hidden(fd) ? -EBADF : (int)fd; }
-void kr_slot_free(int fd) { (void)fd; }
+void kr_slot_free_slow(struct kr_task *t, int fd) { (void)t, (void)fd; }
 void kr_fd_shut(long fd) { (void)fd; }
 void kr_fd_made(int fd) { (void)fd; }
 void kr_fd_hide_begin(const struct kr_mm *mm) { (void)mm; }

@@ -36,9 +36,10 @@ NAMED = {
 #: file -> why it may -> call: how often.
 ALLOWED = {
     "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 2}),
-    "machine/fdname.c": ("the same, away from numbers that calls name", {"dup3": 1, "F_DUPFD": 4}),
+    "machine/fdname.c": ("the same, away from numbers that calls name; a comparison", {"dup2": 1, "dup3": 2, "F_DUPFD": 4}),
     "machine/fdslot.c": ("the same, for fixed numbers and slots", {"dup3": 2, "F_DUPFD": 2, "eventfd2": 1}),
-    "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup, kr_fd_dup_onto", {"dup2": 1, "dup3": 2, "F_DUPFD": 1}),
+    "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup; kr_fd_dup_onto, or of a hidden copy onto a number that is written down",
+                 {"dup2": 1, "dup3": 3, "F_DUPFD": 1}),
     "sys/file.c": ("F_DUPFD for the payload: kr_fd_dup", {"F_DUPFD": 2}),
     "sys/self.c": ("pidfd_getfd of the process itself: kr_fd_dup", {"F_DUPFD": 1}),
     "sys/tree.c": ("the payload's result, at the number that it would have had", {"F_DUPFD": 2, "open_tree": 1}),
@@ -71,7 +72,7 @@ ALLOWED = {
 
 #: file -> why it may close by close(2) itself instead of kr_fd_shut -> how often.
 CLOSES = {
-    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 9),
+    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 8),
     "machine/fdname.c": ("under fdtab_lock", 4),
     "machine/fdslot.c": ("plugs and placeholders, before anything of the payload's runs", 4),
     "process/core.c": ("the thread has a descriptor table of its own", 3),

@@ -31,12 +31,17 @@ static int is_gone(const struct kr_task *o) {
     return o->proc != kr_self()->proc && kr_holder_gone(o->holder);
 }
 
-int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close) {
+/* Whether o's call can take away what is at the number that it names at place i. */
+static int takes(const struct kr_task *o, u32 i) {
+    u32 nr = (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED);
+    return i == KR_NAMED_SHUT || nr == __NR_close ||
+           (i == KR_NAMED_ONTO && (nr == __NR_dup2 || nr == __NR_dup3));
+}
+
+int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_taken) {
     for (struct kr_task *o = mm ? mm->tasks : NULL; o; o = o->next)
         for (u32 i = 0; i < KR_COUNT(o->named); i++)
-            if (__atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST) == fd + 1 &&
-                (!only_close || i == KR_NAMED_SHUT ||
-                 (u32)__atomic_load_n(&o->nr, __ATOMIC_RELAXED) == __NR_close) &&
+            if (__atomic_load_n(&o->named[i], __ATOMIC_SEQ_CST) == fd + 1 && (!only_taken || takes(o, i)) &&
                 !is_gone(o))
                 return 1;
     return 0;

@@ -44,8 +44,8 @@ int kr_fd_enter_plug(u32 fd);
 
 /* ---- fdname.c: fdtab_lock and mm->lock are held, the range of the table is open; mm NULL: nobody else ---- */
 
-/* Whether a call of a task of mm names fd. only_close: calls of close(2), and kr_fd_shut, only. */
-int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_close);
+/* Whether a call of a task of mm names fd. only_taken: as what it closes or replaces (close(2), dup2(2), kr_fd_shut). */
+int kr_fd_named(const struct kr_mm *mm, u32 fd, int only_taken);
 /* Puts a plug at every free number that a call names, so that the kernel gives none of them. 0 or -ENOMEM. */
 int kr_fd_plug_named(const struct kr_mm *mm);
 /* Duplicates fd, close-on-exec, to a number that no call names and that is not in the table. The number or

@@ -122,7 +122,7 @@ int kr_fd_enter_plug(u32 fd) {
     return r;
 }
 
-/* Removes the plugs that no close(2) names: only such a call could still take one away. */
+/* Removes the plugs that no call names as what it closes or replaces: only such a call could still take one away. */
 static void drop_plugs(const struct kr_mm *mm) {
     for (u32 i = count; i-- > 0;)
         if (tab[i].holder == &plug && !kr_fd_named(mm, (u32)tab[i].fd, 1)) {
@@ -202,11 +202,11 @@ long kr_fd_call(u64 fd, long nr, u64 a, u64 b) {
 
 long kr_fd_dup(u64 fd, int cmd, u64 least) { return kr_fd_call(fd, __NR_fcntl, (u64)(s64)cmd, least); }
 
-int kr_fd_pass(struct kr_mm *mm, u64 fd) {
+static int hidden_copy(struct kr_mm *mm, u32 fd, int is_slot) {
     kr_lock(&mm->lock);
     kr_lock(&fdtab_lock);
     open_range();
-    long n = kr_fd_hidden_locked((u32)fd) ? -EBADF : kr_fd_dup_unnamed(mm, (int)(u32)fd);
+    long n = !is_slot && kr_fd_hidden_locked(fd) ? -EBADF : kr_fd_dup_unnamed(mm, (int)fd);
     if (n >= 0 && make_room() < 0) {
         kr_sys1(__NR_close, n);
         n = -ENOMEM;
@@ -218,15 +218,26 @@ int kr_fd_pass(struct kr_mm *mm, u64 fd) {
     return (int)n;
 }
 
+int kr_fd_pass(struct kr_mm *mm, u64 fd) { return hidden_copy(mm, (u32)fd, 0); }
+
+void kr_slot_free_slow(struct kr_task *t, int fd) {
+    int copy = fd >= 0 && kr_fd_in_slots((u32)fd) ? hidden_copy(t->mm, (u32)fd, 1) : -1;
+    kr_slot_free(fd);
+    if (copy >= 0)
+        kr_fd_passed(copy);
+}
+
 void kr_fd_passed(int fd) {
     kr_lock(&fdtab_lock);
     struct entry *e = find((u32)fd);
-    if (e && e->holder == &passing) {
-        kr_sys1(__NR_close, fd);
+    int is = e && e->holder == &passing;
+    if (is) {
         forget(e);
         set_range();
     }
     kr_unlock(&fdtab_lock);
+    if (is) /* it may be the file's last descriptor: the close may wait */
+        kr_fd_shut(fd);
 }
 
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {

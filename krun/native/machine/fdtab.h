@@ -88,8 +88,12 @@ int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]);
 /* Takes fd out of its slot, to the lowest number: cmd F_DUPFD or F_DUPFD_CLOEXEC. fd itself if it is in none. The number or
  * -errno; the slot is given back in both cases. */
 long kr_slot_out(int fd, int cmd);
-/* Gives back what kr_slot_put or kr_slot_dup returned. Does nothing for a negative number. */
+/* Gives back what kr_slot_put or kr_slot_dup returned. Does nothing for a negative number. The descriptor is closed under
+ * fdtab_lock. */
 void kr_slot_free(int fd);
+/* The same for what may be a socket of the payload's (kr_slot_dup): its last close can wait for hours (SO_LINGER), so no lock is
+ * held. Takes mm->lock. */
+void kr_slot_free_slow(struct kr_task *t, int fd);
 /* Whether the caller may keep the slot fd, and with it the task's group, through a call that may block for long. 0: too
  * many do; the caller gives the slot back and comes again later. 1 also for a number that is no slot. Holds until the
  * task's last slot is given back. */
@@ -129,6 +133,7 @@ int kr_fd_in_call(struct kr_mm *mm, u32 fd);
 
 /* Place in kr_task.named of the number that kr_fd_shut closes; the places before it are the call's. */
 #define KR_NAMED_SHUT 2
+#define KR_NAMED_ONTO 1 /* the number that dup2(2) and dup3(2) replace */
 /* Checks argument i (0 or 1) of t's call, a descriptor, and writes it down in t->named until kr_fd_unname.
  * Whether the call may use it; 0: it is one of the monitor's. */
 int kr_fd_name(struct kr_task *t, u32 i, u64 fd);
@@ -159,14 +164,15 @@ long kr_fd_dup(u64 fd, int cmd, u64 least);
  * monitor's that comes meanwhile stays close-on-exec, which alone keeps it from the next program. The call's
  * result; -EBADF: fd is hidden. */
 long kr_fd_call(u64 fd, long nr, u64 a, u64 b);
-/* dup3(2) and dup2(2), check and call in one step. -EBADF: one of the two numbers is hidden. */
+/* dup3(2) and dup2(2), check and call in one step. What is at `to` is closed under fdtab_lock. -EBADF: one of the two numbers is
+ * hidden. */
 long kr_fd_dup_onto(u64 fd, u64 to, u64 flags);
-/* Duplicates one of the payload's descriptors for a message that is being sent. The duplicate is hidden until
- * kr_fd_passed closes it, so that no thread can put another file under its number. The number or -errno.
- * Called without a lock; takes mm->lock. */
+/* Duplicates one of the payload's descriptors for a call that is being made. The duplicate is hidden until
+ * kr_fd_passed closes it, so that no thread can put another file under its number. kr_fd_passed holds no lock during the
+ * close. The number or -errno. Called without a lock; takes mm->lock. */
 int kr_fd_pass(struct kr_mm *mm, u64 fd);
 void kr_fd_passed(int fd);
-/* close_range(2) that leaves out the monitor's descriptors. 0 or -errno. */
+/* close_range(2) that leaves out the monitor's descriptors, under fdtab_lock. 0 or -errno. */
 long kr_fd_close_range(u64 first, u64 last, u64 flags);
 
 /* prlimit(2) of RLIMIT_NOFILE for the calling process. fresh: the new soft and hard limit, or NULL; old: what

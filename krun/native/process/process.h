@@ -54,7 +54,8 @@ long kr_call_from(struct kr_task *t, int cwd, long nr, const u64 a[6]);
 /* Closes fd, whose last close may wait for hours: a socket with SO_LINGER (socket(7)), or one in whose queue such a
  * socket waits (SCM_RIGHTS). fn(arg) closes fd in the caller's table; a thread that ends has it then, and the end of
  * a thread does not wait (tcp_close() and its relatives in the kernel look at PF_EXITING). Where no thread can be
- * made, a signal ends the wait. */
+ * made, a signal ends the wait. fd -1: fn closes any number, and the thread closes all others itself: it waits instead of fn, and
+ * the caller for it. */
 void kr_close_aside(struct kr_task *t, int fd, void (*fn)(void *), void *arg);
 
 /* Waits for the errand threads of a task that has ended (private.c): the kernel ends them with it, but not at the same

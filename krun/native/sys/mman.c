@@ -14,14 +14,16 @@ kr_sys_fn sys_mmap, sys_munmap, sys_mprotect, sys_pkey_mprotect, sys_mremap, sys
     sys_mincore, sys_mlock, sys_mlock2, sys_munlock, sys_mlockall, sys_munlockall, sys_mbind, sys_mseal,
     sys_remap_file_pages;
 
-/* Whether fd may be mapped: 0, -EBADF, or -ENODEV for an anonymous inode (a file without a type). A payload needs no mapping of
+/* Whether fd may be mapped: 1 if it is a socket, 0, -EBADF, or -ENODEV for an anonymous inode (a file without a type). A payload needs no mapping of
  * one. KVM's descriptors are such files, and the mapping of a vCPU is struct kvm_run, by which KVM and the monitor
  * communicate. If a KVM descriptor ever stood at a number of the payload, it still could not be mapped. */
 static long may_map(int fd) {
     struct statx st;
     static const char empty[1] = "";
     long r = kr_sys5(__NR_statx, fd, empty, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st);
-    return r == -EBADF ? r : r == 0 && !(st.stx_mode & S_IFMT) ? -ENODEV : 0;
+    if (r < 0)
+        return r == -EBADF ? r : 0;
+    return (st.stx_mode & S_IFMT) == S_IFSOCK ? 1 : st.stx_mode & S_IFMT ? 0 : -ENODEV;
 }
 
 /* Flags that the kernel declares unsigned long, in the 32 bits that mm.c has. Where the kernel refuses unknown flags
@@ -39,10 +41,11 @@ long sys_mmap(struct kr_task *t, const u64 a[6]) {
     int shared = kr_files_shared(t), fd = shared ? kr_slot_dup(t, a[4]) : (int)a[4];
     if (shared && fd < 0)
         return fd;
-    long r = may_map(fd);
-    if (r == 0)
-        r = kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
-    if (shared)
+    long may = may_map(fd),
+         r = may < 0 ? may : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
+    if (shared && may > 0)
+        kr_slot_free_slow(t, fd);
+    else if (shared)
         kr_slot_free(fd);
     return r;
 }

@@ -116,6 +116,6 @@ long kr_uevent_filter(struct kr_task *t, const u64 a[6]) {
     else
         r = kr_call_intr(__NR_setsockopt, (u64)fd, a[1], a[2], attaches ? (u64)&p : a[3], a[4], 0);
     if (shared)
-        kr_slot_free(fd);
+        kr_slot_free_slow(t, fd);
     return r;
 }
