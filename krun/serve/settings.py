@@ -234,6 +234,20 @@ class Gc(_Map):
         return ""
 
 
+#: A field of a Go template of config-network.
+TEMPLATE_FIELD = re.compile(r"\{\{-?\s*\.(Name|Namespace|Domain|Tag)\s*-?\}\}")
+_HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,198}[A-Za-z0-9])?")
+
+
+def _template_problem(text: str, names: tuple[str, ...]) -> str:
+    """Returns why a Go template makes no host, "" if it does. One with other actions than fields is not looked at: it is not used."""
+    wrong = next((name for name in TEMPLATE_FIELD.findall(text) if name not in names), "")
+    if wrong:
+        return f"can't evaluate field {wrong}"
+    rest = TEMPLATE_FIELD.sub("x", text)
+    return "" if "{" in rest or "}" in rest or _HOST.fullmatch(rest) else "makes no host"
+
+
 @dataclass(frozen=True)
 class Network(_Map):
     """config-network."""
@@ -254,6 +268,12 @@ class Network(_Map):
     autocreate_claims: bool = _key("autocreate-cluster-domain-claims", False, _bool)
 
     def _problem(self) -> str:
+        for key, text, names in (
+            ("domain-template", self.domain_template, ("Name", "Namespace", "Domain")),
+            ("tag-template", self.tag_template, ("Name", "Tag")),
+        ):
+            if problem := _template_problem(text, names):
+                return f"{key} {text[:80]!r} {problem}"
         if self.http_protocol not in ("enabled", "redirected", "disabled"):
             return f"http-protocol {self.http_protocol} is not supported"
         if self.default_scheme not in ("", "http", "https"):

@@ -4,7 +4,6 @@ A ConfigMap that cannot be read is refused when a client writes it (`check`), an
 store already.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,19 +13,19 @@ from krun.serve.model import meta
 from krun.serve.model.kinds import CONFIG_MAP, Kind
 from krun.serve.model.options import Options
 from krun.serve.model.status import bad_request
-from krun.serve.settings import NAMESPACE, VIEWS, Configs
+from krun.serve.settings import NAMESPACE, TEMPLATE_FIELD, VIEWS, Configs
 from krun.serve.store.store import Store
 from krun.serve.store.watch import Event
 
 Object = dict[str, Any]
-_FIELD = re.compile(r"\{\{-?\s*\.(Name|Namespace|Domain|Tag)\s*-?\}\}")
 
 
 def template(text: str, default: str) -> str:
     """Returns a Go template with .Name, .Namespace, .Domain and .Tag as a format; `default` if it has anything else."""
-    if "{" in _FIELD.sub("", text) or "}" in _FIELD.sub("", text):
+    rest = TEMPLATE_FIELD.sub("", text)
+    if "{" in rest or "}" in rest:
         return default
-    return _FIELD.sub(lambda found: "{" + found.group(1).lower() + "}", text)
+    return TEMPLATE_FIELD.sub(lambda found: "{" + found.group(1).lower() + "}", text)
 
 
 class LiveConfig:

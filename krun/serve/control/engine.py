@@ -7,6 +7,7 @@ path. A turn of the event loop is given back after _TURN seconds, so that reques
 import asyncio
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from krun.errors import KrunError, one_line
@@ -30,7 +31,15 @@ from krun.serve.store.watch import Event
 Object = dict[str, Any]
 _TURN = 0.003
 _FIRST_RETRY, _LAST_RETRY = 0.1, 60.0
+#: Seconds until `after` is called again after an error of it.
+_AGAIN = 1.0
 _EVENTS_KEPT = 3600.0
+
+
+def _internal(error: Exception) -> str:
+    """Returns the words for an error that nobody expected."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"internal error: {type(error).__name__}: {one_line(str(error))} ({where.name}:{where.lineno})"
 
 
 class Engine:
@@ -71,9 +80,12 @@ class Engine:
             for namespace, name in self.store.keys(kind):
                 self.enqueue((kind, namespace, name))
         for obj in self.store.each(ROUTE):
-            self.context.hosts.set_route(meta.namespace(obj), meta.name(obj), obj)
+            self._guarded((ROUTE, meta.namespace(obj), meta.name(obj)), partial(self._host, obj))
         # The hosts are known from the routes' status: requests need not wait for the reconcilers.
-        self.after()
+        self._after()
+
+    def _host(self, route: Object) -> None:
+        self.context.hosts.set_route(meta.namespace(route), meta.name(route), route)
 
     def close(self) -> None:
         """Stops: no timer is left, and nothing is reconciled any more: a pool that ends must not be made anew."""
@@ -148,7 +160,7 @@ class Engine:
             self._wake()
 
     def _wake(self) -> None:
-        if not self._scheduled:
+        if not self._scheduled and not self._closed:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
@@ -160,11 +172,19 @@ class Engine:
             del self._work[key]
             self._reconcile(key)
         # With each turn, not at the end of all work: whoever has been told that a Route is ready asks it.
-        self.after()
+        self._after()
         if self._work:
             loop.call_soon(self._turn)
         else:
             self._scheduled = False
+
+    def _after(self) -> None:
+        """Calls `after`. An error of it ends neither the start nor the turns; a later turn tries again."""
+        try:
+            self.after()
+        except Exception as error:
+            self.report(f"end of a turn: {_internal(error)}")
+            asyncio.get_running_loop().call_later(_AGAIN, self._wake)
 
     def _reconcile(self, key: Key) -> None:
         obj = self.store.get(*key)
@@ -186,8 +206,7 @@ class Engine:
         except KrunError as error:
             text = error.message
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            text = f"internal error: {type(error).__name__}: {one_line(str(error))} ({where.name}:{where.lineno})"
+            text = _internal(error)
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = min(_FIRST_RETRY * 2 ** min(count, 20), _LAST_RETRY)

@@ -50,7 +50,6 @@ class HostTables:
         """Makes the changes visible to requests, all at once."""
         if not self._dirty:
             return
-        self._dirty = False
         config = self.config()
         out: dict[str, HostRoute] = {}
         for hosts in self._routes.values():
@@ -63,6 +62,7 @@ class HostTables:
                     main.targets, main.tags, False, "external", main.namespace, main.service, main.route
                 )
         self.table.replace(out)
+        self._dirty = False
 
     def _hosts_of(self, route: Object) -> dict[str, HostRoute]:
         config = self.config()
