@@ -3,11 +3,13 @@
 import asyncio
 import functools
 
+import pytest
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import World
 
-from krun.serve.model.kinds import CONFIG_MAP
+from krun.serve.model.kinds import CONFIG_MAP, REVISION
 
+MERGE = "application/merge-patch+json"
 MAPS = "/api/v1/namespaces/knative-serving/configmaps"
 
 
@@ -62,3 +64,50 @@ async def test_an_error_at_the_end_of_a_turn_does_not_end_the_turns(monkeypatch)
             await world.ready(name)
             await world.leads(f"{name}.default.localhost", {f"{name}-00001": 100})
         assert any("end of a turn: internal error: RuntimeError: broken" in one for one in world.lines)
+
+
+@loop
+async def test_numbers_without_measure_do_not_end_the_autoscaler():
+    """Knative takes any finite target; a product of two finite floats may be infinite, which is no number of instances."""
+    huge = {
+        "autoscaling.knative.dev/target": "1e308",
+        "autoscaling.knative.dev/target-burst-capacity": "1e308",
+    }
+    async with World() as world:
+        notes = {"metadata": {"annotations": {**huge, "autoscaling.knative.dev/min-scale": "3"}}}
+        await world.call("POST", f"{SERVING}/services", ksvc(template=notes))
+        await world.ready()
+        scaler = world.pools.scalers["default", "hello-00001"]
+        await world.until(lambda: scaler.pool.ready == 3, "three are ready")
+        now = asyncio.get_running_loop().time()
+        scaler.sample(now + 1)
+        scaler.decide(now + 2)
+        assert scaler.decision.desired == 3
+        data = {"max-scale-up-rate": "1e308", "container-concurrency-target-default": "1e308"}
+        assert (await world.call("POST", MAPS, {"metadata": {"name": "config-autoscaler"}, "data": data}))[
+            0
+        ] == 201
+        scaler.decide(now + 4)
+        assert scaler.decision.desired == 3
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9999999999", "\u0663", "1_0"])
+@loop
+async def test_an_activation_scale_is_a_number_of_32_bits(text):
+    """Of 400 digits it was stored, and then neither the revision's reconciler nor a server that starts got past it."""
+    key = "autoscaling.knative.dev/activation-scale"
+    async with World() as world:
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+        change = {"metadata": {"annotations": {key: text}}}
+        code, _ = await world.call("PATCH", f"{SERVING}/revisions/hello-00001", change, MERGE)
+        assert code == 400
+        # One that an earlier server took.
+        revision = world.store.get(REVISION, "default", "hello-00001")
+        revision["metadata"].setdefault("annotations", {})[key] = text
+        world.store.update(REVISION, revision)
+        world.pools.reconfigure()
+        world.engine.start()
+        await world.call("POST", f"{SERVING}/services", ksvc("other"))
+        await world.ready("other")
+        assert not world.lines

@@ -103,12 +103,12 @@ class Pools:
 
     def _make(self, key: tuple[str, str], revision: Object) -> Pool:
         pool = Pool(self.store, self.runner, revision, self._pool_changed, self.report, self.capacity)
-        self.pools[key] = pool
         status = revision.get("status") or {}
         available = conditions.find(status, "ResourcesAvailable") or {}
         pool.state.initialized = available.get("status") == "True"
         scaler = Autoscaler(pool, revision, self.config(), self.loop.time())
-        self.scalers[key] = scaler
+        # Both or none: an error before this line leaves nothing.
+        self.pools[key], self.scalers[key] = pool, scaler
         known = {one["name"]: one.get("imageDigest", "") for one in status.get("containerStatuses") or ()}
         if known and pool.state.initialized:
             pool.state.digests = known
@@ -309,10 +309,13 @@ class Pools:
 
     def reconfigure(self) -> None:
         """config-autoscaler has changed."""
-        for key, scaler in self.scalers.items():
+        for key, scaler in list(self.scalers.items()):
             revision = self.store.get(REVISION, *key)
             if revision is not None:
-                scaler.update(revision, self.config())
+                try:
+                    scaler.update(revision, self.config())
+                except Exception as error:
+                    self.report(f"scale {key[0]}/{key[1]}: internal error: {error!r}")
                 self._wake(key)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:

@@ -27,9 +27,14 @@ def _text(notes: dict[str, str], keys: tuple[str, str]) -> str:
 def _number(notes: dict[str, str], keys: tuple[str, str], default: float) -> float:
     text = _text(notes, keys)
     try:
-        return float(text) if text else default
+        number = float(text) if text else default
     except ValueError:
         return default
+    return number if math.isfinite(number) else default
+
+
+def _whole(notes: dict[str, str], keys: tuple[str, str], default: int) -> int:
+    return kpa.up(_number(notes, keys, default))
 
 
 def _seconds(notes: dict[str, str], keys: tuple[str, str], default: float) -> float:
@@ -45,12 +50,11 @@ def spec_of(revision: Object, config: Config) -> kpa.Spec:
     notes = meta.annotations(revision)
     metric = _text(notes, annotations.METRIC) or "concurrency"
     metric = metric if metric in ("concurrency", "rps") else "concurrency"
-    note = _text(notes, annotations.TARGET)
     share = _number(notes, annotations.TARGET_UTILIZATION, config.target_percentage)
     target, total = kpa.target(
         metric=metric,
         concurrency=int(revision["spec"].get("containerConcurrency", 0)),
-        annotation=float(note) if note else None,
+        annotation=_number(notes, annotations.TARGET, 0.0) or None,
         utilization=share / 100,
         default=config.target_default,
         rps_default=config.rps_default,
@@ -65,7 +69,7 @@ def spec_of(revision: Object, config: Config) -> kpa.Spec:
         panic_threshold=_number(notes, annotations.PANIC_THRESHOLD, config.panic_threshold_percentage) / 100,
         scale_up_rate=config.max_scale_up_rate,
         scale_down_rate=config.max_scale_down_rate,
-        activation_scale=int(_number(notes, annotations.ACTIVATION_SCALE, config.activation_scale)),
+        activation_scale=_whole(notes, annotations.ACTIVATION_SCALE, config.activation_scale),
         scale_down_delay=_seconds(notes, annotations.SCALE_DOWN_DELAY, config.scale_down_delay),
     )
 
@@ -91,11 +95,11 @@ class Autoscaler:
         self.spec = spec_of(revision, config)
         if hasattr(self, "scaler"):
             self.scaler.update(self.spec)
-        high = int(_number(notes, annotations.MAX_SCALE, config.max_scale))
+        high = _whole(notes, annotations.MAX_SCALE, config.max_scale)
         if config.max_scale_limit:
             high = min(high or config.max_scale_limit, config.max_scale_limit)
-        self.bounds = kpa.Bounds(int(_number(notes, annotations.MIN_SCALE, config.min_scale)), high)
-        self.initial = int(_number(notes, annotations.INITIAL_SCALE, config.initial_scale))
+        self.bounds = kpa.Bounds(_whole(notes, annotations.MIN_SCALE, config.min_scale), high)
+        self.initial = _whole(notes, annotations.INITIAL_SCALE, config.initial_scale)
         self.reachable = reachable(revision)
         self.pool.full = max(1.0, self.spec.total)
         self._set_floor()
@@ -164,7 +168,7 @@ class Autoscaler:
         if limit:
             # Every slot is taken: one instance more for each `limit` requests, as soon as they are there. The rate and the
             # maximum bound this as they bound a decision (kpa.Scaler.decide).
-            most = math.ceil(self.spec.scale_up_rate * max(1, pool.ready))
+            most = kpa.up(self.spec.scale_up_rate * max(1, pool.ready))
             wanted = max(wanted, min(math.ceil(waiting / limit), most))
         if self.bounds.maximum:
             wanted = min(wanted, max(self.bounds.maximum, self._initial()))

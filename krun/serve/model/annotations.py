@@ -109,10 +109,10 @@ def _scales(notes: dict[str, str], options: Options) -> Errors:
     found = first(notes, ACTIVATION_SCALE)
     if found:
         key, text = found
-        try:
-            number = int(text)
-        except ValueError:
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 11 and int(digits) <= _MAX_INT32):
             return errors.add(invalid_value(text, key))
+        number = int(text)
         if low > number:
             errors.add(FieldError(f"min-scale={low} is greater than activation-scale={number}", [key]))
         elif high and high < number:

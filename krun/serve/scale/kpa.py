@@ -20,6 +20,19 @@ TARGET_MIN = 0.01
 ACTIVATION_BUFFER = 30.0
 
 
+#: Numbers of a decision are an int32 in Knative. A target or a rate may be any finite float: their products may be infinite.
+_MOST = 2**31 - 1
+
+
+def up(value: float) -> int:
+    """The least whole number that is not less than `value`, within the bounds of a decision's numbers."""
+    return math.ceil(max(-_MOST, min(value, _MOST)))
+
+
+def _down(value: float) -> int:
+    return math.floor(max(-_MOST, min(value, _MOST)))
+
+
 class Sample(NamedTuple):
     """What a revision did since the last sample."""
 
@@ -171,10 +184,10 @@ class Scaler:
             return Decision(wanted, -1, self.panicking, False)
         stable, panic = self._stable[which].value(now), self._panic[which].value(now)
         base = float(max(1, ready))
-        up = math.ceil(spec.scale_up_rate * base)
-        down = math.floor(base / spec.scale_down_rate) if reachable else 0
-        by_stable, by_panic = math.ceil(stable / spec.target), math.ceil(panic / spec.target)
-        desired, in_panic = min(max(by_stable, down), up), min(max(by_panic, down), up)
+        most = up(spec.scale_up_rate * base)
+        down = _down(base / spec.scale_down_rate) if reachable else 0
+        by_stable, by_panic = up(stable / spec.target), up(panic / spec.target)
+        desired, in_panic = min(max(by_stable, down), most), min(max(by_panic, down), most)
         if spec.activation_scale > 1:
             desired = max(desired, spec.activation_scale) if by_stable > 0 else desired
             in_panic = max(in_panic, spec.activation_scale) if by_panic > 0 else in_panic
@@ -199,7 +212,7 @@ class Scaler:
         capacity = self.spec.burst_capacity
         if capacity == 0:
             return 0
-        return math.floor(ready * self.spec.total - capacity - panic) if capacity > 0 else -1
+        return _down(ready * self.spec.total - capacity - panic) if capacity > 0 else -1
 
     @staticmethod
     def _bounded(desired: int, reachable: bool, bounds: Bounds, initial: int) -> int:
