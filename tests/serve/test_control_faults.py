@@ -7,7 +7,7 @@ import pytest
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import World
 
-from krun.serve.model.kinds import CONFIG_MAP, REVISION
+from krun.serve.model.kinds import CONFIG_MAP, REVISION, ROUTE, SERVICE
 
 MERGE = "application/merge-patch+json"
 MAPS = "/api/v1/namespaces/knative-serving/configmaps"
@@ -111,3 +111,48 @@ async def test_an_activation_scale_is_a_number_of_32_bits(text):
         await world.call("POST", f"{SERVING}/services", ksvc("other"))
         await world.ready("other")
         assert not world.lines
+
+
+@loop
+async def test_a_tag_does_not_take_the_hosts_of_another_service():
+    """The tag `a` of `b` and the service `a-b` have one host. As in Knative, whose Service of that name is another's, has it not."""
+    async with World() as world:
+        await world.call("POST", f"{SERVING}/services", ksvc("a-b"))
+        await world.ready("a-b")
+        tagged = [{"percent": 100, "latestRevision": True, "tag": "a"}]
+        await world.call("POST", f"{SERVING}/services", ksvc("b", traffic=tagged))
+        await world.until(lambda: world.condition(ROUTE, "b", "IngressReady")[1] == "NotOwned", "b is told")
+        assert world.condition(SERVICE, "b", "Ready") == (
+            "False", "NotOwned", 'There is an existing placeholder Service "a-b" that we do not own.',
+        )  # fmt: skip
+        for host in ("a-b.default.localhost", "a-b.default.svc.cluster.local"):
+            assert world.targets(host) == {"a-b-00001": 100}
+        await world.call("DELETE", f"{SERVING}/services/a-b")
+        await world.ready("b")
+        await world.leads("a-b.default.localhost", {"b-00001": 100})
+        # The other way round.
+        await world.call("POST", f"{SERVING}/services", ksvc("a-b"))
+        await world.until(
+            lambda: world.condition(ROUTE, "a-b", "IngressReady")[1] == "NotOwned", "a-b is told"
+        )
+        assert world.targets("a-b.default.localhost") == {"b-00001": 100}
+
+
+@loop
+async def test_traffic_that_comes_back_to_the_latest_revision_does_not_go_to_one_of_before():
+    async with World() as world:
+        obj = ksvc()
+        obj["metadata"]["annotations"] = {"serving.knative.dev/rollout-duration": "100s"}
+        await world.call("POST", f"{SERVING}/services", obj)
+        await world.ready()
+
+        async def change(**spec):
+            await world.call("PATCH", f"{SERVING}/services/hello", {"spec": spec}, MERGE)
+            await world.ready()
+
+        await change(traffic=[{"revisionName": "hello-00001", "percent": 100}])
+        for name in ("two", "three"):
+            await change(template={"spec": {"containers": [{"image": f"reg.example/{name}"}]}})
+        await change(traffic=[{"revisionName": "hello-00002", "percent": 100}])
+        await change(traffic=[{"latestRevision": True, "percent": 100}])
+        await world.leads("hello.default.localhost", {"hello-00003": 100})

@@ -65,11 +65,14 @@ class HostTables:
         self._dirty = False
 
     def _hosts_of(self, route: Object) -> dict[str, HostRoute]:
+        traffic = (route.get("status") or {}).get("traffic")
+        if not traffic:
+            return {}
         config = self.config()
         name, namespace = meta.name(route), meta.namespace(route)
         service = meta.labels(route).get(meta.SERVICE_LABEL, "")
         by_tag: dict[str, list[Target]] = {"": []}
-        for entry in (route.get("status") or {}).get("traffic") or ():
+        for entry in traffic:
             queue = self.queue_of(namespace, entry.get("revisionName", ""))
             if queue is None:
                 continue

@@ -44,6 +44,14 @@ def reconcile(ctx: Context, route: Object, rollouts: Rollouts) -> None:
         mark = found.false if problem.state == "False" else found.unknown
         mark("AllTrafficAssigned", problem.reason, problem.message)
         saved = ctx.save(ROUTE, route, status)
+    elif taken := _taken(ctx, route, [*resolved.targets, *(status.get("traffic") or ())]):
+        text = f'There is an existing placeholder Service "{min(taken)}" that we do not own.'
+        found.false("IngressReady", "NotOwned", text)
+        # What was assigned before stays, without the hosts that are another route's.
+        status["traffic"] = _without(ctx, route, status.get("traffic") or [], taken)
+        served = {**route, "status": status} if status["traffic"] else None
+        ctx.hosts.set_route(meta.namespace(route), meta.name(route), served)
+        saved = ctx.save(ROUTE, route, status)
     else:
         status["traffic"], rolling = _shares(ctx, route, resolved.targets, rollouts)
         found.true("AllTrafficAssigned")
@@ -80,6 +88,14 @@ def _shares(
     duration = _duration(ctx, route)
     out: list[Object] = []
     rolling = False
+    moving = {
+        (*key, one.get("tag", ""), one.get("configurationName", ""))
+        for one in targets
+        if one.get("latestRevision") and one.get("percent")
+    }
+    for one in [one for one in rollouts.states if one[:2] == key and one not in moving]:
+        # What gets no traffic begins anew when it gets some: its revisions of that time are not those of now.
+        del rollouts.states[one]
     for target in targets:
         tag, percent = target.get("tag", ""), target.get("percent", 0)
         shares: tuple[tuple[str, int], ...] = ((target["revisionName"], percent),)
@@ -104,12 +120,40 @@ def _shares(
     return out, rolling
 
 
+def _placeholder(ctx: Context, route: Object, tag: str = "") -> str:
+    """Returns the name of the core/v1 Service that stands for a route, or for one of its tags."""
+    return domains.tagged(ctx.config(), meta.name(route), tag)
+
+
+def _taken(ctx: Context, route: Object, targets: list[Object]) -> set[str]:
+    """Returns which of the route's placeholders are another route's: the hosts of tag `a` of `b` are those of `a-b`, too."""
+    namespace, found = meta.namespace(route), set()
+    for name in {_placeholder(ctx, route, tag) for tag in ("", *(one.get("tag", "") for one in targets))}:
+        service = ctx.store.get(CORE_SERVICE, namespace, name)
+        if service is not None and not meta.controlled_by(service, route):
+            ctx.track(namespace, CORE_SERVICE, name, meta.name(route))
+            found.add(name)
+    return found
+
+
+def _without(ctx: Context, route: Object, traffic: list[Object], taken: set[str]) -> list[Object]:
+    """Returns status.traffic without the tags whose placeholders are `taken`; nothing if the route's own is."""
+    if _placeholder(ctx, route) in taken:
+        return []
+    return [
+        {key: item for key, item in one.items() if key not in ("tag", "url")}
+        if one.get("tag") and _placeholder(ctx, route, one["tag"]) in taken
+        else one
+        for one in traffic
+    ]
+
+
 def _placeholders(ctx: Context, route: Object, targets: list[Object]) -> None:
     """Keeps one core/v1 Service for the route and one for each tag. Labels that a route loses stay on them, as upstream."""
     config = ctx.config()
     name, namespace = meta.name(route), meta.namespace(route)
     wanted = {
-        domains.tagged(config, name, tag): tag
+        _placeholder(ctx, route, tag): tag
         for tag in ["", *(target["tag"] for target in targets if target.get("tag"))]
     }
     for service in ctx.store.owned(meta.uid(route), CORE_SERVICE):
@@ -145,7 +189,7 @@ def _placeholders(ctx: Context, route: Object, targets: list[Object]) -> None:
         }  # fmt: skip
         if existing is None:
             ctx.store.create(CORE_SERVICE, fresh)
-        elif meta.controlled_by(existing, route):
+        else:
             ctx.store.update(CORE_SERVICE, fresh)
 
 
