@@ -49,6 +49,13 @@ static int closes_at_once(u32 fd) {
     return 0;
 }
 
+/* The timer of the queue may interrupt it: then it is made again. To stop the timer and to start it anew costs two changes of the
+ * processor's timer. */
+int kr_file_at_once(u32 nr, const u64 a[6]) {
+    u32 flags = (u32)a[nr == __NR_open ? 1 : 2];
+    return (nr == __NR_open || nr == __NR_openat) && flags & O_NONBLOCK && !(flags & ~(u32)PLAIN);
+}
+
 void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags) { k->opened = flags & ~(u32)PLAIN ? 0 : fd + 1; }
 
 void kr_file_offer(struct kr_sockets *k) {

@@ -157,7 +157,7 @@ static int is_wait(u64 nr) {
 void kr_sockets_call(struct kr_task *t) {
     const struct kr_sys_row *row = kr_sys_row((u32)t->nr);
     struct kr_sockets *k = kr_sockets_of(t);
-    if (row && row->attr & KR_CALL_BLOCK)
+    if (row && row->attr & KR_CALL_BLOCK && !kr_file_at_once((u32)t->nr, t->args))
         kr_queue_unbound(t); /* execve, too: the next monitor knows no such signal */
     if (k->meddled >=
         KR_SOCKETS_MEDDLED) { /* its sockets go from thread to thread: no thread pays for the table any more */

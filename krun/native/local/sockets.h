@@ -85,7 +85,10 @@ void kr_socket_peek(struct kr_sockets *k, u32 fd);
 /* The holder enters the guest: asks whether there are no more bytes than those that were looked at. */
 void kr_sockets_fresh(struct kr_sockets *k);
 
-/* opened.c: an open(2) of the holder's with these flags has given fd. */
+/* opened.c: whether the call is an open(2) that waits for nobody: not for the other end of a FIFO, nor for the holder of a lease.
+ * Without the lock. */
+int kr_file_at_once(u32 nr, const u64 a[6]);
+/* An open(2) of the holder's with these flags has given fd. */
 void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags);
 /* The holder enters the guest: offers a file that has just been opened to the guest's code. */
 void kr_file_offer(struct kr_sockets *k);
