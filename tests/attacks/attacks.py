@@ -281,6 +281,7 @@ ATTACKS = (
     Attack("cred_dumpable", (ROOT_USER,), 2),
     Attack("cred_exec_dumpable", (ROOT_USER,), 1),
     Attack("proc_own_rights", seconds=1),
+    Attack("proc_owned_moment", (USER,), 3),
     Attack("proc_own_rights", (TRACER,), 1, args=("trace",)),
     Attack("path_helper_cwd"),
     Attack("fd_handle_race", (ROOT_USER,), 2, prepare=(searcher,)),

@@ -160,6 +160,12 @@ OPTIONS = (
         "unshare -U true; echo $?; grep Seccomp: /proc/self/status",
     ),
     Option(
+        "user namespace of a user",
+        ("--user", "1000", "--security-opt", "seccomp=unconfined"),
+        "unshare -Ur sh -c 'id -u; cat /proc/self/uid_map /proc/self/setgroups'; echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj",
+        "deny",
+    ),
+    Option(
         "seccomp profile",
         ("--security-opt", "seccomp={seccomp}"),
         "mkdir /tmp/a; echo $?; chmod 700 /tmp; echo $?",

@@ -48,7 +48,6 @@ JAIL = [
     ("mprotect", [0x10000, 4096, 5], EPERM),
     ("mprotect", [0x6D0000000000, 4096, 3], EPERM),
     ("personality", [0x400000], EPERM),
-    ("prctl", [4, 1, 0, 0, 0], EPERM),
     ("prctl", [22, 2, 0, 0, 0], EPERM),
     ("ioctl", ["kvm", 0x4048AE9B, 0], EBADF),  # KVM_SET_GUEST_DEBUG
     ("ioctl", ["kvm", 0x4068AEA3, 0], EBADF),  # KVM_ENABLE_CAP

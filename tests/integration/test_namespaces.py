@@ -41,6 +41,19 @@ def test_cgroup_namespace(runtime, bundle):
     assert mine and all(line.endswith(":/") or line.startswith("0::") for line in mine), container.out()
 
 
+def test_a_user_makes_its_own(runtime, bundle):
+    """bubblewrap, sandboxes of browsers, rootless engines: the maps belong to the process's user."""
+    bundle.linux.pop("seccomp", None)
+    bundle.process["user"] = {"uid": 1000, "gid": 1000}
+    bundle.process["capabilities"] = {}
+    done = runtime.run(
+        bundle.shell(
+            "unshare -Ur unshare -Urm sh -c 'id -u; cat /proc/self/?id_map; mount -t tmpfs x /tmp && echo mounted'"
+        )
+    ).ok()
+    assert done.out.split() == ["0", "0", "0", "1", "0", "0", "1", "mounted"]
+
+
 @pytest.mark.parametrize("type", ["network", "ipc", "uts", "pid"])
 def test_by_path(runtime, bundle, type):
     holder = subprocess.Popen(["unshare", "--net", "--ipc", "--uts", "--pid", "--fork", "sleep", "1000"])

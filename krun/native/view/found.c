@@ -120,6 +120,8 @@ long kr_open_found(struct kr_task *t, long at, u64 flags) {
         fd = kr_write_refused((int)slot, &sx, flags);
         if (fd == 0)
             fd = open_passed((int)slot, sx.stx_mode, flags);
+        if (fd == -EACCES)
+            fd = kr_owned_open(t, (int)slot, &sx, flags);
         break;
     case KR_V_ABSENT:
         fd = -ENOENT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of an open that procfs.c puts together: what was found (found.c), whether O_CREAT may have it (protected.c), and hidden
- * numbers in its path (hidden.c).
+ * Parts of an open that procfs.c puts together: what was found (found.c), entries of the process's user
+ * (owned.c), whether O_CREAT may have it (protected.c), and hidden numbers in its path (hidden.c).
  */
 #ifndef KR_FOUND_H
 #define KR_FOUND_H
@@ -28,6 +28,12 @@ long kr_found_other_text(struct kr_task *t, const struct kr_proc_name *w, int fd
 /* Judges fd, which an open has made while no other thread shares the table. fd, or the text in its place, or -errno with fd
  * closed. */
 long kr_found_opened(struct kr_task *t, long fd, u64 flags);
+
+/* ---- owned.c ---- */
+
+/* The kernel has answered EACCES for fd, a file that passes (KR_V_PASS). Opens it again if it is an entry of /proc/self
+ * that the process's user may write on Linux. fd: O_PATH, where no other thread can exchange it. Descriptor or -errno. */
+long kr_owned_open(struct kr_task *t, int fd, const struct statx *sx, u64 flags);
 
 /* ---- protected.c ---- */
 

@@ -149,8 +149,7 @@ static int understood(const char *base, const struct kr_proc_name *w) {
                : 0;
 }
 
-/* The kernel's path of fd, in path[KR_PATH_ROOM]. 0, or -EACCES for a text that cannot be the path of an entry. */
-static int path_of(int fd, char *path) {
+int kr_place_path(int fd, char *path) {
     char link[64];
     int dir = kr_proc_self_fd(link, sizeof link, fd);
     long n = kr_sys4(__NR_readlinkat, dir, link, path, KR_PATH_ROOM - 1);
@@ -224,7 +223,7 @@ static int concerns_process(enum kr_proc_entry e) {
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out) {
     memset(out, 0, sizeof *out);
     long top = -1;
-    if (path_of(fd, path) < 0 || !(sx->stx_mask & HAS_MOUNT))
+    if (kr_place_path(fd, path) < 0 || !(sx->stx_mask & HAS_MOUNT))
         return -EACCES;
     if (!is_mount_root(sx) && *base_of(path) && !kr_proc_suspect(base_of(path)))
         return 0; /* not the root of a mount: the path ends in the name of the dentry */
@@ -241,7 +240,7 @@ int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path,
 
 int kr_place_plain_dir(int fd, const struct statx *sx, char *path) {
     struct statx link;
-    if (path_of(fd, path) < 0)
+    if (kr_place_path(fd, path) < 0)
         return 0;
     if (is_mount_root(sx)) /* the root of a procfs has this link, and no other directory has it */
         return kr_sys5(__NR_statx, fd, "thread-self", AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_TYPE,

@@ -59,6 +59,8 @@ void kr_place_numbers(struct kr_task *t, const struct statx *sx, int root, struc
 /* The numbers in the line NStgid of a text of status: how many; *first is the first one. 0: no such line. */
 u32 kr_place_count(const char *text, u32 *first);
 
+/* The kernel's path of fd, in path[KR_PATH_ROOM]. 0, or -EACCES for a text that cannot be the path of an entry. */
+int kr_place_path(int fd, char *path);
 /* The name of fd (on a procfs) below the root of that procfs. path[KR_PATH_ROOM] receives the text. 0, or
  * -EACCES if the place cannot be determined. */
 int kr_place_name(struct kr_task *t, int fd, const struct statx *sx, char *path, struct kr_proc_name *out);

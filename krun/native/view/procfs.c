@@ -121,6 +121,8 @@ static long refused(struct kr_task *t, int dirfd, const char *path, const struct
      * that all may read, a security module (a landlock domain) has refused. */
     else if (v == KR_V_VIEW && !(sx.stx_mode & 0004))
         fd = kr_found_view(t, &what, (int)slot, flags);
+    else if (v == KR_V_PASS)
+        fd = kr_owned_open(t, (int)slot, &sx, flags);
     kr_slot_free((int)slot);
     return slot == at ? kr_found_lowest(fd, flags) : fd;
 }
