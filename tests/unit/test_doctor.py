@@ -169,6 +169,8 @@ def test_the_launcher_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         ("never", "Not affected", None),
         ("", "Not affected", None),
         ("N", "Not affected", "kvm.nx_huge_pages=never saves it"),
+        ("N", "Not affected", "counts in its limit of pids"),
+        ("N", "Not affected", "echo never >/sys/module/kvm/parameters/nx_huge_pages"),
         ("N", "KVM: Vulnerable", "keep it"),
         ("Y", "KVM: Mitigation: Split huge pages", "keep it"),
         ("Y", "", "keep it"),

@@ -153,7 +153,8 @@ def worker_threads(_root: str) -> Iterator[Finding]:
     text = f"nx_huge_pages={value}: KVM starts a worker thread for each process of a container"
     if read("/sys/devices/system/cpu/vulnerabilities/itlb_multihit") == "Not affected":
         text += (
-            "; the kernel parameter kvm.nx_huge_pages=never saves it, and 50 to 100 us of a fork; safe on this CPU only,"
+            ", which counts in its limit of pids; the kernel parameter kvm.nx_huge_pages=never saves it, and 50 to 100 us of a"
+            " fork (at once, while no VM runs: echo never >/sys/module/kvm/parameters/nx_huge_pages); safe on this CPU only,"
             f" which does not have {bug}"
         )
     else:
