@@ -43,7 +43,7 @@ MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
 
 
 #: What stands under `calls` in krun.yaml for `krun+FORM` (docs/calls.md).
-FORMS = {"on": "local: on", "sockets": "local: on, sockets: on"}
+FORMS = {"off": "local: off", "on": "local: on, sockets: off", "sockets": "local: on, sockets: on"}
 
 
 class Series:
@@ -380,7 +380,7 @@ def main() -> None:
     parser.add_argument(
         "--runtimes",
         default=usual,
-        help="in the order in which they take turns; krun+on, krun+sockets: with calls completed in the guest",
+        help="in the order in which they take turns; krun+off: no calls completed in the guest, krun+on: all but those on sockets, krun+sockets: these, too",
     )
     parser.add_argument(
         "--series", default="lifecycle,memory,stages,micro,servers", help="also serve and programs"
