@@ -208,6 +208,10 @@ __attribute__((weak)) void kr_task_exit(struct kr_task *t, int code) {
     kr_die("kr_task_exit(%p, %d)", (void *)t, code);
 }
 
+__attribute__((weak)) long kr_owned_open(struct kr_task *t, int fd, const struct statx *sx, u64 flags) {
+    (void)t, (void)fd, (void)sx, (void)flags;
+    return -EACCES;
+}
 __attribute__((weak)) void kr_die_signal(struct kr_task *t, int sig) {
     kr_die("kr_die_signal(%p, %d)", (void *)t, sig);
 }
