@@ -64,7 +64,7 @@ OWN = (
                 ("expression", "e"),
                 "list",
                 None,
-                "calls: names, %file, %desc, %network, %process, %signal, %memory, %ipc, %creds, %clock; with ! all others",
+                "calls: names, %file, %desc, %network, %process, %signal, %memory, %ipc, %creds, %clock; with ! all others; signal=none",
                 "krun",
             ),
             Flag(

@@ -14,6 +14,7 @@ import struct
 from krun.errors import UsageError
 from krun.kvm.calls import CALLS
 from krun.kvm.symbols import ARGUMENTS, FAMILY, SIGNAL
+from krun.kvm.watch import ENDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +74,22 @@ def _numbers(name: str) -> set[int]:
         return {n for n, (_, _, kinds) in CALLS.items() if set(kinds.split()).intersection(wanted)}
     classes = ", ".join(f"%{word}" for word in sorted((*_CLASSES, "file", "desc")))
     raise UsageError(f"unknown system call {name!r}: use names of calls, or one of {classes}")
+
+
+def without_signals(words: list[str]) -> tuple[list[str], bool]:
+    """Return strace's expressions without those on signals, and whether signals are asked for. Errors: UsageError."""
+    signals, left = True, []
+    for word in words:
+        kind, _, value = word.rpartition("=")
+        if kind in ("signal", "signals", "s"):
+            if value not in ("none", "all", "!all"):
+                raise UsageError(
+                    f"unknown expression {word!r}: signals are shown with signal=all, or not with signal=none"
+                )
+            signals = value == "all"
+        else:
+            left.append(word)
+    return left, signals
 
 
 def errnos_of(words: list[str]) -> set[int]:
@@ -190,6 +207,68 @@ _SHOWN = [_ESCAPES.get(n) or (chr(n) if 32 <= n < 127 else f"\\x{n:02x}") for n 
 def quoted(data: bytes) -> str:
     """Return bytes in quotes, with C escapes: nothing of them reaches a terminal as it is."""
     return '"' + "".join([_SHOWN[byte] for byte in data]) + '"'
+
+
+_CODES = {
+    0: "SI_USER",
+    0x80: "SI_KERNEL",
+    -1: "SI_QUEUE",
+    -2: "SI_TIMER",
+    -3: "SI_MESGQ",
+    -4: "SI_ASYNCIO",
+    -5: "SI_SIGIO",
+    -6: "SI_TKILL",
+}
+_FAULTS = {
+    "SIGSEGV": "SEGV_MAPERR SEGV_ACCERR SEGV_BNDERR SEGV_PKUERR",
+    "SIGBUS": "BUS_ADRALN BUS_ADRERR BUS_OBJERR BUS_MCEERR_AR BUS_MCEERR_AO",
+    "SIGILL": "ILL_ILLOPC ILL_ILLOPN ILL_ILLADR ILL_ILLTRP ILL_PRVOPC ILL_PRVREG ILL_COPROC ILL_BADSTK",
+    "SIGFPE": "FPE_INTDIV FPE_INTOVF FPE_FLTDIV FPE_FLTOVF FPE_FLTUND FPE_FLTRES FPE_FLTINV FPE_FLTSUB",
+    "SIGTRAP": "TRAP_BRKPT TRAP_TRACE TRAP_BRANCH TRAP_HWBKPT",
+    "SIGCHLD": "CLD_EXITED CLD_KILLED CLD_DUMPED CLD_TRAPPED CLD_STOPPED CLD_CONTINUED",
+    "SIGSYS": "SYS_SECCOMP SYS_USER_DISPATCH",
+    "SIGIO": "POLL_IN POLL_OUT POLL_MSG POLL_ERR POLL_PRI POLL_HUP",
+}
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal: those from 32 on have none but their distance to the first."""
+    return f"SIGRT_{number - 32}" if number >= 32 else SIGNAL.text(number)
+
+
+def signal_info(record: Record) -> dict[str, int | str]:
+    """Return the fields of the siginfo_t of a signal's record, as sigaction(2) names them for its origin."""
+    data = struct.pack("<6Q", *record.args)
+    code = int.from_bytes(data[8:12], "little", signed=True)
+    name = signal_name(record.number)
+    names = _FAULTS.get(name, "").split()
+    if code in _CODES or not 0 < code <= len(names):
+        text = _CODES.get(code, str(code))
+    else:
+        text = names[code - 1]
+    found: dict[str, int | str] = {"si_signo": name, "si_code": text}
+    pid, uid, status = struct.unpack_from("<iIi", data, 16)
+    if code == -2:
+        found |= {"si_timerid": pid, "si_overrun": uid, "si_value": hex(record.args[3])}
+    elif code > 0 and name == "SIGCHLD":
+        how = status if code == 1 else signal_name(status & 0x7F)
+        times = struct.unpack_from("<2q", data, 32)
+        found |= {"si_pid": pid, "si_uid": uid, "si_status": how, "si_utime": times[0], "si_stime": times[1]}
+    elif code > 0 and name == "SIGSYS":
+        number = struct.unpack_from("<i", data, 24)[0]
+        found |= {"si_call_addr": hex(record.args[2]), "si_syscall": call_name(number)}
+    elif 0 < code < 0x80 and names and name != "SIGIO":
+        found["si_addr"] = hex(record.args[2]) if record.args[2] else "NULL"
+    elif code <= 0:
+        found |= {"si_pid": pid, "si_uid": uid}
+        if code == -1:
+            found["si_value"] = hex(record.args[3])
+    return found
+
+
+def is_end(record: Record) -> bool:
+    """Tell whether a thread ends with this record: exit or exit_group."""
+    return record.gone and not record.kind & ~ENDS and call_name(record.number) in ("exit", "exit_group")
 
 
 def failure(record: Record) -> str:

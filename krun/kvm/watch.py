@@ -21,8 +21,9 @@ WORD_AT, BLIND_AT = 24, 28
 HEAD_AT, TAIL_AT, LOST_AT, NOTED_AT = 0, 64, 128, 192
 CALL_BITS, ERRNO_BITS, PIDS = 512, 192, 16
 RECORD, RECORDS = board.WATCH_RECORD, board.WATCH_RECORDS
-FAILED = 1
-GONE = 1
+#: Bits of the control's flags; of a record's.
+FAILED, SIGNALS = 1, 2
+GONE, ENDS, SIGNAL, KILLED = 1, 2, 4, 8
 _HEAD = struct.Struct("<IIQQqIIII6Q")
 _AT_ONCE = 256  # records of one read
 _GAP_S = 0.2  # a record that is not there after this time will never be
@@ -32,21 +33,30 @@ class Filter:
     """Which records are asked for.
 
     calls: their numbers; pids: of processes as they see themselves, at most PIDS, with the children that they make from now on, []
-    for all; errnos: only calls that failed with one of these, None for all calls; shown: bytes of a buffer.
+    for all; errnos: only calls that failed with one of these, None for all calls; shown: bytes of a buffer; signals: whether
+    signals and the ends of threads are asked for, too.
     """
 
-    def __init__(self, calls: set[int], pids: list[int], errnos: set[int] | None, shown: int = 32) -> None:
+    def __init__(
+        self,
+        calls: set[int],
+        pids: list[int],
+        errnos: set[int] | None,
+        shown: int = 32,
+        signals: bool = False,
+    ) -> None:
         self.calls = calls
         self.pids = pids[:PIDS]
         self.errnos = errnos
         self.shown = shown
+        self.signals = signals
 
     def control(self, first: int) -> bytes:
         """Return the control page for a ring that begins with record `first`."""
         page = bytearray(4096)
         struct.pack_into("<I", page, HEAD_AT, first)
         struct.pack_into("<I", page, TAIL_AT, first)
-        flags = 0 if self.errnos is None else FAILED
+        flags = (0 if self.errnos is None else FAILED) | (SIGNALS if self.signals else 0)
         struct.pack_into("<4I", page, NOTED_AT, 0, flags, len(self.pids), self.shown)
         for i, pid in enumerate(self.pids):
             struct.pack_into("<I", page, NOTED_AT + 16 + 4 * i, pid)
@@ -69,9 +79,12 @@ def _bits(numbers: set[int], most: int) -> bytes:
 
 class Record:
     """One call: began and took in ns (CLOCK_MONOTONIC of the container), result, pid, tid, number, six arguments; items: by
-    argument, the bytes that the monitor has copied and the number that there are; gone: a call that does not return."""
+    argument, the bytes that the monitor has copied and the number that there are; gone: a call that does not return.
 
-    __slots__ = ("began", "took", "result", "pid", "tid", "number", "args", "items", "gone")
+    kind: 0, or ENDS, SIGNAL, KILLED of a record that is no call (native/process/observe.h). Then number is a signal's, and the arguments
+    are the first bytes of its siginfo_t; of ENDS, they are those of a call that shows nothing but the thread's end."""
+
+    __slots__ = ("began", "took", "result", "pid", "tid", "number", "args", "items", "gone", "kind")
 
     def __init__(self, data: bytes) -> None:
         """Take a record's bytes, RECORD of them."""
@@ -79,6 +92,7 @@ class Record:
             _HEAD.unpack_from(data)
         )
         self.gone = bool(flags & GONE)
+        self.kind = flags & (ENDS | SIGNAL | KILLED)
         self.items: dict[int, tuple[bytes, int]] = {}
         at, end = _HEAD.size, min(size, len(data))
         while at + 4 <= end:

@@ -12,12 +12,14 @@ import time
 from krun.errors import KrunError, SysError, UsageError
 from krun.jsonio import dumps
 from krun.kvm import strace
-from krun.kvm.watch import PIDS, RECORDS, Filter, Watch
+from krun.kvm.watch import ENDS, KILLED, PIDS, RECORDS, SIGNAL, Filter, Watch
 from krun.oci import state as st
 from krun.oci.kill import open_init
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from krun.cli.options import Options
     from krun.kvm.watch import Record
     from krun.log import Log
@@ -50,7 +52,7 @@ def main(opts: Options) -> int:
         # Behind the attaching: a trace that is refused must not empty the file of the first one.
         out = _open(opts.output) if opts.output else os.dup(1)
         opts.logger.debug(f"tracing container {opts.id}")
-        _follow(watch, Writer(out, bool(opts.json), _clock(state.pid), read), pidfd, read)
+        _follow(watch, Writer(out, bool(opts.json), _clock(state.pid), read, wanted.signals), pidfd, read)
     except OSError as error:
         raise SysError.of("write trace file", error, opts.output or "on stdout") from None
     finally:
@@ -73,7 +75,8 @@ def _filter(opts: Options) -> Filter:
     shown = 32 if opts.string is None else opts.string
     if not 0 <= shown <= 200:
         raise UsageError("--string: 0 to 200 bytes")
-    return Filter(strace.numbers_of(opts.expression or []), numbers, errnos, shown)
+    calls, signals = strace.without_signals(opts.expression or [])
+    return Filter(strace.numbers_of(calls), numbers, errnos, shown, signals and errnos is None)
 
 
 def _open(path: str) -> int:
@@ -100,12 +103,15 @@ def _clock(pid: int) -> int:
 class Writer:
     """Writes records as lines."""
 
-    def __init__(self, fd: int, json: bool, clock: int, stop: int) -> None:
-        """Arguments: clock, as _clock returns it; stop, a descriptor that becomes readable when writing is to wait no longer."""
+    def __init__(self, fd: int, json: bool, clock: int, stop: int, signals: bool = False) -> None:
+        """Arguments: clock, as _clock returns it; stop, a descriptor that becomes readable when writing is to wait no longer;
+        signals, whether the ends of threads are shown.
+        """
         self._fd = fd
         self._stop = stop
         self._json = json
         self._clock = clock
+        self._signals = signals
 
     def write(self, records: list[Record]) -> bool:
         """Write the records. Return whether all were written: not if a signal came while the output took no more (a pipe that
@@ -128,28 +134,46 @@ class Writer:
         return self._stop not in select.select([self._stop], [self._fd], [])[0]
 
     def _line(self, record: Record) -> str:
-        at = self._clock + record.began
-        name, words = strace.call_name(record.number), strace.arguments(record)
         if self._json:
-            return (
-                dumps(
-                    {
-                        "time": at,
-                        "pid": record.pid,
-                        "tid": record.tid,
-                        "call": name,
-                        "args": words,
-                        "result": None if record.gone else record.result,
-                        "error": strace.failure(record) or None,
-                        "took": record.took,
-                    }
-                )
-                + "\n"
-            )
+            return "".join([dumps(fields) + "\n" for fields in self._fields(record)])
+        at = self._clock + record.began
         who = f"{record.pid}" if record.pid == record.tid else f"{record.pid}/{record.tid}"
         hour = time.strftime("%H:%M:%S", time.localtime(at // 10**9))
-        text = f"[{who}] {hour}.{at % 10**9 // 1000:06} {name}({', '.join(words)}) = {strace.result(record)}"
-        return text + ("\n" if record.gone else f" <{record.took / 1e9:.6f}>\n")
+        return "".join(
+            [f"[{who}] {hour}.{at % 10**9 // 1000:06} {text}\n" for text in _texts(record, self._signals)]
+        )
+
+    def _fields(self, record: Record) -> Iterator[dict[str, object]]:
+        head = {"time": self._clock + record.began, "pid": record.pid, "tid": record.tid}
+        if record.kind & SIGNAL:
+            yield {**head, "signal": strace.signal_name(record.number), "info": strace.signal_info(record)}
+        elif record.kind & KILLED:
+            yield {**head, "killed": strace.signal_name(record.number)}
+        elif not record.kind & ENDS:
+            yield {
+                **head,
+                "call": strace.call_name(record.number),
+                "args": strace.arguments(record),
+                "result": None if record.gone else record.result,
+                "error": strace.failure(record) or None,
+                "took": record.took,
+            }
+        if self._signals and strace.is_end(record):
+            yield {**head, "exited": record.args[0] & 0xFF}
+
+
+def _texts(record: Record, signals: bool) -> Iterator[str]:
+    """Return the lines of a record."""
+    if record.kind & SIGNAL:
+        words = ", ".join([f"{name}={value}" for name, value in strace.signal_info(record).items()])
+        yield f"--- {strace.signal_name(record.number)} {{{words}}} ---"
+    elif record.kind & KILLED:
+        yield f"+++ killed by {strace.signal_name(record.number)} +++"
+    elif not record.kind & ENDS:
+        text = f"{strace.call_name(record.number)}({', '.join(strace.arguments(record))}) = {strace.result(record)}"
+        yield text if record.gone else f"{text} <{record.took / 1e9:.6f}>"
+    if signals and strace.is_end(record):
+        yield f"+++ exited with {record.args[0] & 0xFF} +++"
 
 
 def _follow(watch: Watch, writer: Writer, pidfd: int, stop: int) -> None:

@@ -74,6 +74,25 @@ def test_calls_of_new_processes(runtime, bundle):
     assert sorted(os.listdir(f"{runtime.root}/{container.id}")) == files
 
 
+def test_signals_and_ends(runtime, bundle):
+    """As strace(1) shows them: with any choice of calls, and without if they are not asked for."""
+    script = "trap : USR1; while :; do kill -USR1 $$; (exit 7); sh -c 'kill -SEGV $$'; sleep 0.05; done"
+    container = runtime.start(bundle.args("sh", "-c", script))
+    for choice, shown in ((("-e", "kill"), True), (("-e", "kill,exit_group", "-e", "signal=none"), False)):
+        tracer = Tracer(runtime, container, *choice)
+        wait_for(lambda text=tracer.text: text().count("kill(1, SIGUSR1) = 0") >= 5)
+        assert tracer.end() == (0, "")
+        text = tracer.text()
+        for line in (
+            "--- SIGUSR1 {si_signo=SIGUSR1, si_code=SI_USER, si_pid=1, si_uid=0} ---",
+            "--- SIGSEGV {si_signo=SIGSEGV, si_code=SI_USER, si_pid=",
+            "+++ killed by SIGSEGV +++",
+            "+++ exited with 7 +++",
+        ):
+            assert (line in text) == shown, line
+        assert ("exit_group(7) = ?" in text) != shown
+
+
 def test_choice_and_json(runtime, bundle):
     other = "echo $$ >/pid; while :; do sleep 0.05; ls / >/dev/null; done"
     container = runtime.start(bundle.args("sh", "-c", f"sh -c '{other}' & {LOOP}"))
@@ -92,11 +111,11 @@ def test_choice_and_json(runtime, bundle):
     )
     tracer.end()
     assert "/nosuch" not in tracer.text()
-    made = {line["result"] for line in tracer.lines() if line["call"] == "clone"}
-    assert {line["pid"] for line in tracer.lines() if line["call"] == "clone"} == {pid}
+    made = {line["result"] for line in tracer.lines() if line.get("call") == "clone"}
+    assert {line["pid"] for line in tracer.lines() if line.get("call") == "clone"} == {pid}
     assert {line["pid"] for line in tracer.lines()} - {pid} <= made
     assert any(
-        line["call"] == "openat" and line["pid"] != pid for line in tracer.lines()
+        line.get("call") == "openat" and line["pid"] != pid for line in tracer.lines()
     )  # behind its execve
 
 
@@ -158,7 +177,7 @@ def test_a_reader_that_does_not_read(runtime, bundle, tmp_path):
     )
     subprocess.run(["gcc", "-O1", "-static", "-o", bundle.rootfs / "bin" / "c", tmp_path / "c.c"], check=True)
     container = runtime.start(bundle.args("sleep", "1000"))
-    tracer = Tracer(runtime, container, "-e", "getppid")
+    tracer = Tracer(runtime, container, "-e", "getppid", "-e", "signal=none")
     tracer.process.send_signal(signal.SIGSTOP)
     container.exec("c").ok()
     tracer.process.send_signal(signal.SIGCONT)

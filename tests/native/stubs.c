@@ -212,6 +212,7 @@ __attribute__((weak)) long kr_owned_open(struct kr_task *t, int fd, const struct
     (void)t, (void)fd, (void)sx, (void)flags;
     return -EACCES;
 }
+__attribute__((weak)) void kr_observe_signal(struct kr_task *t, const siginfo_t *si) { (void)t, (void)si; }
 __attribute__((weak)) void kr_die_signal(struct kr_task *t, int sig) {
     kr_die("kr_die_signal(%p, %d)", (void *)t, sig);
 }

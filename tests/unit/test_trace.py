@@ -89,6 +89,68 @@ def test_text(text: str, what: str) -> None:
     assert what == text
 
 
+def siginfo(number: int, code: int, *words: int) -> list[int]:
+    data = struct.pack("<iii4x", number, 0, code) + struct.pack(f"<{len(words)}i", *words)
+    return list(struct.unpack("<6Q", data.ljust(48, b"\0")))
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "args"),
+    [
+        ("SIGUSR1 {si_signo=SIGUSR1, si_code=SI_USER, si_pid=7, si_uid=1000}", 10, siginfo(10, 0, 7, 1000)),
+        ("SIGTERM {si_signo=SIGTERM, si_code=SI_TKILL, si_pid=7, si_uid=0}", 15, siginfo(15, -6, 7, 0)),
+        (
+            "SIGRT_3 {si_signo=SIGRT_3, si_code=SI_QUEUE, si_pid=7, si_uid=0, si_value=0x9}",
+            35,
+            siginfo(35, -1, 7, 0, 9),
+        ),
+        ("SIGALRM {si_signo=SIGALRM, si_code=SI_KERNEL}", 14, siginfo(14, 0x80)),
+        (
+            "SIGALRM {si_signo=SIGALRM, si_code=SI_TIMER, si_timerid=2, si_overrun=1, si_value=0x5}",
+            14,
+            siginfo(14, -2, 2, 1, 5),
+        ),
+        ("SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0x1000}", 11, siginfo(11, 1, 0x1000)),
+        ("SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_ACCERR, si_addr=NULL}", 11, siginfo(11, 2)),
+        ("SIGSEGV {si_signo=SIGSEGV, si_code=77, si_addr=NULL}", 11, siginfo(11, 77)),
+        (
+            "SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9, si_uid=0, si_status=3, si_utime=1, si_stime=2}",
+            17,
+            siginfo(17, 1, 9, 0, 3, 0, 1, 0, 2),
+        ),
+        (
+            "SIGCHLD {si_signo=SIGCHLD, si_code=CLD_KILLED, si_pid=9, si_uid=0, si_status=SIGKILL, si_utime=0, si_stime=0}",
+            17,
+            siginfo(17, 2, 9, 0, 9),
+        ),
+        (
+            "SIGSYS {si_signo=SIGSYS, si_code=SYS_SECCOMP, si_call_addr=0x40, si_syscall=read}",
+            31,
+            siginfo(31, 1, 0x40, 0, 0),
+        ),
+    ],
+)
+def test_signals(text: str, number: int, args: list[int]) -> None:
+    one = watch.Record(record("read", args, gone=watch.SIGNAL))
+    one.number = number
+    assert list(trace._texts(one, True)) == [f"--- {text} ---"]
+
+
+def test_ends() -> None:
+    def texts(name: str, kind: int, signals: bool = True) -> list[str]:
+        return list(trace._texts(watch.Record(record(name, [0x107], gone=kind)), signals))
+
+    assert texts("exit_group", watch.GONE) == ["exit_group(263) = ?", "+++ exited with 7 +++"]
+    assert texts("exit_group", watch.GONE, False) == ["exit_group(263) = ?"]
+    assert texts("exit", watch.GONE | watch.ENDS) == ["+++ exited with 7 +++"]
+    assert texts("execve", watch.GONE) == ["execve(0x107, NULL, NULL) = ?"]
+    assert texts("open", watch.KILLED) == ["+++ killed by SIGINT +++"]  # number 2
+    assert strace.without_signals(["openat", "signal=none"]) == (["openat"], False)
+    assert strace.without_signals(["trace=openat", "signal=all"]) == (["trace=openat"], True)
+    with pytest.raises(UsageError, match="signal=none"):
+        strace.without_signals(["signal=USR1"])
+
+
 def test_hostile_records() -> None:
     state = 1
     for _ in range(3000):
@@ -99,7 +161,11 @@ def test_hostile_records() -> None:
         data[40:42] = ((state >> 20) % 480).to_bytes(2, "little")
         data[42:44] = bytes(2)
         one = watch.Record(bytes(data[: watch.RECORD]))
-        text = f"{strace.arguments(one)}{strace.result(one)}{strace.failure(one)}"
+        text = (
+            f"{strace.arguments(one)}{strace.result(one)}{strace.failure(one)}{list(trace._texts(one, True))}"
+        )
+        one.number, one.kind = state % 70, watch.SIGNAL
+        text += f"{list(trace._texts(one, True))}{trace.dumps(strace.signal_info(one))}"
         assert all(32 <= ord(c) < 127 for c in text)
 
 

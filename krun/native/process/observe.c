@@ -63,10 +63,13 @@ static int bit_is_set(u64 bits, u32 bit) {
     return kr_copy_raw(&word, (void *)(bits + bit / 64 * 8), 8) == 0 && word >> (bit % 64) & 1;
 }
 
-static int only_failures(void) {
+/* Bits of the control's flags; KR_OBSERVEF_FAILED alone if it cannot be read. */
+static u32 asked_flags(void) {
     u32 flags;
-    return kr_copy_raw(&flags, (void *)FIELD(flags), 4) < 0 || flags & KR_OBSERVEF_FAILED;
+    return kr_copy_raw(&flags, (void *)FIELD(flags), 4) < 0 ? KR_OBSERVEF_FAILED : flags;
 }
+
+static int only_failures(void) { return (asked_flags() & KR_OBSERVEF_FAILED) != 0; }
 
 /* ---- records ---- */
 
@@ -204,12 +207,45 @@ static void record(struct kr_task *t, u32 flags, long ret, u64 began) {
     publish(&r);
 }
 
+/* ---- the signals ---- */
+
+static void event(struct kr_task *t, int sig, u32 flags, const void *info) {
+    struct record r;
+    u32 word = kr_observe_word();
+    if (!word || !is_watched(t, word) || !(asked_flags() & KR_OBSERVEF_SIGNALS))
+        return;
+    r.head = (struct kr_observe_record){.size = sizeof r.head,
+                                        .began = kr_now(),
+                                        .pid = (u32)kr_sys0(__NR_getpid),
+                                        .tid = (u32)kr_sys0(__NR_gettid),
+                                        .nr = (u32)sig,
+                                        .flags = flags};
+    if (info)
+        memcpy(r.head.args, info, sizeof r.head.args);
+    publish(&r);
+}
+
+void kr_observe_signal(struct kr_task *t, const siginfo_t *si) {
+    if (kr_observe_word())
+        event(t, si->si_signo, KR_OBSERVEF_SIGNAL, si);
+}
+
+void kr_observe_killed(struct kr_task *t, int sig) {
+    if (kr_observe_word())
+        event(t, sig, KR_OBSERVEF_KILLED, NULL);
+}
+
 /* ---- the calls ---- */
 
 u64 kr_observe_begin(struct kr_task *t, u32 word) {
     u32 nr = (u32)t->nr;
-    if (!is_watched(t, word) || !bit_is_set(FIELD(calls), KR_MIN(nr, KR_OBSERVE_CALLS - 1)))
+    if (!is_watched(t, word))
         return 0;
+    if (!bit_is_set(FIELD(calls), KR_MIN(nr, KR_OBSERVE_CALLS - 1))) {
+        if ((nr == __NR_exit || nr == __NR_exit_group) && asked_flags() & KR_OBSERVEF_SIGNALS)
+            record(t, KR_OBSERVEF_GONE | KR_OBSERVEF_ENDS, 0, kr_now());
+        return 0;
+    }
     u64 now = kr_now();
     if ((nr == __NR_exit || nr == __NR_exit_group || nr == __NR_execve || nr == __NR_execveat) &&
         !only_failures())

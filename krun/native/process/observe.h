@@ -29,6 +29,7 @@
 #include "board.h"
 #include "exec.h"
 #include "../machine/usercopy.h"
+#include <asm/siginfo.h>
 
 #define KR_OBSERVE_AT ((KR_BOARD_COUNTS_AT + KR_BOARD_COUNTS * 8u + KR_PAGE - 1) & ~(u32)(KR_PAGE - 1))
 #define KR_OBSERVE_RECORD 512u
@@ -43,7 +44,8 @@
 #define KR_OBSERVEF_EXITS 1u
 
 /* Bits of kr_observe_control.flags. */
-#define KR_OBSERVEF_FAILED 1u /* only calls that failed with one of `errnos` */
+#define KR_OBSERVEF_FAILED 1u  /* only calls that failed with one of `errnos` */
+#define KR_OBSERVEF_SIGNALS 2u /* signals, too, and the ends of threads */
 
 /* The page at KR_OBSERVE_AT. Places: krun/kvm/watch.py. */
 struct kr_observe_control {
@@ -70,10 +72,13 @@ struct kr_observe_record {
     s64 ret;
     u32 pid, tid; /* as the process itself sees them */
     u32 nr;
-    u32 flags; /* KR_OBSERVEF_GONE */
+    u32 flags; /* KR_OBSERVEF_* of a record */
     u64 args[6];
 };
-#define KR_OBSERVEF_GONE 1u /* a call that does not return, if it succeeds: there is no result */
+#define KR_OBSERVEF_GONE 1u   /* a call that does not return, if it succeeds: there is no result */
+#define KR_OBSERVEF_ENDS 2u   /* only the end of the thread is asked for, not this call (exit, exit_group) */
+#define KR_OBSERVEF_SIGNAL 4u /* no call: signal nr; args: the first bytes of its siginfo_t */
+#define KR_OBSERVEF_KILLED 8u /* no call: the process dies of signal nr */
 
 /* The word of the header: 0 while nobody traces the container. */
 static inline u32 kr_observe_word(void) {
@@ -87,6 +92,10 @@ static inline u32 kr_observe_word(void) {
 u64 kr_observe_begin(struct kr_task *t, u32 word);
 /* It has ended. Makes no record if `began` is 0, or if the word has changed meanwhile. */
 void kr_observe_end(struct kr_task *t, u32 word, long ret, u64 began);
+/* The program gets a signal: its handler, or a fault that it dies of. One load while nobody traces the container. */
+void kr_observe_signal(struct kr_task *t, const siginfo_t *si);
+/* The process dies of sig. Signals that the monitor does not catch end the process in the kernel, without a record. */
+void kr_observe_killed(struct kr_task *t, int sig);
 /* Tells the next program that the process is on the list by its descent, and takes it from the boot block. */
 void kr_exec_save_watch(const struct kr_exec_save *x);
 void kr_observe_load(struct kr_task *t);

@@ -8,6 +8,7 @@
 #include "resume.h"
 #include "board.h"
 #include "core.h"
+#include "observe.h"
 #include "hostsig.h"
 #include "sigframe.h"
 #include "../machine/usercopy.h"
@@ -187,6 +188,7 @@ static void no_frame(struct kr_task *t, int sig) {
 /* Builds the frame for one signal under its action and sets the mask that holds in the handler. */
 static void deliver(struct kr_task *t, const siginfo_t *si, const struct kr_sigaction *act) {
     int sig = si->si_signo;
+    kr_observe_signal(t, si);
     if (kr_sigframe_push(t, si, act, t->sigmask) < 0) {
         no_frame(t, sig);
         return;
@@ -249,6 +251,7 @@ void kr_signal_deliver(struct kr_task *t) {
             /* The payload changed the action after the signal was caught. The kernel applies the default
              * action. */
             if (FAULTS_OURS(sig) || (t->proc->cores && (KR_SIGBIT(sig) & KR_CORE_SIGNALS))) {
+                kr_observe_signal(t, &si);
                 t->dying_of = &si;
                 kr_die_signal(t, sig);
             }
@@ -278,12 +281,14 @@ void kr_signal_force(struct kr_task *t, int sig, int code, u64 addr, int trapno,
     t->error = error;
     struct kr_sigaction act = take_action(t, sig);
     if ((t->sigmask & KR_SIGBIT(sig)) || act.handler == (u64)SIG_IGN || act.handler == (u64)SIG_DFL) {
+        kr_observe_signal(t, &si);
         t->dying_of = &si;
         kr_die_signal(t, sig);
     }
     u32 caught = t->sig_caught;
     if (caught) { /* a caught asynchronous signal waits: its frame goes on top, and its change of the mask must be kept */
         kr_sigset base = t->sigmask;
+        kr_observe_signal(t, &si);
         if (kr_sigframe_push(t, &si, &act, base) < 0) {
             if (sig == SIGSEGV)
                 kr_die_signal(t, SIGSEGV);

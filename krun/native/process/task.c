@@ -10,6 +10,7 @@
 #include "exec.h"
 #include "holder.h"
 #include "hostsig.h"
+#include "observe.h"
 #include "process.h"
 #include "above.h"
 #include "state.h"
@@ -165,6 +166,7 @@ void kr_die_signal(struct kr_task *t, int sig) {
     if (kr_trace_on && !t->is_vfork)
         kr_trace_summary();
     kr_board_count(t);
+    kr_observe_killed(t, sig);
     kr_core_dump(t, sig, t->dying_of);
     kr_sys4(__NR_rt_sigaction, sig, &dfl, 0, 8);
     kr_sigset none = 0;
