@@ -30,6 +30,7 @@ NAMED = {
     "monitor/run.c": "which calls block",
     "machine/window.h": "after which calls a program touches memory",
     "local/sockets.c": "which calls leave a socket read and sent on inside the guest",
+    "local/opened.c": "which opens wait for nobody",
     "local/enroll.c": "after which calls a socket is one that is read and sent on inside the guest",
 }
 
@@ -54,6 +55,7 @@ ALLOWED = {
     "process/holder.c": ("texts and listings of processes of the container, in kr_alone", {"openat": 2}),
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 3, "pidfd_open": 1, "pipe2": 2, "clone": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
+    "view/owned.c": ("the payload's own, of an entry that the kernel gives to the process's user", {"openat2": 1}),
     "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
     "sys/path.c": ("O_PATH, or by the number of a slot; names of calls",
                    {"openat2": 1, "openat": 1, "creat": 1, "execve": 1, "execveat": 1}),
