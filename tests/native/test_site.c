@@ -130,13 +130,14 @@ static u64 put(const void *bytes, u32 n) {
     return TEXT + used - n - 2;
 }
 
-static void map_text(void) {
+/* Returns the file. */
+static long map_text(void) {
     long fd = kr_sys2(__NR_memfd_create, "text", 0);
     CHECK_EQ(kr_sys3(__NR_write, fd, truth, sizeof truth), sizeof truth);
     CHECK_EQ(kr_mm_mmap(mm, TEXT, sizeof truth, PROT_READ | PROT_EXEC,
                         MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE, (int)fd, 0),
              TEXT);
-    kr_sys1(__NR_close, fd);
+    return fd;
 }
 
 static int patch(u64 after_call, u32 nr) {
@@ -273,7 +274,7 @@ static void runs(void) {
     put(nops, KR_PAGE - 4 - used);
     u64 b = put(compare, sizeof compare); /* over the edge of a page */
     put(nops, 16);
-    map_text();
+    kr_sys1(__NR_close, map_text());
     CHECK_EQ(patch(a + 7, __NR_getpid + 1), -EINVAL);
     CHECK_EQ(patch(a + 6, __NR_getpid), -EINVAL);
     CHECK_EQ(patch(a + 7, __NR_getpid), 0);
@@ -322,7 +323,7 @@ static void runs(void) {
         TEXT + (1 << 30));
     CHECK(!memcmp((void *)(TEXT + (1 << 30)), truth, sizeof truth));
     CHECK_EQ(kr_mm_munmap(mm, TEXT + (1 << 30), sizeof truth), 0);
-    map_text();
+    kr_sys1(__NR_close, map_text());
     CHECK_EQ(patch(b + 2, 1), 0);
     CHECK_EQ(kr_mm_munmap(mm, TEXT, sizeof truth), 0);
     CHECK(!kr_sites_any(mm, TEXT, sizeof truth));
@@ -352,7 +353,7 @@ static void refusals(void) {
         at[i] += n;
     }
     u64 good = put(number, sizeof number) + sizeof number;
-    map_text();
+    kr_sys1(__NR_close, map_text());
     for (u32 i = 0; i < KR_COUNT(forms) - 1; i++)
         CHECK_EQ(patch(at[i], 39), -EINVAL);
     CHECK_EQ(patch(good, 39), 0);
@@ -382,7 +383,7 @@ static void many(void) {
         u32 port = (KR_SITE_TABLES + i * 8) & 0xff;
         CHECK(port + 3 < KR_PORT || port > KR_PORT);
     }
-    map_text();
+    kr_sys1(__NR_close, map_text());
     for (u32 i = 0; i < KR_SITES; i++)
         CHECK_EQ(patch(at[i], 1), 0);
     CHECK_EQ(patch(at[KR_SITES], 1), -ENOSPC);
@@ -400,7 +401,7 @@ static void heir(void) {
     used = 0;
     put("\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90", 12);
     u64 at = put(compare, sizeof compare) + 2;
-    map_text();
+    kr_sys1(__NR_close, map_text());
     for (u32 n = 0; n <= sizeof compare; n++) {
         CHECK_EQ(patch(at, 1), 0);
         CHECK_EQ(kr_sys3(__NR_mprotect, TEXT, KR_PAGE, PROT_READ | PROT_WRITE), 0);
@@ -419,12 +420,34 @@ static void heir(void) {
     }
 }
 
+/* The file is cut off in the middle of a site: the first page has its own bytes again once the site is undone. */
+static void cut_off(void) {
+    u8 is[KR_PAGE];
+    for (u32 head = 1; head < sizeof compare; head++) {
+        used = KR_PAGE - head - 3;
+        memset(truth, 0x90, sizeof truth);
+        u64 at = put("\x90\x90\x90", 3);
+        memcpy(truth + KR_PAGE - head, compare, sizeof compare);
+        long file = map_text();
+        CHECK_EQ(patch(at + 3 + 2, 1), 0);
+        CHECK_EQ(kr_sys2(__NR_ftruncate, file, KR_PAGE), 0);
+        CHECK(kr_copy_in(is, TEXT, sizeof is) == 0 && memcmp(is, truth, sizeof is));
+        kr_lock(&mm->lock);
+        CHECK_EQ(kr_sites_undo(mm, TEXT, TEXT + 2 * KR_PAGE), 0);
+        kr_unlock(&mm->lock);
+        CHECK(kr_copy_in(is, TEXT, sizeof is) == 0 && !memcmp(is, truth, sizeof is));
+        CHECK(!kr_sites_any(mm, TEXT, sizeof truth));
+        kr_sys1(__NR_close, file);
+    }
+    memset(truth, 0x90, sizeof truth);
+}
+
 /* The payload maps something where the table is. */
 static void room(void) {
     used = 0;
     put("\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90", 12);
     u64 at = put(compare, sizeof compare) + 2;
-    map_text();
+    kr_sys1(__NR_close, map_text());
     CHECK_EQ(patch(at, 1), 0);
     CHECK_EQ(kr_mm_mmap(mm, KR_SITE_TABLES - KR_PAGE, KR_PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
@@ -520,6 +543,7 @@ void test_main(void) {
     refusals();
     many();
     heir();
+    cut_off();
     room();
     roots();
     kr_sys2(__NR_sigaltstack, &old, 0);

@@ -70,27 +70,48 @@ int kr_site_possible(struct kr_mm *mm, u64 ret, u32 nr) {
 
 /* ---- writing ---- */
 
-/* Writes the site's bytes. No vCPU has a translation of its pages meanwhile. */
-static int edit(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes) {
-    u64 start = KR_PAGE_DOWN(s->at), end = KR_PAGE_UP(s->at + kr_site_length(s));
+/* How many of the site's bytes lie in its first page. */
+static u32 head_of(const struct kr_site *s) {
+    return (u32)KR_MIN((u64)kr_site_length(s), KR_PAGE_DOWN(s->at) + KR_PAGE - s->at);
+}
+
+/* Writes bytes [from, to) of the site, which lie in one page: all or none. No vCPU has a translation of the page meanwhile. */
+static int edit_part(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes, u32 from, u32 to) {
+    u64 start = KR_PAGE_DOWN(s->at + from), end = start + KR_PAGE;
     struct kr_vma *v = kr_vma_find(mm, s->at);
+    if (from == to)
+        return 0;
     if (!v || v->start > s->at) /* only after a death */
         return -ENOMEM;
     u32 prot = kr_mm_host_prot(v->prot);
     kr_pt_update(&mm->vm, start, end, 0, 0);
     long r = kr_host_protect(start, end - start, PROT_READ | PROT_WRITE);
     if (r == 0) {
-        r = kr_copy_out(s->at, bytes, kr_site_length(s));
+        r = kr_copy_out(s->at + from, bytes + from, to - from);
         kr_host_protect(start, end - start, prot);
     }
     kr_mm_refill(mm, start, end);
     return r == 0 ? 0 : -ENOMEM;
 }
 
-static int has(const struct kr_site *s, const u8 *bytes) {
+static int has(const struct kr_site *s, const u8 *bytes, u32 from, u32 to) {
     u8 now[8];
-    u32 n = kr_site_length(s);
-    return kr_copy_in(now, s->at, n) == 0 && !memcmp(now, bytes, n);
+    return from < to && kr_copy_in(now, s->at + from, to - from) == 0 &&
+           !memcmp(now, bytes + from, to - from);
+}
+
+/* Puts the original bytes back, where the patch's are. Of a page that the file has lost (truncate(2)) nothing is left. */
+static int restore(struct kr_mm *mm, const struct kr_site *s) {
+    u32 head = head_of(s), n = kr_site_length(s);
+    int r = has(s, s->now, head, n) ? edit_part(mm, s, s->was, head, n) : 0;
+    return has(s, s->now, 0, head) && edit_part(mm, s, s->was, 0, head) < 0 ? -ENOMEM : r;
+}
+
+/* Writes the site's bytes. The second page first: a file that is cut off loses its last page, and then nothing has changed. */
+static int edit(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes) {
+    u32 head = head_of(s), n = kr_site_length(s);
+    int r = edit_part(mm, s, bytes, head, n);
+    return r < 0 ? r : edit_part(mm, s, bytes, 0, head);
 }
 
 /* The trampoline of site i. */
@@ -208,6 +229,8 @@ int kr_site_patch(struct kr_mm *mm, u64 ret, u32 nr) {
     write_trampoline(vm, i, &s);
     put64(vm->sys + KR_SYS_TABLE + i * 8, KR_OWN_SITES + (u64)i * KR_SITE_SIZE);
     r = edit(mm, &s, s.now);
+    if (r < 0)
+        restore(mm, &s);
     to->live = r == 0;
     return r;
 }
@@ -224,7 +247,7 @@ int kr_sites_undo(struct kr_mm *mm, u64 start, u64 end) {
         struct kr_site *s = &mm->vm.sites->site[i];
         if (!touches(s, start, end))
             continue;
-        if (has(s, s->now) && edit(mm, s, s->was) < 0)
+        if (restore(mm, s) < 0)
             r = -ENOMEM;
         else
             __atomic_store_n(&s->live, 0, __ATOMIC_RELEASE);
