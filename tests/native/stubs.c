@@ -35,6 +35,7 @@ __attribute__((weak)) void kr_sockets_named(struct kr_task *t, u64 fd, const u64
     (void)t, (void)fd, (void)a;
 }
 __attribute__((weak)) void kr_sockets_passed(struct kr_task *t, u64 fd) { (void)t, (void)fd; }
+__attribute__((weak)) void kr_sockets_copied(struct kr_task *t, u64 fd) { (void)t, (void)fd; }
 __attribute__((weak)) void kr_sockets_forget(struct kr_task *t) { (void)t; }
 __attribute__((weak)) void kr_sockets_clone(struct kr_task *t, int begins) { (void)t, (void)begins; }
 __attribute__((weak)) void kr_sockets_ready(struct kr_task *t, s32 fd, u32 events) {

@@ -570,6 +570,50 @@ static void anything(void) {
     over(s), over(b);
 }
 
+/* Another thread copies the number that a call of the holder's is about to give: it has guessed it. */
+static void guesses(void) {
+    struct kr_task other = {.proc = t->proc, .mm = t->mm};
+    static const struct {
+        u32 nr, command, owned;
+    } calls[] = {{__NR_dup, 0, 0},
+                 {__NR_dup2, 0, 0},
+                 {__NR_dup3, 0, 0},
+                 {__NR_fcntl, 0 /* F_DUPFD */, 0},
+                 {__NR_close, 0, 1},
+                 {__NR_read, 0, 1},
+                 {__NR_fcntl, 3 /* F_GETFL */, 1}};
+    int s[2];
+    connection(s, 04000);
+    over(s);
+    t->proc->refs = 2;
+    for (u32 i = 0; i < KR_COUNT(calls); i++)
+        for (u32 when = 0; when < 3; when++) {
+            other.nr = calls[i].nr;
+            u64 a[6] = {(u32)s[0], calls[i].command};
+            if (when == 0) /* before the holder's call begins */
+                kr_sockets_named(&other, (u32)s[0], a);
+            kr_sockets_call(t);
+            if (when == 1)
+                kr_sockets_named(&other, (u32)s[0], a);
+            connection(s, 04000);
+            CHECK_EQ(owned((u32)s[0]), when != 1 || calls[i].owned);
+            if (when == 2) { /* a call that has begun before and ends now */
+                kr_sockets_copied(&other, (u32)s[0]);
+                CHECK(!owned((u32)s[0]));
+            }
+            over(s);
+        }
+    /* By its name in a message. */
+    kr_sockets_call(t);
+    kr_sockets_passed(&other, (u32)s[0]);
+    connection(s, 04000);
+    CHECK(!owned((u32)s[0]));
+    over(s);
+    t->proc->refs = 1;
+    t->mm->sockets->meddled = 0;
+    kr_sockets_call(t);
+}
+
 /* The only thread makes another one. */
 static void another_thread(void) {
     int s[2];
@@ -615,6 +659,7 @@ void test_main(void) {
     CHECK_EQ(t->local.timer, 1); /* Linux 6.15 */
     names();
     meddles();
+    guesses();
     reads();
     fresh();
     sends();

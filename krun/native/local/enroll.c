@@ -120,10 +120,14 @@ static void enroll(struct kr_task *t, u32 fd) {
         kr_unlock(&k->lock);
         return;
     }
-    u32 gen = k->s[fd].gen + 1;
+    u32 gen = k->s[fd].gen + 1, guess = __atomic_load_n(&k->s[fd].guess, __ATOMIC_SEQ_CST);
     u8 live = k->s[fd].live;
+    if (!first && (s32)(guess - t->local.guesses) > 0) { /* another thread may have a copy */
+        kr_unlock(&k->lock);
+        return;
+    }
     kr_socket_clear(k, fd);
-    k->s[fd] = (struct kr_socket){.owned = 1, .nonblock = 2, .gen = gen, .live = live};
+    k->s[fd] = (struct kr_socket){.owned = 1, .nonblock = 2, .gen = gen, .live = live, .guess = guess};
     k->area->entry[fd].gen = gen;
     kr_unlock(&k->lock);
     /* A call of another thread that has found the number not owned may close it still, and then it may become the monitor's. Each

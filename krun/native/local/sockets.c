@@ -168,6 +168,7 @@ void kr_sockets_call(struct kr_task *t) {
     }
     kr_lock(&k->lock);
     t->local.clones = k->clones;
+    t->local.guesses = __atomic_load_n(&k->guesses, __ATOMIC_RELAXED);
     if (is_wait(t->nr))
         drop_live(k);
     kr_unlock(&k->lock);
@@ -231,6 +232,12 @@ static int keeps(struct kr_socket *s, u32 nr, const u64 a[6]) {
     return 0;
 }
 
+/* Whether the call makes another descriptor of a file that it names, or puts one at the number. */
+static int makes_copy(u32 nr, const u64 a[6]) {
+    return nr == __NR_dup || nr == __NR_dup2 || nr == __NR_dup3 ||
+           (nr == __NR_fcntl && ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC));
+}
+
 /* Another thread than the holder names owned sockets: they are out of the table when this returns. */
 static void meddle(struct kr_sockets *k, u32 first, u32 last) {
     for (u32 fd = first; fd <= last; fd++)
@@ -246,12 +253,22 @@ static void meddle(struct kr_sockets *k, u32 first, u32 last) {
     k->meddled++;
 }
 
+/* Another thread than the holder may copy what is at a number that is not owned. A call of the holder's may be about to make a
+ * socket there. */
+static void guess(struct kr_sockets *k, u32 fd) {
+    __atomic_store_n(&k->s[fd].guess, __atomic_add_fetch(&k->guesses, 1, __ATOMIC_RELAXED), __ATOMIC_SEQ_CST);
+}
+
 void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
     struct kr_sockets *k = kr_sockets_of(t);
     u32 fd = (u32)number, nr = (u32)t->nr;
     if (k && k->known && k->known - 1 == fd && t == k->holder)
         t->local.named_own = 1;
-    if (!k || fd >= KR_SOCK_FDS || !(k->s[fd].owned || k->s[fd].error))
+    if (!k || fd >= KR_SOCK_FDS)
+        return;
+    if (t != k->holder && !k->s[fd].owned && makes_copy(nr, a))
+        guess(k, fd);
+    if (!k->s[fd].owned && !k->s[fd].error)
         return;
     kr_lock(&k->lock);
     struct kr_socket *s = &k->s[fd];
@@ -279,7 +296,14 @@ void kr_sockets_passed(struct kr_task *t, u64 number) {
         meddle(k, fd, fd);
     else if (k->s[fd].owned)
         disown(k, fd);
+    else if (t != k->holder)
+        guess(k, fd);
     kr_unlock(&k->lock);
+}
+
+void kr_sockets_copied(struct kr_task *t, u64 number) {
+    if (t->mm->sockets)
+        kr_sockets_passed(t, number);
 }
 
 void kr_sockets_forget(struct kr_task *t) {

@@ -37,6 +37,7 @@ struct kr_socket {
     u32 taken;  /* bytes of `used` that have left the kernel's queue */
     u32 credit; /* the entry's credit, less what records have taken */
     u64 data;   /* what epoll gives for it */
+    u32 guess;  /* kr_sockets.guesses when another thread last named the number, while it was not owned */
 };
 
 struct kr_sockets {
@@ -49,6 +50,7 @@ struct kr_sockets {
     u32 meddled; /* how often other threads have named owned sockets; KR_SOCKETS_MEDDLED: the holder ends */
     u32 cloning; /* threads of the process that are making processes */
     u32 clones;  /* how often one has begun to */
+    u32 guesses; /* calls of other threads that could copy what is at a number which is not owned; atomic */
     u32 nlive, data_used, credits; /* credits: sockets with credit */
     u64 head;                      /* the queue's records up to here have been sent */
     u32 opened, offered,

@@ -87,6 +87,7 @@ struct kr_local {
     u32 site_nr, sample; /* the number of its last call; the period of samples */
     u32 holder;          /* it completes calls on TCP sockets (local/sockets.h) */
     u32 clones;          /* kr_sockets.clones when its call began */
+    u32 guesses;         /* kr_sockets.guesses when its call began */
     u32 named_own;       /* the call being served names an owned socket */
     u32 timer;           /* 1: there is one that bounds the delay of its sends (local/queue.c) */
     volatile u32 armed;  /* the timer runs; the host's handler clears it */

@@ -60,6 +60,9 @@ void kr_local_action(struct kr_task *t, int sig);
 void kr_sockets_named(struct kr_task *t, u64 fd, const u64 a[6]);
 /* t's call sends a copy of the descriptor to somebody. */
 void kr_sockets_passed(struct kr_task *t, u64 fd);
+/* t's call has made another descriptor of it. What another thread copies while the holder's call makes a socket at the number is
+ * seen here or by kr_fd_in_call. Called before the call's names are taken away; checks mm->sockets itself. */
+void kr_sockets_copied(struct kr_task *t, u64 fd);
 /* t's call copies descriptors that it does not name, or has made the filters of a thread stricter. */
 void kr_sockets_forget(struct kr_task *t);
 /* Around the making of a process (not of a thread) by t. */

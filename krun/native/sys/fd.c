@@ -61,8 +61,9 @@ long sys_close_range(struct kr_task *t, const u64 a[6]) {
 }
 
 long sys_dup(struct kr_task *t, const u64 a[6]) {
-    (void)t;
-    return kr_fd_dup(a[0], F_DUPFD, 0);
+    long n = kr_fd_dup(a[0], F_DUPFD, 0);
+    kr_sockets_copied(t, a[0]);
+    return n;
 }
 
 /* While other threads share the table, the number a[0] can become the monitor's between its check and the call: so
@@ -90,6 +91,8 @@ static long dup_to(struct kr_task *t, long nr, const u64 a[6]) {
              : is_open(a[1])     ? dup_shared(t, a, flags)
                                  : kr_fd_dup_onto(a[0], a[1], flags);
     kr_listing_forget(a[1], a[1]);
+    kr_sockets_copied(t, a[0]);
+    kr_sockets_copied(t, a[1]);
     return n;
 }
 

@@ -3,6 +3,7 @@
  * fcntl by a table of commands; setxattrat and getxattrat, whose value is behind a nested pointer. No state,
  * no locks.
  */
+#include "../process/above.h"
 #include "path.h"
 #include "table.h"
 #include "../machine/fdtab.h"
@@ -59,8 +60,11 @@ static const struct command commands[] = {
 };
 
 long sys_fcntl(struct kr_task *t, const u64 a[6]) {
-    if ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC)
-        return kr_fd_dup(a[0], (int)a[1], (u64)(s64)(s32)a[2]);
+    if ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC) {
+        long n = kr_fd_dup(a[0], (int)a[1], (u64)(s64)(s32)a[2]);
+        kr_sockets_copied(t, a[0]);
+        return n;
+    }
     for (size_t i = 0; i < KR_COUNT(commands); i++) {
         const struct command *c = &commands[i];
         if (c->cmd != (u32)a[1])

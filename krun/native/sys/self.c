@@ -5,6 +5,7 @@
  * belong to a monitor, so the answer is EPERM, as for a process that may not trace the other. No state, no
  * locks.
  */
+#include "../process/above.h"
 #include "nested.h"
 #include "../process/process.h"
 #include "../machine/fdtab.h"
@@ -173,7 +174,10 @@ long sys_pidfd_getfd(struct kr_task *t, const u64 a[6]) {
     long r = own_pidfd(t, a[0]);
     if (t->mm->sockets)
         kr_sockets_passed(t, a[1]);
-    return r ? r : kr_fd_dup((u64)kr_guest_fd(a[1]), F_DUPFD_CLOEXEC, 0);
+    if (r == 0)
+        r = kr_fd_dup((u64)kr_guest_fd(a[1]), F_DUPFD_CLOEXEC, 0);
+    kr_sockets_copied(t, a[1]);
+    return r;
 }
 
 #define KCMP_FILE_K 0

@@ -51,6 +51,7 @@ static s32 sent_fd(struct kr_task *t, s32 fd, int how) {
         return kr_guest_fd((u32)fd);
     if (how == COPY) {
         int copy = kr_fd_pass(t->mm, (u32)fd);
+        kr_sockets_copied(t, (u32)fd);
         return copy < 0 ? KR_BAD_FD : copy;
     }
     kr_fd_passed(fd);
