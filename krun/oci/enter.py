@@ -16,6 +16,7 @@ from krun.oci.state import (
     BOARD,
     ContainerState,
     StateDir,
+    open_process,
     process_start_time,
 )
 from krun.oci.steps import Context
@@ -23,7 +24,6 @@ from krun.sysio import (
     CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUSER,
-    pidfd_open,
     poll,
     sched_setaffinity,
 )
@@ -56,10 +56,9 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     labels.check_lsm(process, "", options.log)
     ctx = Context(config, process, options.id)
     child = init.Child(ctx, build_exec(config, process, state.id if state.new_keyring else ""))
-    try:
-        pidfd = pidfd_open(state.pid)
-    except SysError as e:
-        raise KrunError(_STOPPED) if e.errno == ESRCH else e from None
+    pidfd = open_process(state.pid)
+    if pidfd < 0:
+        raise KrunError(_STOPPED)
     root = -1
     try:
         root = open_root(state)

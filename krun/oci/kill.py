@@ -131,13 +131,8 @@ def open_init(state: st.ContainerState) -> int:
     """
     if state.pid <= 0:
         return -1
-    try:
-        fd = os.pidfd_open(state.pid)
-    except ProcessLookupError:
-        return -1
-    except OSError as error:
-        raise SysError.of("pidfd_open", error, f"pid {state.pid}") from None
-    if not st.alive(state):
+    fd = st.open_process(state.pid)
+    if fd >= 0 and not st.alive(state):
         os.close(fd)
         return -1
     return fd

@@ -397,6 +397,19 @@ def alive(state: ContainerState) -> bool:
     return not has_ended(fields) and int(fields[19]) == state.start_time
 
 
+def open_process(pid: int) -> int:
+    """Return a pidfd of a process that is no child of ours, -1 when there is none of that number. Errors: SysError.
+
+    The number of one that has ended may be a thread's by now, any container's: EINVAL, on later kernels ENOENT.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
+            return -1
+        raise SysError.of("pidfd_open", error, f"pid {pid}") from None
+
+
 def frozen(cgroup_paths: "dict[str, str]") -> bool:
     """Return whether the container's cgroup is frozen (v1 freezer.state, v2 cgroup.freeze: cgroup.events does not tell
     where the group holds a kernel thread); False when it is gone.

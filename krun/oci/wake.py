@@ -1,15 +1,22 @@
 """Starts a created container: writes a byte into start.fifo, reads the monitor's answer from result.fifo, runs the poststart hooks."""
 
 import os
-from errno import ENXIO, ESRCH
+from errno import ENXIO
 
 from krun.errors import HookError, KrunError, SysError
 from krun.oci import sync
-from krun.oci.state import CREATED, PAUSED, RESULT_FIFO, START_FIFO, STOPPED, StateDir, hook_state, status
-from krun.sysio import (
-    pidfd_open,
-    poll,
+from krun.oci.state import (
+    CREATED,
+    PAUSED,
+    RESULT_FIFO,
+    START_FIFO,
+    STOPPED,
+    StateDir,
+    hook_state,
+    open_process,
+    status,
 )
+from krun.sysio import poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,12 +81,10 @@ def open_relay(statedir: StateDir, notify_socket: str, log: "Log") -> "Relay | N
 
 
 def _pidfd(pid: int) -> int:
-    try:
-        return pidfd_open(pid)
-    except SysError as e:
-        if e.errno == ESRCH:
-            raise KrunError(_STOPPED) from None
-        raise
+    fd = open_process(pid)
+    if fd < 0:
+        raise KrunError(_STOPPED)
+    return fd
 
 
 def _open(statedir: StateDir, name: str, flags: int) -> int:

@@ -7,7 +7,7 @@ from _signal import pidfd_send_signal
 
 from krun.errors import SysError
 from krun.oci.cgroup.files import put, read
-from krun.oci.state import has_ended, process_fields
+from krun.oci.state import has_ended, open_process, process_fields
 from krun.treeio import Cursor
 
 TYPE_CHECKING = False
@@ -250,10 +250,9 @@ def _signal_some(cursor: Cursor, pids: "list[int]", signal: int) -> None:
     opened: dict[int, int] = {}
     try:
         for pid in pids:
-            try:
-                opened[pid] = os.pidfd_open(pid)
-            except ProcessLookupError:
-                pass
+            fd = open_process(pid)
+            if fd >= 0:
+                opened[pid] = fd
         for pid in opened.keys() & _listed(cursor):
             try:
                 pidfd_send_signal(opened[pid], signal)
