@@ -53,13 +53,13 @@ class CreateOptions:
     "disabled"; rootless, whether to do without what an ordinary user may not; keep, descriptors that the payload
     inherits; stdio, as Context has it; console, socket that gets the terminal's master, or -1; pid_file, pidfd_socket, trace,
     paths or None;
-    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; new_keyring, not --no-new-keyring;
+    t0, CLOCK_MONOTONIC ns at the beginning of krun, 0 if unknown; keyring, name of the session keyring, "": the caller's;
     settings, the administrator's configuration; foreground, whether krun itself copies the terminal.
     """
 
     __slots__ = (
         "root", "id", "log", "notify", "manager", "rootless", "keep", "console", "pid_file", "pidfd_socket", "trace", "trace_log", "t0",
-        "new_keyring", "settings", "stdio", "foreground",
+        "keyring", "settings", "stdio", "foreground",
     )  # fmt: skip
 
     def __init__(self, root: str, id: str, log: Log) -> None:
@@ -77,7 +77,7 @@ class CreateOptions:
         self.trace: str | None = None
         self.trace_log: str | None = None
         self.t0 = 0
-        self.new_keyring = True
+        self.keyring = ""
         self.foreground = False
         self.settings = Settings()
 
@@ -249,7 +249,7 @@ def _create(child: init.Child, options: CreateOptions) -> Container:
         owner=os.geteuid(),
         namespaces=spec.namespaces,
     )
-    state.new_keyring = options.new_keyring
+    state.keyring, state.new_keyring = options.keyring, bool(options.keyring)
     container = Container(spec, statedir, state, options.log)
     statedir.create()
     try:

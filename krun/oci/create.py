@@ -3,7 +3,7 @@
 import os
 
 from krun.errors import KrunError
-from krun.oci import caller, container, namespaces, plan, spec
+from krun.oci import caller, container, labels, namespaces, plan, spec
 from krun.sysio import unix_connect
 
 TYPE_CHECKING = False
@@ -54,7 +54,8 @@ def make(
         from krun.oci import notify
 
         notify.add(config, f"{opts.root}/{opts.id}")
-    made = plan.build(config, opts.id, bool(opts.no_pivot), not opts.no_new_keyring)
+    keyring = "" if opts.no_new_keyring else labels.keyring_name(opts.id)
+    made = plan.build(config, bool(opts.no_pivot), keyring)
     if opts.dry_run:
         os.write(1, ("\n".join(made.describe()) + "\n").encode("utf-8", "surrogateescape"))
         return None
@@ -67,7 +68,7 @@ def make(
     options = container.CreateOptions(opts.root, opts.id, opts.logger)
     options.notify = bool(caller.notify_socket())
     options.manager, options.rootless = manager_of(opts), is_rootless(opts)
-    options.new_keyring, options.settings = not opts.no_new_keyring, opts.settings
+    options.keyring, options.settings = keyring, opts.settings
     options.foreground = not detach
     options.keep, options.console, options.t0 = keep, console, opts.t0
     options.trace_log = opts.trace_log

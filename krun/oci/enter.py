@@ -55,7 +55,8 @@ def exec_process(config: "Spec", state: ContainerState, process: "Process", opti
     """
     labels.check_lsm(process, "", options.log)
     ctx = Context(config, process, options.id)
-    child = init.Child(ctx, build_exec(config, process, state.id if state.new_keyring else ""))
+    keyring = state.keyring or (f"_ses.{state.id}" if state.new_keyring else "")
+    child = init.Child(ctx, build_exec(config, process, keyring))
     pidfd = open_process(state.pid)
     if pidfd < 0:
         raise KrunError(_STOPPED)

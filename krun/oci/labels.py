@@ -90,17 +90,26 @@ def _apparmor_enabled() -> bool:
         os.close(fd)
 
 
+def keyring_name(id: str) -> str:
+    """Returns the name of a new container's session keyring: runc's, and a part that nobody guesses.
+
+    All users of a user namespace have the same names of keyrings, and whoever may search a keyring joins it by its name. So a process
+    of any user, of a container as well, could make the keyring first, and would read the container's keys.
+    """
+    return f"_ses.{id}.{os.urandom(8).hex()}"
+
+
 class JoinKeyring(Step):
-    """The session keyring of container `id`, so that the caller's keys stay the caller's (keyrings(7)); made if there is none."""
+    """The container's session keyring, so that the caller's keys stay the caller's (keyrings(7)); made if there is none."""
 
     __slots__ = ("name", "label")
 
-    def __init__(self, id: str, label: str = "") -> None:
-        self.name = f"_ses.{id}"  # runc's name
+    def __init__(self, name: str, label: str = "") -> None:
+        self.name = name
         self.label = label
 
     def describe(self) -> str:
-        return f"session keyring {self.name}"
+        return f"session keyring {self.name.rpartition('.')[0]}"
 
     def execute(self, ctx: Context) -> None:
         # Keys have labels too; the container's program could not search one with krun's (SELinux only).

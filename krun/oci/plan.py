@@ -59,10 +59,10 @@ class Plan:
         return lines
 
 
-def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = True) -> Plan:
+def build(spec: "Spec", no_pivot: bool = False, keyring: str = "") -> Plan:
     """Makes the plan for the first process of a container.
 
-    Arguments: spec; id; no_pivot, --no-pivot; new_keyring, not --no-new-keyring. Raises ConfigError, KrunError.
+    Arguments: spec; no_pivot, --no-pivot; keyring, name of its session keyring, "": the caller's. Raises ConfigError, KrunError.
     """
     process = spec.process
     if process is None:
@@ -79,8 +79,8 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     if spec.seccomp and spec.seccomp.get("defaultAction"):
         check_seccomp(spec.seccomp)
 
-    if new_keyring:
-        stages["session"].append(labels.JoinKeyring(id, process.selinux))
+    if keyring:
+        stages["session"].append(labels.JoinKeyring(keyring, process.selinux))
     stages["proc"].append(procfs.OpenProc())
     if spaces.get("network") == "":
         stages["names"].append(namespaces.LoopbackUp())
@@ -114,15 +114,15 @@ def build(spec: "Spec", id: str, no_pivot: bool = False, new_keyring: bool = Tru
     return plan
 
 
-def build_exec(spec: "Spec", process: "Process", keyring_of: str = "") -> Plan:
+def build_exec(spec: "Spec", process: "Process", keyring: str = "") -> Plan:
     """Makes the plan for a further process of a running container.
 
-    Arguments: spec, of the container; process; keyring_of, the container's id if it has a session keyring of its own, else "".
+    Arguments: spec, of the container; process; keyring, name of the container's session keyring, "": the caller's.
     """
     plan = Plan()
-    if keyring_of:
+    if keyring:
         # Names of keyrings are those of the user namespace, which has been joined by now.
-        plan.stages["process"].append(labels.JoinKeyring(keyring_of, process.selinux))
+        plan.stages["process"].append(labels.JoinKeyring(keyring, process.selinux))
     plan.stages["proc"].append(procfs.OpenProc())
     if process.terminal:
         plan.stages["console"].append(console.OpenConsole(process.uid, process.console_size, False))

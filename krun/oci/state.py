@@ -60,7 +60,7 @@ class ContainerState:
     type to /proc path or "". intel_rdt: the container's resctrl directory, or ""; intel_rdt_made: those that
     this container made, innermost first. root_mount: number of
     the mount of its root, if it has no mount namespace (rootfs.attach_root), else 0. new_keyring: whether it has a
-    session keyring of its own, not the caller's (--no-new-keyring).
+    session keyring of its own, not the caller's (--no-new-keyring); keyring: its name, "" if an older krun made it.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class ContainerState:
         "intel_rdt_made",
         "root_mount",
         "new_keyring",
+        "keyring",
     )
 
     def __init__(
@@ -118,6 +119,7 @@ class ContainerState:
         self.intel_rdt_made: list[str] = []
         self.root_mount = root_mount
         self.new_keyring = True
+        self.keyring = ""
 
 
 class Lock:

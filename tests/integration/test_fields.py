@@ -282,6 +282,32 @@ def test_keyring_of_exec(bundle, probe, runtime, option):
     assert names[0].startswith(f"_ses.{container.id}") == (not option)
 
 
+@only_krun
+def test_nobody_makes_the_keyring_beforehand(bundle, probe, runtime):
+    """Its name is that of all users of the user namespace: who has made it would read what the container puts there."""
+    bundle.mount("/probe", probe, "bind", "ro")
+    container = runtime.new(bundle.args("/bin/sh", "-c", "/probe; exec sleep 1000"))
+    fd = os.open(probe, os.O_PATH)  # another user cannot pass the directories
+    argv = [f"/proc/self/fd/{fd}", "hold", f"_ses.{container.id}"]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, pass_fds=[fd], user=1000, group=1000, extra_groups=[]
+    ) as holder:
+        os.close(fd)
+        try:
+            assert holder.stdout.readline() == "held 1\n"
+            container.create().ok()
+            container.call("start").ok()
+            wait_for(lambda: "keyring" in container.out(), "no keyring")
+            seen = [
+                text.split("keyring ")[1].split()[0]
+                for text in (container.out(), container.exec("/probe").ok().out)
+            ]
+        finally:
+            holder.kill()
+    assert seen[0] == seen[1] != f"_ses.{container.id}"
+    assert seen[0].startswith(f"_ses.{container.id}.")
+
+
 @pytest.mark.parametrize("kind", ["c", "u", "b", "p"])
 def test_devices(runtime, bundle, kind, observe):
     device = {"path": f"/dev/sub/{kind}", "type": kind, "fileMode": 0o640, "uid": 12, "gid": 34}

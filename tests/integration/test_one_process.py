@@ -33,7 +33,7 @@ def make(number, log):
     config = spec.load(f"{base}/{number}", None)
     options = container.CreateOptions(base + "/state", f"box{number}", log)
     options.rootless = False
-    return container.create(config, plan.build(config, options.id), options)
+    return container.create(config, plan.build(config), options)
 
 def log_of(number):
     log = Log()

@@ -27,7 +27,7 @@ def config(**change: Any) -> dict[str, Any]:
 
 
 def build(**change: Any) -> plan.Plan:
-    return plan.build(spec.parse(json.dumps(config(**change)).encode(), "/b"), "id")
+    return plan.build(spec.parse(json.dumps(config(**change)).encode(), "/b"))
 
 
 def test_clone_flags() -> None:
@@ -47,7 +47,7 @@ def test_plan_makes_no_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     for name in ("open", "stat", "access", "mkdir"):
         monkeypatch.setattr(f"os.{name}", refuse)
-    lines = plan.build(parsed, "id").describe()
+    lines = plan.build(parsed).describe()
     assert any(line == "names: hostname h" for line in lines)
     assert lines.index("paths: mask paths /a") > lines.index("pivot: pivot_root, detach the old root")
 

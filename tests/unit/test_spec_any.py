@@ -42,6 +42,6 @@ def test_any_value(pattern: str) -> None:
         document = copy.deepcopy(CONFIG)
         put(document, pattern, copy.deepcopy(value))
         try:
-            plan.build(spec.parse(json.dumps(document).encode(), "/bundle"), "id")
+            plan.build(spec.parse(json.dumps(document).encode(), "/bundle"))
         except KrunError as error:
             assert "\n" not in str(error)
