@@ -2,12 +2,21 @@
 
 import asyncio
 import functools
+import sqlite3
+import sys
 
 import pytest
 from helpers.serveapi import SERVING, ksvc
-from helpers.servefakes import World
+from helpers.servefakes import DIGEST, Waiter, World
 
+from krun.errors import KrunError
+from krun.serve.control import pools
+from krun.serve.control.remote import Remote
 from krun.serve.model.kinds import CONFIG_MAP, REVISION, ROUTE, SERVICE
+from krun.serve.run.errors import StartError
+from krun.serve.run.image.config import Image
+from krun.serve.run.image.config import of as image_config
+from krun.serve.scale.share import Amount
 
 MERGE = "application/merge-patch+json"
 MAPS = "/api/v1/namespaces/knative-serving/configmaps"
@@ -156,3 +165,193 @@ async def test_traffic_that_comes_back_to_the_latest_revision_does_not_go_to_one
         await change(traffic=[{"revisionName": "hello-00002", "percent": 100}])
         await change(traffic=[{"latestRevision": True, "percent": 100}])
         await world.leads("hello.default.localhost", {"hello-00003": 100})
+
+
+@loop
+async def test_an_instance_that_ended_for_another_service_is_missed():
+    """The other one has gone before it took the room: the requests of the first waited until their time-out."""
+    async with World(room=Amount(1, 1 << 50)) as world:
+        await world.call("POST", f"{SERVING}/services", ksvc("a"))
+        await world.ready("a")
+        pool = world.pools.pools["default", "a-00001"]
+        instance, drained = next(iter(world.runner.instances.values())), asyncio.Event()
+
+        async def stop(grace):
+            await drained.wait()
+
+        instance.stop = stop
+        await world.call("POST", f"{SERVING}/services", ksvc("b"))
+        await world.until(lambda: all(one.leaving for one in pool.members.values()), "a gives its place")
+        await world.call("DELETE", f"{SERVING}/services/b")
+        await world.until(lambda: len(world.pools.pools) == 1, "b has gone")
+        drained.set()
+        await world.until(lambda: instance.id not in pool.members, "the instance has gone")
+        waiter = Waiter()
+        pool.queue.enter(waiter, asyncio.get_running_loop().time())
+        await world.until(lambda: waiter.backend, "the request has an instance")
+
+
+@loop
+async def test_a_request_after_the_progress_deadline_gives_the_whole_deadline():
+    """It gave a second: the instance was ended at the next sample, and the request waited until its time-out."""
+    async with World() as world:
+        world.runner.gate = asyncio.Event()
+        notes = {"metadata": {"annotations": {"serving.knative.dev/progress-deadline": "5s"}}}
+        await world.call("POST", f"{SERVING}/services", ksvc(template=notes))
+        await world.until(lambda: world.runner.started, "it starts")
+        pool, scaler = (
+            world.pools.pools["default", "hello-00001"],
+            world.pools.scalers["default", "hello-00001"],
+        )
+        scaler.sample(asyncio.get_running_loop().time() + 6)
+        assert pool.state.expired and not pool.state.wanted
+        # A sample later than the first deadline, earlier than the second.
+        pool.loop = Later(pool.loop, 10)
+        waiter = Waiter()
+        pool.queue.enter(waiter, pool.loop.time())
+        scaler.sample(pool.loop.time() + 1)
+        assert pool.state.wanted == 1 and not pool.state.expired
+        world.runner.gate.set()
+        await world.until(lambda: waiter.backend, "the request has an instance")
+        scaler.sample(pool.loop.time() + 6)
+        assert pool.state.wanted == 1
+
+
+class Later:
+    """A loop whose clock is some seconds ahead."""
+
+    def __init__(self, loop, seconds):
+        self.loop, self.seconds = loop, seconds
+
+    def time(self):
+        return self.loop.time() + self.seconds
+
+    def __getattr__(self, name):
+        return getattr(self.loop, name)
+
+
+@loop
+async def test_an_image_is_looked_for_without_end(monkeypatch):
+    """Each try was nested in the one before: after a thousand, in 16 hours, the revision was forgotten (RecursionError)."""
+    monkeypatch.setattr(pools, "_RESOLVE_AGAIN", (0.0,))
+    async with World() as world:
+        tries = 0
+
+        async def resolve(reference):
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise RuntimeError("nobody expected it")
+            if tries < 2 * sys.getrecursionlimit():
+                raise StartError("ContainerMissing", "not there")
+            return Image(DIGEST, image_config({}, reference), [])
+
+        world.runner.resolve_image = resolve
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+
+
+@pytest.mark.parametrize("asks", ["session", "exit"])
+@loop
+async def test_an_instance_that_does_not_thaw_is_replaced_whoever_asks(asks):
+    """A session or an exit left it as if a thaw were under way, so that no request thawed or replaced it."""
+    async with World() as world:
+        notes = {"serve.krun.dev/idle": "freeze", "serve.krun.dev/idle-delay": "0s"}
+        await world.call("POST", f"{SERVING}/services", ksvc(template={"metadata": {"annotations": notes}}))
+        await world.ready()
+        pool, scaler = (
+            world.pools.pools["default", "hello-00001"],
+            world.pools.scalers["default", "hello-00001"],
+        )
+        scaler.sample(asyncio.get_running_loop().time() + 20)
+        member = next(iter(pool.members.values()))
+        await world.until(lambda: member.instance.paused, "it is frozen")
+
+        async def fails(instance, frozen):
+            if instance is member.instance and not frozen:
+                raise KrunError("no")
+
+        world.runner.freezer, member.instance.netns = fails, 0
+        if asks == "session":
+            with pytest.raises(KrunError):
+                await Remote(world.pools).reach(member.name)
+        else:
+            member.instance.crash(137)
+        await world.until(lambda: member.name not in pool.members, "it gives way")
+        waiter = Waiter()
+        pool.queue.enter(waiter, asyncio.get_running_loop().time())
+        await world.until(lambda: waiter.backend, "the request has an instance")
+
+
+@loop
+async def test_an_unexpected_error_of_a_start_is_a_failed_start():
+    """The instance stayed in the pool for ever: no other one was started, and its room was gone with the revision as well."""
+    async with World() as world:
+        free = world.capacity.free
+        world.runner.errors += [IndexError("no descriptor")]
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.until(
+            lambda: world.condition(REVISION, "hello-00001", "Ready")[0] == "False", "it is told"
+        )
+        await world.ready()
+        await world.call("DELETE", f"{SERVING}/services/hello")
+        await world.until(lambda: world.capacity.free == free, "its room is free")
+
+
+@loop
+async def test_an_instance_that_cannot_be_taken_over_gives_way(tmp_path):
+    """Also to a stop that waits for its start: the end of the server waited for that."""
+    path = str(tmp_path / "store")
+    async with World(path) as world:
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+        name = next(iter(world.runner.instances))
+    world = World(path, found=[{"id": name, "containers": {}}])
+    adopting, told = asyncio.Event(), asyncio.Event()
+    async with world:
+
+        async def adopt(found, spec):
+            adopting.set()
+            await told.wait()
+            raise IndexError("no descriptor")
+
+        world.runner.adopt = adopt
+        await adopting.wait()
+        await world.call("DELETE", f"{SERVING}/services/hello")
+        told.set()
+        await world.until(lambda: not world.pools._tasks, "nothing waits for it")
+
+
+@loop
+async def test_a_full_disk_ends_neither_probes_nor_restarts_nor_evictions(monkeypatch):
+    """An instance can fill the disk. What is written about an instance is no condition of what is done with it."""
+    from krun.serve.control.eviction import Evictions
+
+    async with World() as world:
+        volume = {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}
+        obj = ksvc(container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+        obj["spec"]["template"]["spec"]["volumes"] = [volume]
+        await world.call("POST", f"{SERVING}/services", obj)
+        await world.ready()
+        pool = world.pools.pools["default", "hello-00001"]
+        member = next(iter(pool.members.values()))
+
+        def full(durable):
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store._db, "begin", full)
+            member.instance.crash(1)
+            member.instance.again()
+            await world.until(lambda: member.ready, "it is probed again")
+
+            class Usage:
+                async def usage(self, id):
+                    return {"volumes": {"v": 2 << 20}, "containers": {}, "files": 0}
+
+            evictions = Evictions(lambda: [pool], Usage(), world.engine.context, world.lines.append)
+            await evictions.once()
+            assert member.leaving
+            await world.until(lambda: member.name not in pool.members, "it has gone")
+            pool.lost()
+        await world.until(lambda: pool.ready == 1, "another one is there")

@@ -171,6 +171,24 @@ def test_pause_and_resume(directory: Path, runtime: str, images: Path) -> None:
     run(test)
 
 
+def test_an_instance_that_cannot_be_thawed_is_removed(
+    directory: Path, runtime: str, images: Path, tmp_path: Path
+) -> None:
+    """It stayed, frozen, until the next server came: it was neither signalled nor removed."""
+    broken = wrapper(tmp_path / "broken", runtime, "resume", "exit 1", once=True)
+
+    async def test() -> None:
+        async with runner(directory, broken, images) as r:
+            instance = await r.start(spec("frozen"))
+            await instance.pause()
+            with pytest.raises(KrunError):
+                await instance.stop(0)
+            assert "frozen" not in r.instances
+            await until(lambda: not os.listdir(directory / "instances"), "nothing is left of it")
+
+    run(test)
+
+
 def test_a_removal_that_fails_is_tried_again(
     directory: Path, runtime: str, images: Path, tmp_path: Path
 ) -> None:

@@ -135,5 +135,6 @@ class Capacity:
             if more:
                 free = free.less(claim.each.times(more))
                 tenant.grow(more)
-            if claim.wanted > claim.active + more:
+            # Whoever has lost instances here waits as well: the one for whom they ended may go before it takes the room.
+            if claim.wanted > min(claim.active, most) + more:
                 self._waiting[tenant] = None

@@ -7,6 +7,7 @@ writable layer, its logs and its termination log; that of the instance has its d
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -142,10 +143,12 @@ class Evictions:
     def _evict(self, pool: Pool, member: Member, text: str) -> None:
         """Ends an instance, and starts another one in its place."""
         self.report(f"evict instance {member.name}: {text.strip()}")
-        pod = self.context.store.get(POD, pool.namespace, member.name)
-        if pod is not None:
-            self.context.event(POD, pod, "Warning", "Evicted", text)
         member.evicted = text
         pool.drop(member, GRACE)
         member.show()
         pool.scale(pool.state.wanted)
+        pod = self.context.store.get(POD, pool.namespace, member.name)
+        if pod is not None:
+            # Last: what fills the disk goes, although there is no room for the words about it.
+            with contextlib.suppress(KrunError):
+                self.context.event(POD, pod, "Warning", "Evicted", text)

@@ -57,6 +57,8 @@ class Member:
         self.frozen = self.thawing = False
         #: Whether it may be frozen: not again after the freezer has failed.
         self.freezes = True
+        #: Frozen, and it could not be thawed.
+        self.stuck = False
         #: Sessions of clients in it (exec, attach, port-forward): it is not frozen under them.
         self.sessions = 0
         self._turn = asyncio.Lock()
@@ -219,10 +221,16 @@ class Member:
         self.changed(self)
 
     async def thaw(self) -> None:
-        """Lets the instance go on and offers it to the queue. Errors: KrunError; it cannot be used any more then."""
+        """Lets the instance go on and offers it to the queue. Errors: KrunError; it is `stuck` then, and the pool replaces it."""
         self.thawing = True
-        async with self._turn:
-            await self._wake()
+        try:
+            async with self._turn:
+                await self._wake()
+        except KrunError:
+            # Whoever asked: a request, a session, an exit.
+            self.stuck = True
+            self.changed(self)
+            raise
 
     async def _wake(self) -> None:
         """Undoes `freeze`. An instance that was ready is offered at once: nothing has happened in it since."""
@@ -288,7 +296,7 @@ class Member:
             self.queue.remove(self.backend)
 
     def show(self) -> None:
-        """Writes the Pod's status."""
+        """Writes the Pod's status. No error: a full disk must end neither a probe nor the restart of a container."""
         instance = self.instance
         statuses = []
         for container in self.spec.containers:
@@ -315,9 +323,10 @@ class Member:
             statuses.append(pods.container_status(container, restarts, good, digest, terminated, waiting))
         phase = "Running" if instance else "Pending"
         address = instance.address if instance else "127.0.0.1"
-        pods.update(
-            self.store, self.spec.namespace, self.name, statuses, self.ready, phase, address, self.evicted
-        )
+        with contextlib.suppress(KrunError):  # the next change writes it
+            pods.update(
+                self.store, self.spec.namespace, self.name, statuses, self.ready, phase, address, self.evicted
+            )
 
     def _known_termination(self, container: str, restarts: int) -> Object | None:
         from krun.serve.model.kinds import POD
@@ -348,7 +357,8 @@ class Member:
         self._stop_probes()
         if self.backend is not None:
             self.queue.remove(self.backend)
-        pods.remove(self.store, self.spec.namespace, self.name)
+        with contextlib.suppress(KrunError):  # the next server removes it
+            pods.remove(self.store, self.spec.namespace, self.name)
 
     async def stop(self, grace: float) -> None:
         """Takes the instance out of the queue, waits for its requests, ends it (SIGTERM, SIGKILL after `grace` s in all)."""

@@ -202,7 +202,6 @@ class Pool:
             self._took("resume", "ready", self.loop.time() - began)
         except KrunError as error:
             self.report(f"thaw instance {member.name}: {error.message}; it is replaced")
-            self._replace(member)
 
     def _replace(self, member: Member) -> None:
         """An instance that cannot be thawed gives way to another one."""
@@ -242,6 +241,11 @@ class Pool:
         except asyncio.CancelledError:
             self._gone(member)
             raise
+        except Exception as error:
+            # Nobody expected it: a try has failed, and its room is free.
+            self._gone(member)
+            self._failed("CreateContainerError", f"internal error: {error!r}"[:500])
+            return
         self._failures = 0
 
     def _gone(self, member: Member) -> None:
@@ -285,7 +289,9 @@ class Pool:
         self.scale(self.state.wanted)
 
     def _changed(self, member: Member) -> None:
-        """A member has become ready or unready, or one of its containers has ended."""
+        """A member has become ready or unready, one of its containers has ended, or it cannot be thawed."""
+        if member.stuck and not member.leaving:
+            self._replace(member)
         self.state.ready = self.ready
         self._count(member)
         if self.state.ready:

@@ -118,7 +118,7 @@ class Pools:
             pool.queue.on_arrival = lambda queue: self._arrival(key)
         else:
             pool.queue.on_arrival = lambda queue: self._arrival(key)
-            self._fetches.add(self._spawn(self._resolve(key, pool, 0)))
+            self._fetches.add(self._spawn(self._resolve(key, pool)))
         return pool
 
     def forget(self, namespace: str, name: str) -> None:
@@ -143,22 +143,25 @@ class Pools:
 
     # -------------------------------------------------------------------------------------------------- images
 
-    async def _resolve(self, key: tuple[str, str], pool: Pool, count: int) -> None:
-        digests: dict[str, str] = {}
-        try:
-            for container in (self.store.get(REVISION, *key) or {"spec": {"containers": []}})["spec"][
-                "containers"
-            ]:
-                image = await self.runner.resolve_image(container["image"])
-                digests[container["name"]] = _pinned(container["image"], image.digest)
-        except KrunError as error:
-            pool.state.missing = error.message
-            pool.queue.fail(f"ContainerMissing: {error.message}\n"[:2048], self.loop.time())
+    async def _resolve(self, key: tuple[str, str], pool: Pool) -> None:
+        """Looks for a revision's images until they are there, or the revision is gone, however long that takes."""
+        count = 0
+        while True:
+            try:
+                digests = await self._digests(key)
+                break
+            except KrunError as error:
+                text = error.message
+            except Exception as error:
+                text = f"internal error: {error!r}"[:500]
+                self.report(f"look for the images of {key[0]}/{key[1]}: {text}")
+            if self.pools.get(key) is not pool:
+                return
+            pool.state.missing = text
+            pool.queue.fail(f"ContainerMissing: {text}\n"[:2048], self.loop.time())
             self.changed(*key)
             await asyncio.sleep(_RESOLVE_AGAIN[min(count, len(_RESOLVE_AGAIN) - 1)])
-            if self.pools.get(key) is pool:
-                await self._resolve(key, pool, count + 1)
-            return
+            count += 1
         if self.pools.get(key) is not pool:
             return
         pool.state.missing = ""
@@ -170,6 +173,15 @@ class Pools:
             self.scalers[key].arrival()
         self._wake(key)
         self.changed(*key)
+
+    async def _digests(self, key: tuple[str, str]) -> dict[str, str]:
+        """Returns container -> image with its digest. Errors: KrunError, an image is not there."""
+        revision = self.store.get(REVISION, *key)
+        found = {}
+        for container in revision["spec"]["containers"] if revision is not None else ():
+            image = await self.runner.resolve_image(container["image"])
+            found[container["name"]] = _pinned(container["image"], image.digest)
+        return found
 
     # ------------------------------------------------------------------------------------------------- the tick
 
@@ -264,11 +276,16 @@ class Pools:
     async def _take(self, pool: Pool, member: Any, one: Object) -> None:
         try:
             member.take(await self.runner.adopt(one, member.spec))
-        except KrunError as error:
-            self.report(f"take over instance {member.name}: {error.message}")
-            pool.members.pop(member.name, None)
-            self.capacity.freed(pool)
-            pods.remove(self.store, pool.namespace, member.name)
+        except Exception as error:
+            text = error.message if isinstance(error, KrunError) else f"internal error: {error!r}"
+            self.report(f"take over instance {member.name}: {text}")
+            if member.instance is not None:
+                pool.drop(member)
+            else:
+                # A stop that waits for its start goes on.
+                member.lost()
+                pool.members.pop(member.name, None)
+                self.capacity.freed(pool)
             pool.scale(pool.state.wanted)
 
     # ------------------------------------------------------------------------------------------------ the rest

@@ -160,7 +160,9 @@ class Autoscaler:
         waiting = pool.queue.in_flight + pool.queue.queued
         if pool.state.wanted == 0:
             self.scaler.poke(now)
-            pool.state.expired = False
+            if pool.state.expired:
+                # A request tries again, and the new instance has the whole deadline, as the first one.
+                pool.state.expired, self._began = False, now
             wanted = max(1, self.spec.activation_scale, self.bounds.minimum if self.reachable else 0)
         else:
             wanted = pool.state.wanted

@@ -1,6 +1,7 @@
 """Instances, as the control plane and the proxy see them. Everything here runs on the server's event loop."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -102,6 +103,9 @@ class Instance:
             await self.runner.worker.call("remove", id=self.id)
         except KrunError as error:
             if "does not exist" not in error.message and self.state != "exited":
+                # It could be neither thawed nor signalled: the removal ends what is left of it.
+                with contextlib.suppress(KrunError):
+                    await self.runner.worker.call("remove", id=self.id)
                 raise
         finally:
             self._gone()
