@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
+from krun.serve import yamltext
 from krun.serve.units import seconds
 
 #: The namespace of the ConfigMaps.
@@ -292,15 +293,13 @@ class Domain(_Map):
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> Domain:
         """The domains; of several that fit the one with the most labels is meant to win, so they stand first."""
-        import yaml
-
         found = []
         for domain, text in data.items():
             if domain == "_example":
                 continue
             try:
-                body = yaml.safe_load(text) if text.strip() else {}
-            except yaml.YAMLError as error:
+                body = yamltext.load(text.encode("utf-8", "replace")) if text.strip() else {}
+            except ValueError as error:
                 raise ValueError(f"{cls.NAME}: failed to parse {domain!r}: {error}") from None
             selector = body.get("selector") if isinstance(body, dict) else None
             if not isinstance(body, dict) or not isinstance(selector or {}, dict):

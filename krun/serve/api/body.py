@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+from krun.serve import yamltext
 from krun.serve.api import protobuf
 from krun.serve.model.status import ApiError, bad_request, unsupported
 
@@ -72,31 +73,14 @@ def _float(text: str) -> float:
 
 
 def _yaml(data: bytes) -> Any:
-    import yaml
-
     # JSON is YAML, and the clients that matter send JSON here: it is decoded first, because YAML is a hundred times slower.
     try:
         return _json(data)[0]
     except ApiError:
         pass
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        text = data.decode("utf-8")
-        # The events first: the loader recurses in C, and a body that is nested deep enough would end the process.
-        depth = 0
-        for event in yaml.parse(text, loader):
-            if isinstance(event, yaml.events.AliasEvent):
-                raise bad_request("decode body: YAML aliases are not read")
-            depth += isinstance(event, yaml.events.CollectionStartEvent)
-            depth -= isinstance(event, yaml.events.CollectionEndEvent)
-            if depth > _DEPTH:
-                raise bad_request(f"decode body: it is nested deeper than {_DEPTH} levels")
-        value = yaml.load(text, loader)
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise bad_request(f"decode body: {' '.join(str(error).split())}") from None
     try:
         # Dates, sets and numeric keys are YAML and no JSON.
-        value = json.loads(json.dumps(value, allow_nan=False))
+        value = json.loads(json.dumps(yamltext.load(data), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise bad_request(f"decode body: {error}") from None
     check(value, True)
