@@ -7,7 +7,7 @@ Written by tools/gen_docs.py from krun/native/table/syscalls.def: change that, w
 CALLS = {
     0: ("read", "READ", "FD OUTV(2,1) SIZE"),
     1: ("write", "QUEUE", "FD INV(2,1) SIZE"),
-    2: ("open", "NONE", "PATH FLAGS MODE"),
+    2: ("open", "FILE", "PATH FLAGS MODE"),
     3: ("close", "FILE", "FD"),
     4: ("stat", "NONE", "PATH OUT(144)"),
     5: ("fstat", "FILE", "FD OUT(144)"),
@@ -262,7 +262,7 @@ CALLS = {
     254: ("inotify_add_watch", "NONE", "FD PATH FLAGS"),
     255: ("inotify_rm_watch", "NONE", "FD INT"),
     256: ("migrate_pages", "NONE", "PID SIZE PTR PTR"),
-    257: ("openat", "NONE", "DFD PATH FLAGS MODE"),
+    257: ("openat", "FILE", "DFD PATH FLAGS MODE"),
     258: ("mkdirat", "NONE", "DFD PATH MODE"),
     259: ("mknodat", "NONE", "DFD PATH MODE UINT"),
     260: ("fchownat", "NONE", "DFD PATH ID ID FLAGS"),

@@ -1,6 +1,7 @@
-// Forged records of sendfile and close, by which these calls are completed inside the guest on a file that has just been
+// Forged records of sendfile, close and open, by which these calls are completed inside the guest on a file that has just been
 // opened: for other numbers, for the monitor's, later than the next exit, where a filter forbids the call, where a child has the
-// number, too. Nothing is closed or sent that the calls themselves would not close or send, and no monitor stops.
+// number, too. Nothing is closed, opened or sent that the calls themselves would not close, open or send, no number is lost, and no
+// monitor stops.
 #include "attack.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #define CLOSED ((volatile unsigned *)(AREA + 0x24008))
 #define QUEUE (AREA + 0x30000)
 struct record {
-    unsigned fd, len, gen, kind; // kind 1: a part of the file; 2: close
+    unsigned fd, len, gen, kind; // kind 1: a part of the file; 2: close; 3: open
     unsigned long offset;
 };
 
@@ -44,16 +45,17 @@ static void connection(int pair[2]) { // the server's end gets credit
     read(e.data.fd, b, sizeof b);
 }
 
-// Records of one kind for a descriptor, with every generation that may be right. Ends with an exit.
-static void forge(int fd, unsigned kind, unsigned long offset) {
-    struct record r = {.fd = (unsigned)fd, .len = kind == 1 ? 8 : 0, .kind = kind, .offset = offset};
-    unsigned long at = 0, size = kind == 1 ? 24 : 16;
+// Records of one kind, or two in turn, for a descriptor, with every generation that may be right. Ends with an exit.
+static void forge(int fd, unsigned kinds, unsigned long offset) {
+    struct record r = {.fd = (unsigned)fd, .len = kinds == 1 ? 8 : 0, .offset = offset};
+    unsigned long at = 0, size = kinds == 1 ? 24 : 16;
     unsigned now = *FILE_GEN;
     *CLOSED = now - 1;
-    for (unsigned gen = 0; gen < 400; gen++, at += size) {
-        r.gen = gen;
-        memcpy((void *)(QUEUE + at), &r, size);
-    }
+    for (unsigned gen = 0; gen < 400; gen++)
+        for (unsigned kind = kinds; kind; kind /= 10, at += size) {
+            r.gen = gen, r.kind = kind % 10;
+            memcpy((void *)(QUEUE + at), &r, size);
+        }
     *TAIL = at;
     syscall(SYS_getppid);
 }
@@ -68,6 +70,12 @@ static int opened(const char *path) { // after calls that are completed, so that
     return open(path, O_RDONLY);
 }
 static int is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+static int numbers(void) {
+    int n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += is_open(fd);
+    return n;
+}
 
 static void refuse(int nr) {
     struct sock_filter f[] = {
@@ -104,8 +112,23 @@ static void try(void *argument) {
     if (!is_open(p[0]) || !is_open(p[1]) || !is_open(pipe_ends[0]) || !is_open(pipe_ends[1]) ||
         !is_open(epoll))
         attack_won("a forged record has closed another number");
+    // The file again: there is one, it is the file, and it is at its number.
+    int before = numbers(), f = opened(name);
+    char magic[4] = "";
+    forge(f, 3232, 0), forge(f, 3, 0), forge(f, 23, 0), forge(seed & 1 ? p[0] : f + 1, 323, 0);
+    if (numbers() != before + 1 || read(f, magic, 4) != 4 || memcmp(magic, "\177ELF", 4))
+        attack_won("a forged record has opened something else");
+    close(f);
+    f = opened("/dev/zero"), forge(f, 32, 0), forge(f, 3, 0);
+    if (numbers() != before + 1 || !is_open(f))
+        attack_won("a record of an open of a device");
+    close(f);
+    f = opened(name), forge(f, 2, 0), forge(f, 3, 0); // the exit was before
+    if (is_open(f) && numbers() != before + 1)
+        attack_won("a record of an open counts behind the next exit");
+    close(f);
     // Later than the next exit.
-    int f = opened(name);
+    f = opened(name);
     syscall(SYS_getppid);
     forge(f, 2, 0), forge(p[0], 1, 0);
     if (!is_open(f) || arrived(p[1]))

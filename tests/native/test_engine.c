@@ -669,8 +669,92 @@ static void file_call(void) {
     completes = 0;
 }
 
+/* The file is opened again, by the same path. */
+static void open_changed(int complete) {
+    struct kr_sock_record r;
+    CHECK_EQ(sockets->tail, complete ? tail + sizeof r : tail);
+    CHECK(sockets->closed == 0 || (!complete && sockets->closed == closed));
+    if (!complete)
+        return;
+    memcpy(&r, (u8 *)sockets->queue + tail, sizeof r);
+    CHECK(r.fd == sockets->file.fd && !r.len && r.gen == sockets->file.gen && r.kind == KR_SR_OPEN);
+}
+
+static void open_call(void) {
+    struct kr_sock_file *f = &sockets->file;
+    int old = (int)kr_test_below(2);
+    u32 size = 2 + (u32)kr_test_below(20);
+    socket_call(__NR_openat, __NR_openat);
+    start.rax = old ? __NR_open : __NR_openat;
+    for (u32 i = 0; i < LONGEST; i++)
+        before_call[i] |= 1;
+    before_call[size - 1] = 0;
+    *f = (struct kr_sock_file){.gen = (u32)kr_test_random() | 1,
+                               .fd = (u32)kr_test_below(1000),
+                               .dirfd = old ? (u32)-100 : (u32)start.rdi,
+                               .flags = (u32)kr_test_random(),
+                               .path_size = size};
+    memcpy(f->path, before_call, size);
+    __u64 *path = old ? &start.rdi : &start.rsi, *flags = old ? &start.rsi : &start.rdx;
+    *path = (u64)buffer;
+    *flags = f->flags | kr_test_random() << 32;
+    tail = 8 * kr_test_below(1000);
+    closed = f->gen;
+    sockets->limit = KR_SOCK_QUEUE_SIZE;
+    expected_result = f->fd;
+    completes = 0;
+    switch (kr_test_below(20)) {
+    case 0:
+        f->gen = 0;
+        return;
+    case 1: /* it is open */
+        closed = f->gen - 1;
+        return;
+    case 2:
+        f->path[kr_test_below(size)] ^= (char)(1 << kr_test_below(8));
+        return;
+    case 3:
+        f->path_size = 0;
+        return;
+    case 4:
+        f->dirfd ^= 1u << kr_test_below(32);
+        return;
+    case 5:
+        f->flags ^= 1u << kr_test_below(32);
+        return;
+    case 6:
+        tail = kr_test_below(2) ? KR_SOCK_QUEUE_SIZE - KR_SR_HEADER + 8 : kr_test_random() << 20;
+        return;
+    case 7:
+        sockets->limit = 0;
+        return;
+    case 8: /* a bad address, which is not touched */
+        *path = (u64[]){KR_WINDOW_END - size + 1, KR_WINDOW_END, (u64)f->path, ~0ULL - 7}[kr_test_below(4)];
+        return;
+    case 9: { /* the path ends where there is no memory */
+        u64 there = 1 + kr_test_below(size - 1);
+        *path = (u64)payload + 2 * KR_PAGE - there;
+        memcpy((void *)*path, before_call, there);
+        faults = 1;
+        return;
+    }
+    }
+    completes = 1;
+}
+
 static void file_calls(void) {
     way = KR_WAY_FILE;
+    fact->way[__NR_openat] = KR_WAY_FILE | 4 << KR_WAY_SHIFT;
+    fact->way[__NR_open] = KR_WAY_FILE | 5 << KR_WAY_SHIFT;
+    changed = open_changed;
+    prepare = prepare_file;
+    u32 opens = 0;
+    for (u32 round = 0; round < ROUNDS_SOCKETS; round++) {
+        open_call();
+        one();
+        opens += completes;
+    }
+    CHECK(opens > ROUNDS_SOCKETS / 4);
     changed = file_changed;
     prepare = prepare_file;
     fact->way[__NR_fstat] = KR_WAY_FILE;

@@ -26,6 +26,11 @@ char *kr_proc_slurp(struct kr_task *o, const char *rel, size_t *size, size_t *le
 }
 static int in_call;
 void kr_fd_shut(long fd) { kr_sys1(__NR_close, fd); }
+long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) { return kr_sys3(__NR_dup3, fd, to, flags); }
+int kr_proc_self_fd(char *buf, size_t size, int fd) {
+    kr_snprintf(buf, size, "/proc/self/fd/%d", fd);
+    return AT_FDCWD;
+}
 int kr_fd_in_call(struct kr_mm *mm, u32 fd) { return (void)mm, (void)fd, in_call; }
 int kr_pt_sys(struct kr_vm *vm, u64 gva, u64 gpa, u64 flags) {
     return (void)vm, (void)gva, (void)gpa, (void)flags, 0;
@@ -362,6 +367,7 @@ static int opened(const char *path, u32 flags) {
     CHECK(fd >= 0);
     t->nr = __NR_openat;
     t->args[0] = (u64)AT_FDCWD, t->args[1] = (u64)path, t->args[2] = flags;
+    kr_file_path(t, path);
     kr_sockets_served(t, __NR_openat, fd);
     kr_sockets_enter(t);
     return fd;
@@ -410,6 +416,49 @@ static void which_files(void) {
     kr_sys1(__NR_close, fd);
 }
 
+/* Records that close the file and open it again. */
+static void again(const int s[2], u32 gen) {
+    for (u32 ends_open = 0; ends_open < 2; ends_open++) {
+        int fd = opened("file", O_RDONLY | O_NONBLOCK);
+        u32 file = area->file.gen;
+        long flags = kr_sys3(__NR_fcntl, fd, F_GETFL, 0);
+        CHECK(!strcmp(area->file.path, "file") && area->file.path_size == 5 &&
+              area->file.dirfd == (u32)AT_FDCWD);
+        CHECK(area->file.flags == (O_RDONLY | O_NONBLOCK));
+        put_file((u32)fd, file, KR_SR_OPEN, 0, 0); /* it is open */
+        put_file((u32)s[0], gen, KR_SR_FILE, 0, 2);
+        kr_sys3(__NR_lseek, fd, 4, 0); /* to know it by */
+        for (u32 i = 0; i < 3; i++) {
+            put_file((u32)fd, file, KR_SR_CLOSE, 0, 0);
+            put_file((u32)fd, file - 1, KR_SR_OPEN, 0, 0); /* another file */
+            put_file((u32)s[0], gen, KR_SR_FILE, 0, 1);    /* there is none */
+            put_file((u32)fd, file, KR_SR_OPEN, 0, 0);
+            put_file((u32)s[0], gen, KR_SR_FILE, i + 2, 2);
+        }
+        if (!ends_open)
+            put_file((u32)fd, file, KR_SR_CLOSE, 0, 0);
+        kr_sockets_left(t);
+        CHECK_STR(arrived(s[1], 0), "01233445");
+        CHECK_EQ(is_open(fd), (int)ends_open);
+        CHECK(!is_open(fd + 1) || s[1] > fd);
+        if (ends_open) { /* a description of its own, as open(2) gives it */
+            CHECK_EQ(kr_sys3(__NR_lseek, fd, 0, 1), 0);
+            CHECK_EQ(kr_sys3(__NR_fcntl, fd, F_GETFL, 0), flags);
+            CHECK_EQ(kr_sys3(__NR_fcntl, fd, F_GETFD, 0), 0);
+        }
+        put_file((u32)fd, file, KR_SR_CLOSE, 0, 0), put_file((u32)fd, file, KR_SR_OPEN, 0, 0);
+        kr_sockets_left(t); /* the exit was before */
+        CHECK_EQ(is_open(fd), (int)ends_open);
+        kr_sys1(__NR_close, fd);
+    }
+    int fd = opened("file", O_RDONLY | O_NOFOLLOW); /* not again */
+    CHECK_EQ(area->file.path_size, 0);
+    put_file((u32)fd, area->file.gen, KR_SR_CLOSE, 0, 0);
+    put_file((u32)fd, area->file.gen, KR_SR_OPEN, 0, 0);
+    kr_sockets_left(t);
+    CHECK(!is_open(fd));
+}
+
 static void files(void) {
     int s[2], f = (int)kr_sys4(__NR_openat, AT_FDCWD, "file", O_RDWR | O_CREAT | O_TRUNC, 0600);
     static u8 stat[144];
@@ -436,7 +485,7 @@ static void files(void) {
     fd = opened("file", O_RDONLY);
     put_file((u32)fd, area->file.gen - 1, KR_SR_CLOSE, 0, 0);
     kr_sockets_left(t);
-    put_file((u32)fd, t->mm->sockets->files, KR_SR_CLOSE, 0, 0);
+    put_file((u32)fd, t->mm->sockets->file.files, KR_SR_CLOSE, 0, 0);
     put_file((u32)s[0], gen, KR_SR_FILE, 0, 3);
     kr_sockets_left(t);
     CHECK(is_open(fd));
@@ -446,6 +495,7 @@ static void files(void) {
     kr_sockets_left(t);
     CHECK(is_open(f) && !is_open(fd));
     CHECK_STR(arrived(s[1], 0), "");
+    again(s, gen);
     /* it becomes shorter meanwhile */
     fd = opened("file", O_RDONLY);
     kr_sys2(__NR_ftruncate, f, 3);
@@ -538,7 +588,7 @@ static void anything(void) {
         if (kr_test_below(2))
             for (u32 i = 0; i < 8; i++) { /* some are right */
                 u32 kind = kr_test_below(4) ? KR_SR_DATA : (u32)kr_test_below(4);
-                struct kr_sock_record r = {(u32)(kr_test_below(3) ? s[0] : b[0]), kind == KR_SR_CLOSE ? 0 : 8,
+                struct kr_sock_record r = {(u32)(kr_test_below(3) ? s[0] : b[0]), kind >= KR_SR_CLOSE ? 0 : 8,
                                            area->entry[s[0]].gen, kind};
                 memcpy((u8 *)area->queue + 24 * kr_test_below(20), &r, sizeof r);
             }

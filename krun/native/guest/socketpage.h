@@ -16,6 +16,7 @@
 #define KR_SOCK_FDS 1024   /* descriptors from this number on are not looked at */
 #define KR_SOCK_MOST 16384 /* bytes of one record */
 #define KR_SOCK_VECTORS 16 /* parts of a writev */
+#define KR_SOCK_PATH 1024  /* bytes of a path, with its NUL */
 #define KR_SOCK_SKB 2048   /* bytes of the send buffer that a call takes beside its data, at most */
 #define KR_SOCK_DATA_SIZE 0x10000
 #define KR_SOCK_QUEUE_SIZE 0x10000
@@ -26,6 +27,11 @@
 #define KR_SK_FILE_FD 0x44
 #define KR_SK_FILE_SIZE 0x48
 #define KR_SK_FILE_STAT 0x50
+#define KR_SK_FILE_STEADY 0xe0
+#define KR_SK_FILE_DIRFD 0xe4
+#define KR_SK_FILE_FLAGS 0xe8
+#define KR_SK_FILE_PATH_SIZE 0xec
+#define KR_SK_FILE_PATH 0xf0
 #define KR_SK_ENTRIES 0x1000
 #define KR_SK_DATA 0x10000
 #define KR_SK_USED 0x20000
@@ -55,6 +61,7 @@
 #define KR_SR_DATA 0  /* the data follow */
 #define KR_SR_FILE 1  /* bytes of the file, from the offset that follows */
 #define KR_SR_CLOSE 2 /* the file is closed */
+#define KR_SR_OPEN 3  /* and opened again */
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -75,6 +82,10 @@ struct kr_sock_file {
     uint32_t fd;
     uint64_t size;
     uint8_t stat[144]; /* struct stat of the kernel */
+    uint32_t steady;   /* sending the file does not change what fstat says */
+    uint32_t dirfd, flags,
+        path_size; /* how it was opened; path_size with the NUL; 0: it cannot be opened again */
+    char path[KR_SOCK_PATH];
 };
 
 struct kr_sock_record {
@@ -108,6 +119,13 @@ _Static_assert(offsetof(struct kr_sock_area, file) == KR_SK_FILE_GEN, "engine_fi
 _Static_assert(offsetof(struct kr_sock_file, fd) == KR_SK_FILE_FD - KR_SK_FILE_GEN, "engine_file.inc");
 _Static_assert(offsetof(struct kr_sock_file, size) == KR_SK_FILE_SIZE - KR_SK_FILE_GEN, "engine_file.inc");
 _Static_assert(offsetof(struct kr_sock_file, stat) == KR_SK_FILE_STAT - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, steady) == KR_SK_FILE_STEADY - KR_SK_FILE_GEN,
+               "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, dirfd) == KR_SK_FILE_DIRFD - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, flags) == KR_SK_FILE_FLAGS - KR_SK_FILE_GEN, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, path_size) == KR_SK_FILE_PATH_SIZE - KR_SK_FILE_GEN,
+               "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_file, path) == KR_SK_FILE_PATH - KR_SK_FILE_GEN, "engine_file.inc");
 _Static_assert(offsetof(struct kr_sock_record, kind) == KR_SR_KIND, "engine_queue.inc");
 _Static_assert(offsetof(struct kr_sock_area, queue) == KR_SK_QUEUE, "engine_queue.inc");
 _Static_assert(sizeof(struct kr_sock_area) == KR_SK_SIZE, "whole pages");

@@ -85,6 +85,7 @@ static struct kr_sockets *hold(struct kr_task *t) {
     if (!k && map_area(&mm->vm) == 0 && (k = kr_alloc(sizeof *k))) {
         k->area = (struct kr_sock_area *)(mm->vm.sys + KR_SYS_SOCKETS);
         k->area->limit = k->area->tail = 0;
+        k->file.again = -1;
         __atomic_store_n(&mm->sockets, k, __ATOMIC_RELEASE);
     }
     if (k && !k->proc) {
@@ -209,7 +210,7 @@ void kr_sockets_served(struct kr_task *t, u64 nr, long ret) {
     case __NR_open:
     case __NR_openat:
         if (ret >= 0 && k && t == k->holder)
-            kr_file_opened(k, (u32)ret, (u32)t->args[(u32)nr == __NR_open ? 1 : 2]);
+            kr_file_opened(k, (u32)ret, (u32)nr, t->args);
         return;
     case __NR_epoll_ctl:
         if (ret == 0 && k && t == k->holder && (u32)t->args[1] != 2) /* EPOLL_CTL_DEL */

@@ -6,7 +6,8 @@
  * the payload and the thread has left the guest: then they are discarded there. Nobody else can read them, so they stay true
  * for as long as the socket is owned. That there were no more than these is true until the next exit only, because then
  * the process may learn of others. So the monitor asks again before it enters the guest, for the sockets that a program will
- * read next: a server that serves the sockets of one wait in turn, with other calls between them, has no exit for its reads.
+ * read next: a server that serves the sockets of one wait in turn, with other calls between them, has no exit for its reads. How
+ * many it asks follows from how many were read between two exits.
  *
  * An end of file and EAGAIN are never answered: a look that finds no bytes changes nothing. But a look at a socket with an
  * error takes the error (sock_error() in the kernel), so it is kept for the next call.
@@ -17,7 +18,7 @@
 #include "../lib/kr_linux.h"
 #include "../sys/nested.h"
 
-#define FRESH 2 /* sockets that are asked again at each entry */
+#define FRESH 2 /* sockets that are asked again at each entry, at least */
 
 #define MSG_PEEK 2
 #define MSG_TRUNC 0x20
@@ -33,6 +34,7 @@ void kr_socket_take(struct kr_sockets *k, u32 fd) {
     struct kr_socket *s = &k->s[fd];
     u64 used = k->area->used[fd]; /* once */
     used = KR_MIN(used, (u64)s->len);
+    k->answered += used > s->taken;
     while (used > s->taken) {
         /* With MSG_TRUNC TCP discards the bytes (tcp(7)). They are there, so the call neither waits nor fails. */
         long n = receive(fd, NULL, used - s->taken, MSG_TRUNC);
@@ -74,15 +76,24 @@ void kr_socket_peek(struct kr_sockets *k, u32 fd) {
     e->len = s->len;
 }
 
+void kr_socket_missed(struct kr_sockets *k, u32 fd) {
+    if (k->s[fd].len > k->s[fd].taken && !k->area->entry[fd].whole)
+        k->fresh = KR_MIN(2 * k->fresh, (u32)KR_SOCKETS_LIVE);
+}
+
 /* The sockets are in the order in which the wait has named them, which is that in which most programs read them. */
 void kr_sockets_fresh(struct kr_sockets *k) {
-    for (u32 i = 0, asked = 0; i < k->nlive && asked < FRESH; i++) {
+    if (k->asked > 2 * k->answered + FRESH)
+        k->fresh--;
+    k->fresh = KR_MAX(k->fresh, FRESH);
+    k->asked = k->answered = 0;
+    for (u32 i = 0; i < k->nlive && k->asked < k->fresh; i++) {
         u32 fd = k->live[i];
         struct kr_socket *s = &k->s[fd];
         u32 left = s->len - s->taken;
         if (s->owned != 1 || !left || s->len >= KR_SOCK_MOST)
             continue;
-        asked++;
+        k->asked++;
         /* Not FIONREAD: the container's profile may refuse it. With MSG_TRUNC nothing is copied. */
         if (!k->area->entry[fd].whole && receive(fd, NULL, left + 1, MSG_PEEK | MSG_TRUNC) == (long)left)
             k->area->entry[fd].whole = 1;

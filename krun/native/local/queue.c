@@ -134,6 +134,8 @@ static void send(struct kr_sockets *k, struct batch *b) {
     b->file = 0;
 }
 
+static int is_of_number(u32 kind) { return kind == KR_SR_CLOSE || kind == KR_SR_OPEN; }
+
 /* One record at `at`. Its length in the queue; 0: it is none. */
 static u64 record(struct kr_sockets *k, struct batch *b, u64 at, u64 end) {
     struct kr_sock_record r;
@@ -141,18 +143,21 @@ static u64 record(struct kr_sockets *k, struct batch *b, u64 at, u64 end) {
         return 0;
     memcpy(&r, (const void *)(k->area->queue + at), sizeof r); /* once */
     u64 size = sizeof r + (r.kind == KR_SR_FILE ? 8 : ((u64)r.len + 7) & ~7ULL);
-    if (r.len > KR_SOCK_MOST || size > end - at || !r.len != (r.kind == KR_SR_CLOSE))
+    if (r.len > KR_SOCK_MOST || size > end - at || (r.len == 0) != is_of_number(r.kind))
         return 0;
-    if (b->n && (r.kind == KR_SR_CLOSE || r.fd != b->fd || b->n == KR_COUNT(b->v) ||
+    if (b->n && (is_of_number(r.kind) || r.fd != b->fd || b->n == KR_COUNT(b->v) ||
                  (r.kind == KR_SR_FILE && b->file)))
         send(k, b);
-    if (r.kind == KR_SR_CLOSE) {
-        kr_file_close(k, r.gen);
+    if (is_of_number(r.kind)) {
+        if (r.kind == KR_SR_CLOSE)
+            kr_file_close(k, r.gen);
+        else
+            kr_file_open(k, r.gen);
         return size;
     }
     struct kr_socket *s = r.fd < KR_SOCK_FDS ? &k->s[r.fd] : NULL;
     if (!s || !s->owned || s->gen != r.gen || s->error || s->credit < (u64)r.len + KR_SOCK_SKB ||
-        (r.kind == KR_SR_FILE && !k->offered))
+        (r.kind == KR_SR_FILE && (!k->file.offered || k->file.closed)))
         return size; /* not what the guest's code writes, or the connection has failed */
     s->credit -= r.len + KR_SOCK_SKB;
     if (!s->credit)

@@ -262,7 +262,7 @@ static void guess(struct kr_sockets *k, u32 fd) {
 void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
     struct kr_sockets *k = kr_sockets_of(t);
     u32 fd = (u32)number, nr = (u32)t->nr;
-    if (k && k->known && k->known - 1 == fd && t == k->holder)
+    if (k && k->file.known && k->file.known - 1 == fd && t == k->holder)
         t->local.named_own = 1;
     if (!k || fd >= KR_SOCK_FDS)
         return;
@@ -278,6 +278,8 @@ void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
         meddle(k, fd, fd);
     } else if (s->owned) {
         t->local.named_own = 1;
+        if (nr == __NR_read || nr == __NR_recvfrom)
+            kr_socket_missed(k, fd);
         if (keeps(s, nr, a))
             kr_socket_clear(k, fd);
         else
@@ -343,11 +345,14 @@ static const struct {
     {__NR_read, KR_WAY_READ, 0},       {__NR_recvfrom, KR_WAY_READ, 1}, {__NR_write, KR_WAY_QUEUE, 0},
     {__NR_sendto, KR_WAY_QUEUE, 1},    {__NR_writev, KR_WAY_QUEUE, 2},  {__NR_fstat, KR_WAY_FILE, 0},
     {__NR_newfstatat, KR_WAY_FILE, 1}, {__NR_close, KR_WAY_FILE, 2},    {__NR_sendfile, KR_WAY_FILE, 3},
+    {__NR_openat, KR_WAY_FILE, 4},     {__NR_open, KR_WAY_FILE, 5},
 };
 
 int kr_sockets_allowed(struct kr_task *t, u32 way) {
     for (u32 i = 0; i < KR_COUNT(calls); i++)
-        if (calls[i].way == way && !kr_seccomp_allows(t, calls[i].nr))
+        if (calls[i].way == way && calls[i].nr != __NR_openat &&
+            calls[i].nr != __NR_open && /* kr_file_offer() */
+            !kr_seccomp_allows(t, calls[i].nr))
             return 0;
     return 1;
 }

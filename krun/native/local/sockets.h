@@ -40,6 +40,26 @@ struct kr_socket {
     u32 guess;  /* kr_sockets.guesses when another thread last named the number, while it was not owned */
 };
 
+/* A file that was opened (opened.c). `opened`, `offered` and `known` are 1 + a descriptor; 0: none. */
+struct kr_opened {
+    u32 opened;  /* it has just been opened */
+    u32 offered; /* the guest's code may take calls on it */
+    u32 known;   /* the same, if it completed calls */
+    u32 files;   /* counts those that were offered */
+    u32 closed;  /* the records so far have closed it */
+    s32 again;   /* the descriptor of the last record of an open, at a number of its own; -1: none */
+    u32 refused; /* that open was */
+    u32 stands;  /* the number has the object only */
+    u32 nr, dirfd, flags,
+        path_size; /* how it was opened; path_size 0: the guest's code may not open it again */
+    char path[KR_SOCK_PATH];
+    struct kr_file_times {
+        u64 now, flags; /* seconds of the clock, flags of the mount */
+        u64 dev, ino, t[6];
+        u32 sent; /* and the file was read since */
+    } times;      /* of the file that was offered last */
+};
+
 struct kr_sockets {
     struct kr_lock lock;
     struct kr_task *holder; /* NULL: nobody */
@@ -52,11 +72,10 @@ struct kr_sockets {
     u32 clones;  /* how often one has begun to */
     u32 guesses; /* calls of other threads that could copy what is at a number which is not owned; atomic */
     u32 nlive, data_used, credits; /* credits: sockets with credit */
-    u64 head;                      /* the queue's records up to here have been sent */
-    u32 opened, offered,
-        known; /* 1 + descriptor of a file; 0: none. It has just been opened; the guest's code may take calls
-                                    * on it; the same, if it completed calls */
-    u32 files; /* counts those that were offered */
+    u32 fresh, asked,
+        answered; /* prefetch.c: sockets to ask again at an entry; that were asked, and that were read since */
+    u64 head;     /* the queue's records up to here have been sent */
+    struct kr_opened file; /* opened.c */
     u16 live[KR_SOCKETS_LIVE];
     u16 by_data[KR_SOCK_FDS]; /* 1 + descriptor by a hash of its data; 0: none */
     struct kr_socket s[KR_SOCK_FDS];
@@ -84,22 +103,25 @@ void kr_socket_take(struct kr_sockets *k, u32 fd);
 int kr_socket_has_bytes(u32 fd);
 /* Looks at the next bytes. */
 void kr_socket_peek(struct kr_sockets *k, u32 fd);
+/* A read of the holder's on the socket is an exit: whether it would be none if the socket had been asked again. */
+void kr_socket_missed(struct kr_sockets *k, u32 fd);
 /* The holder enters the guest: asks whether there are no more bytes than those that were looked at. */
 void kr_sockets_fresh(struct kr_sockets *k);
 
 /* opened.c: whether the call is an open(2) that waits for nobody: not for the other end of a FIFO, nor for the holder of a lease.
  * Without the lock. */
 int kr_file_at_once(u32 nr, const u64 a[6]);
-/* An open(2) of the holder's with these flags has given fd. */
-void kr_file_opened(struct kr_sockets *k, u32 fd, u32 flags);
+/* The open(2) or openat(2) nr(a...) of the holder's has given fd. */
+void kr_file_opened(struct kr_sockets *k, u32 fd, u32 nr, const u64 a[6]);
 /* The holder enters the guest: offers a file that has just been opened to the guest's code. */
 void kr_file_offer(struct kr_sockets *k);
-/* A thread has left the guest. */
+/* A thread has left the guest, and the records have been carried out. */
 void kr_file_forget(struct kr_sockets *k);
 /* For records, while a file is offered: the bytes, which are valid until the next call; NULL: there are not so many. */
 const u8 *kr_file_bytes(struct kr_sockets *k, u64 offset, u32 len);
-/* Closes it, if it is the file of that number. */
+/* For records: closes it, or opens it again, if it is the file of that number. */
 void kr_file_close(struct kr_sockets *k, u32 gen);
+void kr_file_open(struct kr_sockets *k, u32 gen);
 
 /* queue.c: gives credit to the socket, if it can be sent on. */
 void kr_socket_credit(struct kr_sockets *k, u32 fd);

@@ -79,6 +79,11 @@ void kr_sockets_thread(struct kr_task *t);
 /* A wait has found fd ready; events: as poll(2) tells them. */
 void kr_sockets_ready(struct kr_task *t, s32 fd, u32 events);
 
+/* ---- local/opened.c ---- */
+
+/* A call of t has opened the file of this path, as the monitor has read it. t->local.holder is set. */
+void kr_file_path(struct kr_task *t, const char *path);
+
 /* ---- local/queue.c ---- */
 
 /* Whether the call on fd fails because a send that was completed inside the guest failed later; *ret: its result. */

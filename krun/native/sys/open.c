@@ -28,6 +28,8 @@ static long open_with(struct kr_task *t, int dirfd, u64 ptr, const struct open_h
     if (n < 0)
         return n;
     n = kr_open(t, dirfd, path, how);
+    if (n >= 0 && t->local.holder)
+        kr_file_path(t, path);
     kr_path_put(path);
     if (n >= 0)
         kr_listing_forget((u64)n, (u64)n);
