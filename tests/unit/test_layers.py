@@ -90,7 +90,13 @@ LAYERS: list[list[set[str]]] = [
     ],
     [
         {"krun.serve", "krun.serve.http", "krun.serve.scale", "krun.serve.proxy"},
-        {"krun.serve.descriptors", "krun.serve.private", "krun.serve.units", "krun.serve.reference", "krun.serve.yamltext"},
+        {
+            "krun.serve.descriptors",
+            "krun.serve.private",
+            "krun.serve.units",
+            "krun.serve.reference",
+            "krun.serve.yamltext",
+        },
         {"krun.serve.settings"},
         {"krun.serve.scale.window", "krun.serve.scale.rollout", "krun.serve.scale.share"},
         {"krun.serve.scale.kpa"},
