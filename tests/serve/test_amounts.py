@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.serveapi import SERVING, Client, ksvc
 
 from krun.serve import yamltext
 from krun.serve.run import bundle, volumes, wire
 from krun.serve.run.environment import environment
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Config
+from krun.serve.run.probe import Prober
 from krun.serve.settings import Configs
 
 
@@ -108,3 +111,54 @@ def test_yaml_of_a_manifest_is_read() -> None:
     )
     wanted = {"at": "10:20:30", "ip": "fe80::1", "list": [1, 2.5, True, None], "text": "100 %\na: b\n"}
     assert yamltext.load(text.encode()) == wanted
+
+
+NUMBERS = ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold")
+
+
+@pytest.mark.parametrize("key", ["livenessProbe", "readinessProbe", "startupProbe"])
+def test_numbers_of_probes_are_not_negative(key: str) -> None:
+    """Kubernetes refuses the Pod (validateProbe)."""
+    api = Client()
+    for name in NUMBERS:
+        probe = {
+            "tcpSocket": {"port": 0},
+            "periodSeconds": 1,
+            "timeoutSeconds": 1,
+            "failureThreshold": 1,
+            name: -1,
+        }
+        code, told = api.call("POST", f"{SERVING}/services", ksvc(container={key: probe}))
+        assert code == 400 and f"{key}.{name}" in told["message"], told
+
+
+@pytest.mark.parametrize("kind", ["liveness", "startup", "readiness"])
+def test_a_probe_pauses_between_its_tries(kind: str) -> None:
+    """With a period of -1 a program was tried, and ordered to be killed, 49000 times a second."""
+
+    class Instance:
+        tries = 0
+
+        def connect(self, port: int) -> socket.socket:
+            raise AssertionError
+
+        async def exec(self, container: str, argv: list[str], timeout: float) -> int:
+            self.tries += 1
+            return 1
+
+    async def test() -> tuple[int, int]:
+        instance, changes = Instance(), []
+        probe = {
+            "exec": {"command": ["x"]},
+            "periodSeconds": -1,
+            "timeoutSeconds": -1,
+            "failureThreshold": -1,
+        }
+        prober = Prober(instance, probe, kind, lambda good, message: changes.append(good))
+        prober.start()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        prober.stop()
+        return instance.tries, len(changes)
+
+    assert asyncio.run(test()) == (1, 0)

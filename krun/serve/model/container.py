@@ -26,6 +26,13 @@ RESERVED_ENV = ("PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION")
 RESERVED_PORTS = (8008, 8012, 8013, 8022, 9090, 9091)
 PORT_NAMES = ("", "h2c", "http1")
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_PROBE_NUMBERS = (
+    "initialDelaySeconds",
+    "periodSeconds",
+    "timeoutSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
 
 
@@ -201,7 +208,13 @@ def identity(context: Object) -> Errors:
 
 def _probe_of(key: str, probe: Object, port_name: str | None) -> Errors:
     errors = _probe(probe, port_name)
-    return errors.add(_readiness(probe)) if key == "readinessProbe" else errors
+    if key == "readinessProbe":
+        return errors.add(_readiness(probe))
+    for name in _PROBE_NUMBERS:
+        if probe.get(name, 0) < 0:
+            # Not in Knative's webhook: the API server refuses the Pod later; here there is no later.
+            errors.add(out_of_bounds(probe[name], 0, MAX_INT32, name))
+    return errors
 
 
 def _probe(probe: Object, port_name: str | None) -> Errors:

@@ -75,17 +75,18 @@ class Prober:
             self._task.cancel()
             self._task = None
 
+    def _setting(self, name: str, default: float) -> float:
+        """A number of the probe; `default` for none and for one below 0, with which the tries would follow each other without a pause."""
+        number = float(self.probe.get(name) or 0)
+        return number if number > 0 else default
+
     async def _run(self) -> None:
         aggressive = self.kind == "readiness" and not self.probe.get("periodSeconds")
-        await asyncio.sleep(self.probe.get("initialDelaySeconds") or 0)
+        await asyncio.sleep(self._setting("initialDelaySeconds", 0))
         if aggressive:
             await self._aggressive()
-        period = float(self.probe.get("periodSeconds") or _PERIOD)
-        timeout = float(self.probe.get("timeoutSeconds") or 1)
-        need = {
-            True: int(self.probe.get("successThreshold") or 1),
-            False: int(self.probe.get("failureThreshold") or 3),
-        }
+        period, timeout = self._setting("periodSeconds", _PERIOD), self._setting("timeoutSeconds", 1)
+        need = {True: self._setting("successThreshold", 1), False: self._setting("failureThreshold", 3)}
         count, last = 0, None
         while True:
             begin = time.monotonic()
@@ -103,7 +104,7 @@ class Prober:
 
     async def _aggressive(self) -> None:
         timeout, count = _AGGRESSIVE_TIMEOUT, 0
-        need = int(self.probe.get("successThreshold") or 1)
+        need = self._setting("successThreshold", 1)
         while count < need:
             begin = time.monotonic()
             good = await self._try(timeout)
