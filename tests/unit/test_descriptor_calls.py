@@ -54,6 +54,7 @@ ALLOWED = {
     "monitor/main.c": ("a word of an error; the plug, before anything of the payload's runs", {"F_DUPFD": 1, "openat": 1}),
     "process/holder.c": ("texts and listings of processes of the container, in kr_alone", {"openat": 2}),
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 3, "pidfd_open": 1, "pipe2": 2, "clone": 1}),
+    "view/owned.c": ("the payload's result: a judged entry of a procfs, from its slot", {"openat2": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
     "view/owned.c": ("the payload's own, of an entry that the kernel gives to the process's user", {"openat2": 1}),
     "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
