@@ -14,6 +14,7 @@
 #include "filter/seccomp.h"
 #include "filter/evaluate.h"
 #include "abi/boot.h"
+#include "abi/notify.h"
 #include <linux/audit.h>
 #include <linux/kvm.h>
 #include <linux/prctl.h>
@@ -42,6 +43,7 @@ const struct kr_sys_row *kr_sys_row(u64 nr) {
 }
 
 u32 kr_fd_base(void) { return BASE; }
+void kr_fd_drop(int *holder) { (void)holder; }
 int kr_guest_fd(u64 fd) { return (int)fd; }
 long kr_fprog_in(struct kr_fprog *f, u64 ptr) { return (void)f, (void)ptr, -EFAULT; }
 kr_sys_fn sys_ioctl, sys_prctl;
@@ -291,10 +293,12 @@ static void prctls(void) {
 #define STMT(c, k) ((struct sock_filter){(c), 0, 0, (k)})
 #define JUMP(c, k, t, f) ((struct sock_filter){(c), (t), (f), (k)})
 
+static int notify; /* the profile has an agent */
+
 static u32 with_profile(const struct sock_filter *f, u32 n, u32 nr, const u64 a[6]) {
     static struct sock_filter room[4096];
     struct kr_bpf p = {.f = room, .room = KR_COUNT(room)};
-    CHECK_EQ(kr_profile_build(&p, f, n), 0);
+    CHECK_EQ(kr_profile_build(&p, f, n, notify), 0);
     CHECK_EQ(kr_bpf_check(p.f, p.n), 0);
     return verdict_of(&p, AUDIT_ARCH_X86_64, nr, a);
 }
@@ -359,13 +363,58 @@ static void profile(void) {
     static struct sock_filter room[4096], many[4096];
     const struct sock_filter computed = STMT(BPF_RET | BPF_A, 0);
     struct kr_bpf p = {.f = room, .room = KR_COUNT(room)};
-    CHECK_EQ(kr_profile_build(&p, &computed, 1), -EINVAL);
+    CHECK_EQ(kr_profile_build(&p, &computed, 1, 0), -EINVAL);
     for (u32 i = 0; i < KR_COUNT(many); i++)
         many[i] = STMT(BPF_RET | BPF_K, ALLOWED);
     p = (struct kr_bpf){.f = room, .room = KR_COUNT(room)};
-    CHECK_EQ(kr_profile_build(&p, many, 3600), 0);
+    CHECK_EQ(kr_profile_build(&p, many, 3600, 0), 0);
     p = (struct kr_bpf){.f = room, .room = KR_COUNT(room)};
-    CHECK_EQ(kr_profile_build(&p, many, 4096), -E2BIG);
+    CHECK_EQ(kr_profile_build(&p, many, 4096, 0), -E2BIG);
+}
+
+/* A profile with an agent: its calls, those that serve them, and the numbers of abi/notify.h are the relay's. */
+static void agent(void) {
+    const u64 none[6] = {0};
+    const u32 ask = SECCOMP_RET_USER_NOTIF;
+    struct sock_filter f[] = {STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                              JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mkdir, 4, 0),
+                              JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mount, 3, 0),
+                              JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_read, 2, 0),
+                              JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_rmdir, 2, 0),
+                              STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 7),
+                              STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+                              STMT(BPF_RET | BPF_K, ALLOWED)};
+    const u32 n = KR_COUNT(f);
+    struct kr_bpf p = {.f = kr_alloc(4096 * sizeof *p.f), .room = 4096};
+    notify = 1;
+    CHECK_EQ(with_profile(f, n, __NR_mount, none), ask);
+    CHECK_EQ(with_profile(f, n, __NR_mkdir, none), ask);
+    CHECK_EQ(with_profile(f, n, __NR_mkdirat, none), ask); /* serves mkdir */
+    CHECK_EQ(with_profile(f, n, __NR_mknodat, none), SECCOMP_RET_ERRNO | 7);
+    CHECK_EQ(with_profile(f, n, __NR_rmdir, none), ALLOWED);
+    CHECK_EQ(with_profile(f, n, __NR_read, none), ALLOWED); /* the monitor's own */
+    CHECK_EQ(with_profile(f, n, KR_NOTIFY_BASE, none), ask);
+    CHECK_EQ(with_profile(f, n, KR_NOTIFY_LAST, none), ask);
+    CHECK_EQ(with_profile(f, n, KR_NOTIFY_BASE - 1, none), SECCOMP_RET_ERRNO | 7);
+    CHECK_EQ(with_profile(f, n, KR_NOTIFY_LAST + 1, none), SECCOMP_RET_ERRNO | 7);
+    f[4].k =
+        __NR_mkdirat; /* allowed by itself: it passes, because the relay would know of no call that it serves */
+    CHECK_EQ(with_profile(f, n, __NR_mkdirat, none), ALLOWED);
+    notify = 0;
+    CHECK_EQ(with_profile(f, n, __NR_mount, none), REFUSED);
+    CHECK_EQ(with_profile(f, n, KR_NOTIFY_BASE, none), SECCOMP_RET_ERRNO | 7);
+
+    kr_jail_build(&p);
+    CHECK_EQ(verdict_of(&p, AUDIT_ARCH_X86_64, KR_NOTIFY_BASE, none), KILLED);
+    kr_boot.flags = KR_BOOTF_NOTIFY;
+    p.n = p.failed = 0;
+    kr_jail_build(&p);
+    CHECK_EQ(verdict_of(&p, AUDIT_ARCH_X86_64, KR_NOTIFY_BASE, none), ALLOWED);
+    CHECK_EQ(verdict_of(&p, AUDIT_ARCH_X86_64, KR_NOTIFY_LAST, none), ALLOWED);
+    CHECK_EQ(verdict_of(&p, AUDIT_ARCH_X86_64, KR_NOTIFY_BASE - 1, none), KILLED);
+    CHECK_EQ(verdict_of(&p, AUDIT_ARCH_X86_64, KR_NOTIFY_LAST + 1, none), KILLED);
+    kr_boot.flags = 0;
+    kr_free(p.f, 4096 * sizeof *p.f);
 }
 
 /* A call that every filter of the payload allows whatever its arguments are (kr_seccomp_allows) passes the kernel's copy of
@@ -493,6 +542,7 @@ void test_main(void) {
     ioctls();
     prctls();
     profile();
+    agent();
     allowed_by_both();
     in_the_kernel();
 }

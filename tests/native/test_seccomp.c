@@ -230,6 +230,22 @@ static void emit(void *ctx, u16 tag, const void *data, u32 len) {
     saved[nsaved++] = len / 8;
 }
 
+/* SECCOMP_RET_USER_NOTIF counts where the filter that says it has the listener; else nobody listens. */
+static void agent(void) {
+    const struct sock_filter says = STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
+    const u32 nobody = SECCOMP_RET_ERRNO | ENOSYS;
+    struct kr_task *t = kr_test_task();
+    CHECK_EQ(kr_seccomp_add(t, &says, 1, 0), 0);
+    CHECK_EQ(verdict(t, 1, 0), nobody);
+    kr_seccomp_drop(t);
+    CHECK_EQ(kr_seccomp_add(t, &says, 1, SECCOMP_FILTER_FLAG_NEW_LISTENER), 0);
+    CHECK_EQ(verdict(t, 1, 0), SECCOMP_RET_USER_NOTIF);
+    CHECK_EQ(kr_seccomp_allows(t, 1), 0);
+    CHECK_EQ(kr_seccomp_add(t, &says, 1, 0), 0); /* of equal actions the newest filter counts */
+    CHECK_EQ(verdict(t, 1, 0), nobody);
+    kr_seccomp_drop(t);
+}
+
 static void chains(void) {
     struct kr_task *t = kr_test_task();
     CHECK_EQ(verdict(t, 1, 0), SECCOMP_RET_ALLOW);
@@ -427,6 +443,7 @@ static void constant_verdicts(void) {
 
 void test_main(void) {
     chains();
+    agent();
     constant_verdicts();
     calls();
     threads();

@@ -61,6 +61,18 @@ long kr_addr_call(struct kr_task *t, long nr, const u64 a[6], const struct kr_ad
     return (void)t, (void)x, kr_forward(nr, a);
 }
 u32 kr_seccomp_check(struct kr_task *t) { return (void)t, verdict; }
+/* The agent: what it says of a call, and what was served of those that it has let pass. */
+static int agent_passes;
+static long agent_result, agent_served;
+int kr_notify(struct kr_task *t, long *ret) {
+    (void)t;
+    *ret = agent_result;
+    return agent_passes;
+}
+void kr_notify_served(struct kr_task *t, long ret) {
+    (void)t;
+    agent_served = ret;
+}
 int kr_seccomp_mode(struct kr_task *t) { return (void)t, 0; }
 int kr_nnp_view(struct kr_task *t) { return (void)t, 0; }
 void kr_nnp_set(struct kr_task *t) { (void)t; }
@@ -515,6 +527,18 @@ static void filters(void) {
     CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), __NR_getpid);
     CHECK_EQ(forced, 31007);
     CHECK_EQ(host.calls, 0);
+    verdict = SECCOMP_RET_USER_NOTIF;
+    agent_result = 77;
+    CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), 77);
+    CHECK_EQ(host.calls, 0);
+    agent_passes =
+        1; /* served as if the filters allowed it: its arguments are checked, a refused row refuses */
+    CHECK_EQ(call(__NR_ptrace, 0, 0, 0, 0, 0, 0), -(long)kr_sys_row(__NR_ptrace)->err);
+    CHECK_EQ(agent_served, -(long)kr_sys_row(__NR_ptrace)->err);
+    CHECK_EQ(call(400, 0, 0, 0, 0, 0, 0), -ENOSYS);
+    CHECK_EQ(host.calls, 0);
+    CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), 5);
+    CHECK_EQ(agent_served, 5);
     verdict = SECCOMP_RET_LOG;
     CHECK_EQ(call(__NR_getpid, 0, 0, 0, 0, 0, 0), 5);
     verdict = SECCOMP_RET_ALLOW;

@@ -71,6 +71,7 @@ enum kr_boot_tag {
     KR_BOOT_FD_BOARD =
         24, /* the container's board, O_RDWR (process/board.h); absent: other processes are not asked */
     KR_BOOT_FD_INTERP = 25, /* the ELF interpreter of FD_TARGET; internal to the monitor */
+    KR_BOOT_FD_RELAY = 26,  /* socket that gets the listener of KR_BOOTF_NOTIFY; absent after an execve */
     /* One uint64_t each. */
     KR_BOOT_FLAGS = 32, /* KR_BOOTF_* */
     KR_BOOT_RLIMIT_STACK =
@@ -101,6 +102,8 @@ enum kr_boot_tag {
 #define KR_BOOTF_RANDOM 64u   /* with KR_BOOTF_LOCAL, for tests: each entry of the guest decides at random */
 #define KR_BOOTF_SOCKETS 128u /* with KR_BOOTF_LOCAL: calls on TCP sockets, too (local/sockets.h) */
 #define KR_BOOTF_BOUND 256u   /* FD_LOG ends at 64 MiB (process/log.c) */
+#define KR_BOOTF_NOTIFY 512u  /* the oldest filter, the profile, has a listener (abi/notify.h) */
+#define KR_BOOTF_KILLABLE 1024u /* with KR_BOOTF_NOTIFY: SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 
 _Static_assert(sizeof(struct kr_boot_header) == 16, "boot header is ABI; see docs/architecture.md");
 _Static_assert(sizeof(struct kr_boot_record) == 8, "boot record is ABI; see docs/architecture.md");

@@ -6,6 +6,7 @@ int kr_send_now(int sock, const char *data, size_t len);
 int kr_send_fd(int sock, const char *payload, size_t len, int fd);
 int kr_recv_fd(int sock, char *payload, size_t len, int *fd);
 int kr_pidfd_send_signal(int pidfd, int signo);
+int kr_pidfd_getfd(int pidfd, int fd);
 int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags);
 int kr_signalfd_all(void);
 int kr_signalfd_read(int fd, uint32_t *pid, int32_t *status);

@@ -20,6 +20,7 @@
 #include "../machine/layout.h"
 #include "profile.h"
 #include "../abi/boot.h"
+#include "../abi/notify.h"
 #include "above.h"
 #include "../process/process.h"
 #include "../table/rows.h"
@@ -261,6 +262,10 @@ void kr_jail_build(struct kr_bpf *p) {
     rules[0].body(p);
     kr_bpf_return(p, SECCOMP_RET_ALLOW);
     kr_bpf_end(p, at);
+    if (kr_boot.flags & KR_BOOTF_NOTIFY) { /* the profile's filter gives these numbers to the relay */
+        const struct kr_range told = {KR_NOTIFY_BASE, KR_NOTIFY_LAST};
+        kr_bpf_ranges(p, &told, 1, SECCOMP_RET_ALLOW, KR_BPF_ON);
+    }
     decisions(what);
     for (u32 i = 1; i < KR_COUNT(rules); i++) {
         what[rules[i].nr] = (u8)(RULE + i);
@@ -274,7 +279,7 @@ void kr_jail_build(struct kr_bpf *p) {
     }
 }
 
-long kr_filter_install(struct kr_bpf *p) {
+long kr_filter_install(struct kr_bpf *p, u32 flags) {
     struct {
         u16 len;
         u16 pad[3];
@@ -283,7 +288,7 @@ long kr_filter_install(struct kr_bpf *p) {
     if (p->failed)
         return -E2BIG;
     /* Without SPEC_ALLOW old kernels would turn on costly speculation controls for the whole thread. */
-    return kr_sys3(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog);
+    return kr_sys3(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW | flags, &prog);
 }
 
 /* Whether the filters are on: this monitor installed them, or an ancestor did before an execve. */
@@ -313,7 +318,7 @@ int kr_jail_install(struct kr_task *t, const char **why) {
     if (r == 0) {
         *why = "installing the monitor's own seccomp filter";
         kr_jail_build(&p);
-        r = kr_filter_install(&p);
+        r = kr_filter_install(&p, 0);
     }
     kr_free(p.f, MAX_FILTER * sizeof *p.f);
     installed = r == 0;

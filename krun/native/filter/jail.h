@@ -19,8 +19,9 @@ int kr_jail_install(struct kr_task *t, const char **why);
  * file. */
 void kr_jail_build(struct kr_bpf *p);
 
-/* Installs a program for the calling thread by seccomp(2). 0 or -errno; -E2BIG: the program did not fit into
+/* Installs a program for the calling thread by seccomp(2). flags: further SECCOMP_FILTER_FLAG_*. 0, or the listener's
+ * descriptor with NEW_LISTENER, or -errno; -E2BIG: the program did not fit into
  * its buffer. */
-long kr_filter_install(struct kr_bpf *p);
+long kr_filter_install(struct kr_bpf *p, u32 flags);
 
 #endif

@@ -5,10 +5,13 @@
  *
  * The monitor refuses a call of the payload that the profile refuses, so the call does not reach the kernel.
  * A call that the kernel's copy of the profile refuses is therefore not made by the monitor's code. It fails
- * with EPERM or the profile's own errno. The other actions of the profile (kill, trap, trace, notify, log)
- * concern the payload, and the monitor has applied them. SECCOMP_RET_USER_NOTIF for a call of the payload
- * would be served before the monitor makes the host's call, and the host's call must pass here: `verdict`
- * decides this. krun refuses profiles with it (docs/architecture.md, "Seccomp notifications").
+ * with EPERM or the profile's own errno. The other actions of the profile (kill, trap, trace, log)
+ * concern the payload, and the monitor has applied them.
+ *
+ * SECCOMP_RET_USER_NOTIF stays, if the profile has an agent: this filter has the listener (abi/notify.h). The relay
+ * allows the host's call while the monitor serves a call of the payload that the agent has let pass, and refuses it
+ * otherwise. So a monitor that was taken over cannot make such a call without the agent, either. The numbers of
+ * abi/notify.h go to the relay, too.
  *
  * Filters that the payload adds at run time stay in the monitor, because they bind single threads, and the
  * threads of a process share the monitor's memory.
@@ -17,6 +20,8 @@
 #include "jail.h"
 #include "../process/main.h"
 #include "../abi/boot.h"
+#include "../abi/notify.h"
+#include "../machine/fdtab.h"
 #include "../lib/kr_linux.h"
 #include <linux/audit.h>
 #include <linux/bpf_common.h>
@@ -105,14 +110,16 @@ static const struct {
     /* clang-format on */
 };
 
-/* The verdict of the kernel's copy for a verdict of the profile. */
-static u32 verdict(u32 v) {
+/* The verdict of the kernel's copy for a verdict of the profile. notify: the copy has a listener. */
+static u32 verdict(u32 v, int notify) {
     switch (v & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
     case SECCOMP_RET_LOG:
         return SECCOMP_RET_ALLOW;
     case SECCOMP_RET_ERRNO:
         return v;
+    case SECCOMP_RET_USER_NOTIF:
+        return notify ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | EPERM;
     default:
         return SECCOMP_RET_ERRNO | EPERM;
     }
@@ -136,9 +143,13 @@ static int holds(u16 op, u32 a, u32 k) {
     return op == BPF_JEQ ? a == k : op == BPF_JGT ? a > k : op == BPF_JGE ? a >= k : (a & k) != 0;
 }
 
-/* Whether the profile allows call nr with some arguments. The program has been checked, so its jumps go
- * forward and stay inside. An instruction that the analysis does not know counts as allowed. at: n elements. */
-static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32 nr) {
+enum { ALLOWS = 1, ASKS = 2 };
+
+/* Whether the profile allows call nr with some arguments (ALLOWS), and whether an agent is asked with some (ASKS). The
+ * program has been checked, so its jumps go forward and stay inside. An instruction that the analysis does not know
+ * counts as allowed. at: n elements. */
+static int may_allow(const struct sock_filter *f, u32 n, int notify, struct reached *at, u32 nr) {
+    int found = 0;
     memset(at, 0, n * sizeof *at);
     at[0].how = KNOWN;
     for (u32 pc = 0; pc < n; pc++) {
@@ -148,8 +159,10 @@ static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32
             continue;
         switch (BPF_CLASS(f[pc].code)) {
         case BPF_RET:
-            if (verdict(k) == SECCOMP_RET_ALLOW)
-                return 1;
+            if (verdict(k, notify) == SECCOMP_RET_ALLOW)
+                found |= ALLOWS;
+            else if (verdict(k, notify) == SECCOMP_RET_USER_NOTIF)
+                found |= ASKS;
             continue;
         case BPF_JMP:
             if (f[pc].code == (BPF_JMP | BPF_JA)) {
@@ -176,28 +189,34 @@ static int may_allow(const struct sock_filter *f, u32 n, struct reached *at, u32
         }
         reach(&at[pc + 1], a, how);
     }
-    return 0;
+    return found;
 }
 
-/* What is done with a number: the profile decides, the call passes, or CONDITION + i for needed_if[i] and the
- * rows behind it for the same call. */
-enum { PROFILE, PASS, CONDITION };
+/* What is done with a number: the profile decides, the call passes, the relay decides, or CONDITION + i for needed_if[i]
+ * and the rows behind it for the same call. */
+enum { PROFILE, PASS, ASK, CONDITION };
 #define MAX_NR 512
 _Static_assert(__NR_removexattrat < MAX_NR, "a table by number");
 
 /* at: n elements. */
-static void decisions(u8 what[MAX_NR], const struct sock_filter *profile, u32 n, struct reached *at) {
-    u32 last = 0;
+static void decisions(u8 what[MAX_NR], const struct sock_filter *profile, u32 n, int notify,
+                      struct reached *at) {
     memset(what, PROFILE, MAX_NR);
     for (u32 i = KR_COUNT(needed_if); i-- > 1;)      /* not ioctl: let_pass */
         what[needed_if[i].nr] = (u8)(CONDITION + i); /* the first row of a call stays */
     for (u32 i = 0; i < KR_COUNT(needed); i++)
         what[needed[i]] = PASS;
-    for (u32 i = 0; i < KR_COUNT(served); i++)
-        if (served[i].by != last && may_allow(profile, n, at, served[i].call)) {
-            last = served[i].by; /* the rows are in the order of `by` */
-            what[last] = PASS;
-        }
+    for (u32 i = 0; i < KR_COUNT(served); i++) {
+        u32 by = served[i].by;
+        if (what[by] == PASS)
+            continue;
+        int may = may_allow(profile, n, notify, at, served[i].call);
+        if (may & ALLOWS)
+            what[by] = PASS;
+        else if (may & ASKS &&
+                 what[by] != ASK) /* what the profile allows by itself, the relay does not see */
+            what[by] = may_allow(profile, n, notify, at, by) & ALLOWS ? PASS : ASK;
+    }
 }
 
 /* Lets the call pass if one of the rows for it allows its argument. first: the first of these rows. */
@@ -213,14 +232,15 @@ static void conditions(struct kr_bpf *p, u32 first) {
 }
 
 /* The beginning of the program; the profile's own follows. A is undefined then. */
-static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
+static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n, int notify) {
     u8 what[MAX_NR];
-    u32 to[CONDITION + KR_COUNT(needed_if)] = {[PROFILE] = KR_BPF_TO(0), [PASS] = SECCOMP_RET_ALLOW};
+    u32 to[CONDITION + KR_COUNT(needed_if)] = {
+        [PROFILE] = KR_BPF_TO(0), [PASS] = SECCOMP_RET_ALLOW, [ASK] = SECCOMP_RET_USER_NOTIF};
     u32 label[1 + KR_COUNT(needed_if)] = {0};
     struct reached *at = kr_alloc(n * sizeof *at);
     if (!at)
         return -ENOMEM;
-    decisions(what, profile, n, at);
+    decisions(what, profile, n, notify, at);
     kr_free(at, n * sizeof *at);
     u32 end = kr_bpf_begin(p, BPF_JEQ, __NR_ioctl); /* first, because KVM_RUN is every second call */
     conditions(p, 0);
@@ -238,14 +258,19 @@ static int let_pass(struct kr_bpf *p, const struct sock_filter *profile, u32 n) 
         label[0] = p->n;
     }
     kr_bpf_here(p, label[0]);
+    if (notify) {
+        const struct kr_range told = {KR_NOTIFY_BASE, KR_NOTIFY_LAST};
+        kr_bpf_load(p, offsetof(struct seccomp_data, nr));
+        kr_bpf_ranges(p, &told, 1, SECCOMP_RET_USER_NOTIF, KR_BPF_ON);
+    }
     return 0;
 }
 
-int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n) {
+int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n, int notify) {
     kr_bpf_load(p, offsetof(struct seccomp_data, arch));
     u32 at = kr_bpf_begin(p, BPF_JEQ, AUDIT_ARCH_X86_64);
     kr_bpf_load(p, offsetof(struct seccomp_data, nr));
-    int r = let_pass(p, profile, n);
+    int r = let_pass(p, profile, n, notify);
     kr_bpf_end(p, at);
     if (r < 0)
         return r;
@@ -257,26 +282,52 @@ int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n)
         if (f.code == (BPF_RET | BPF_A))
             return -EINVAL;
         if (f.code == (BPF_RET | BPF_K))
-            f.k = verdict(f.k);
+            f.k = verdict(f.k, notify);
         kr_bpf_put(p, f.code, f.k, f.jt, f.jf); /* its jumps are relative */
     }
     return p->failed ? -E2BIG : 0;
 }
 
+/* Passes the listener to the relay, which has the other end of the socket. 0 or -errno. */
+static long pass_listener(int fd) {
+    u8 byte = 0;
+    struct {
+        u64 base, len;
+    } iov = {(u64)&byte, 1};
+    struct {
+        struct kr_cmsghdr head;
+        int fd, pad;
+    } c = {{sizeof c.head + sizeof c.fd, SOL_SOCKET, SCM_RIGHTS}, fd, 0};
+    struct kr_msghdr m = {.iov = (u64)&iov, .iovlen = 1, .control = (u64)&c, .controllen = sizeof c};
+    long r = kr_sys3(__NR_sendmsg, kr_boot.fd_relay, &m, MSG_NOSIGNAL);
+    kr_fd_drop(&kr_boot.fd_relay);
+    return r < 0 ? r : 0;
+}
+
 int kr_profile_install(const char **why) {
     size_t pos = 0;
-    u32 len;
+    u32 len, notify = (kr_boot.flags & KR_BOOTF_NOTIFY) != 0, flags = 0;
     const void *profile;
     long r = 0;
+    if (notify) /* of the first filter, the only one of a first program */
+        flags = SECCOMP_FILTER_FLAG_NEW_LISTENER |
+                (kr_boot.flags & KR_BOOTF_KILLABLE ? SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV : 0);
     while (r == 0 && (profile = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len))) {
         struct kr_bpf p = {.f = kr_alloc(MAX_INSNS * sizeof *p.f), .room = MAX_INSNS};
         if (!p.f)
             return -ENOMEM;
         *why = "making the kernel's copy of linux.seccomp";
-        r = kr_profile_build(&p, profile, len / sizeof *p.f);
+        r = kr_profile_build(&p, profile, len / sizeof *p.f, (int)notify);
         if (r == 0) {
             *why = "installing the kernel's copy of linux.seccomp";
-            r = kr_filter_install(&p);
+            r = kr_filter_install(&p, flags);
+        }
+        if (r >= 0 && flags) {
+            int fd = (int)r;
+            *why = "passing the listener of linux.seccomp to krun's relay";
+            r = pass_listener(fd);
+            kr_sys1(__NR_close, fd);
+            flags = 0;
         }
         kr_free(p.f, MAX_INSNS * sizeof *p.f);
     }

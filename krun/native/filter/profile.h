@@ -20,7 +20,8 @@
  * accepts. */
 int kr_profile_install(const char **why);
 
-/* The program for one profile of n instructions (pure). -EINVAL for a verdict that is not a constant. */
-int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n);
+/* The program for one profile of n instructions (pure). notify: the filter has a listener (abi/notify.h). -EINVAL for a
+ * verdict that is not a constant. */
+int kr_profile_build(struct kr_bpf *p, const struct sock_filter *profile, u32 n, int notify);
 
 #endif

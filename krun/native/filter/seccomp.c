@@ -26,10 +26,11 @@
 struct kr_seccomp {
     struct kr_seccomp *prev;
     u32 n;
-    u32 users; /* tasks for which it is the newest filter, and filters in front of it; atomic */
-    u32 path;  /* instructions of the whole chain, with penalties */
-    u32 depth; /* filters in the chain */
-    u32 log;   /* SECCOMP_FILTER_FLAG_LOG */
+    u32 users;    /* tasks for which it is the newest filter, and filters in front of it; atomic */
+    u32 path;     /* instructions of the whole chain, with penalties */
+    u32 depth;    /* filters in the chain */
+    u32 log;      /* SECCOMP_FILTER_FLAG_LOG */
+    u32 listener; /* an agent answers SECCOMP_RET_USER_NOTIF */
     /* For the chain from this filter on: calls that were judged without their arguments, and which of them
      * are allowed. */
     u64 known[CACHED / 64], allowed[CACHED / 64];
@@ -81,16 +82,19 @@ u32 kr_seccomp_check(struct kr_task *t) {
         .nr = (int)nr, .arch = AUDIT_ARCH_X86_64, .instruction_pointer = kr_regs(t)->rip};
     memcpy(data.args, t->args, sizeof data.args);
     u32 verdict = SECCOMP_RET_ALLOW;
-    int asked = 0;
+    int asked = 0, listened = 0;
     for (struct kr_seccomp *s = head; s; s = s->prev) {
         u32 r = kr_bpf_run(s->insns, s->n, &data);
         /* Signed: KILL_PROCESS is the smallest. Of equal actions the data of the newest filter counts. */
         if ((s32)(r & SECCOMP_RET_ACTION_FULL) < (s32)(verdict & SECCOMP_RET_ACTION_FULL)) {
             verdict = r;
             asked = (int)s->log;
+            listened = (int)s->listener;
         }
     }
     log_verdict(t, verdict, asked);
+    if ((verdict & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_USER_NOTIF && !listened)
+        return SECCOMP_RET_ERRNO | ENOSYS; /* seccomp_do_user_notification() in the kernel */
     return verdict;
 }
 
@@ -188,6 +192,7 @@ long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags) {
     memcpy(s->insns, insns, n * sizeof *s->insns);
     s->n = n;
     s->log = (flags & SECCOMP_FILTER_FLAG_LOG) != 0;
+    s->listener = (flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0;
     long r = kr_bpf_check(s->insns, n);
     if (r == 0) {
         /* Another thread may be in an execve (process/exec.c). */

@@ -16,14 +16,14 @@ struct kr_seccomp;
  * it makes later. Code that serves a call for another thread passes that thread's task.
  *
  * kr_seccomp_add adds a program of n instructions (monitor memory) to the filters of t. flags:
- * SECCOMP_FILTER_FLAG_*, known flags only. 0; -EINVAL: not a valid program, or strict mode; -ENOMEM: the
+ * SECCOMP_FILTER_FLAG_*, known flags only; NEW_LISTENER: the filter of the OCI profile with an agent. 0; -EINVAL: not a valid program, or strict mode; -ENOMEM: the
  * chain is too long, or no memory. With TSYNC: the id of a thread that cannot follow, or -ESRCH with
  * TSYNC_ESRCH. */
 long kr_seccomp_add(struct kr_task *t, const void *insns, u32 n, u32 flags);
 /* Strict mode (SECCOMP_SET_MODE_STRICT). */
 long kr_seccomp_strict(struct kr_task *t);
 /* The verdict of the filters on the call t->nr with t->args at the rip of t: SECCOMP_RET_* with data, the
- * most restrictive one of the chain. */
+ * most restrictive one of the chain. USER_NOTIF: an agent is to be asked (sys/notify.c). */
 u32 kr_seccomp_check(struct kr_task *t);
 /* Whether every filter of t returns SECCOMP_RET_ALLOW for call nr whatever the arguments and the instruction pointer
  * are, so that the call needs no evaluation. 0: a filter must be evaluated, or returns another action (LOG, too,

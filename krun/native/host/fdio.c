@@ -96,6 +96,9 @@ int kr_pidfd_send_signal(int pidfd, int signo) {
     return (int)KR_CALL(SYS_pidfd_send_signal, pidfd, signo, NULL, 0);
 }
 
+/* A duplicate of descriptor fd of another process, close-on-exec (pidfd_getfd(2)). */
+int kr_pidfd_getfd(int pidfd, int fd) { return (int)KR_CALL(SYS_pidfd_getfd, pidfd, fd, 0); }
+
 int kr_execveat(int fd, const char *path, char **argv, char **envp, int flags) {
     return (int)KR_CALL(SYS_execveat, fd, path, argv, envp, flags);
 }

@@ -210,6 +210,7 @@ struct kr_task {
     u64 nr; /* number as the payload gave it in rax; ~0: not in a call */
     u64 args[6];
     u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
+    u32 notified;      /* what the agent has been told of the call (sys/notify.c) */
 
     /* What another monitor asks, and the call that the question interrupted (ask.h). The host's handler writes a question at
      * any moment; it counts the questions, so that the thread can tell that it has read one as a whole. */
@@ -278,8 +279,8 @@ struct kr_boot {
     const char *exe_path;
     const char *state_json;
     size_t state_json_len;
-    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log,
-        fd_board; /* -1: absent */
+    int fd_kvm, fd_exe, fd_proc, fd_sync, fd_start, fd_result, fd_target, fd_interp, fd_log, fd_board,
+        fd_relay; /* -1: absent */
     u64 flags, rlimit_stack, t0, vm_type, fd_place, exe_dev, exe_ino, personality, nofile_hard;
     int has_rlimit_stack;
     const u8 *block; /* the whole mapped block, for records that repeat (hooks, seccomp) */

@@ -38,6 +38,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/sched/types.h>
+#include <linux/seccomp.h>
 #include <linux/time_types.h>
 #include <asm/prctl.h>
 
@@ -173,7 +174,7 @@ static void hide_all(struct kr_task *t) {
                                      [KR_FD_AT_PROC] = &kr_boot.fd_proc,
                                      [KR_FD_AT_LOG] = &kr_boot.fd_log,
                                      [KR_FD_AT_BOARD] = &kr_boot.fd_board};
-    int *const passing[] = {&kr_boot.fd_sync, &kr_boot.fd_start, &kr_boot.fd_result};
+    int *const passing[] = {&kr_boot.fd_sync, &kr_boot.fd_start, &kr_boot.fd_result, &kr_boot.fd_relay};
     if (!(kr_boot.flags & KR_BOOTF_FIRST)) {
         const int kept[] = {kr_boot.fd_target, kr_boot.fd_interp};
         int ok = kr_fd_fixed_again(t, kr_boot.fd_place, kept, KR_COUNT(kept)) == 0;
@@ -312,9 +313,10 @@ static void read_boot_block(char **envp, u32 envc) {
             no_memory();
         kr_die("started without a boot block: this program is run by krun, not by hand");
     }
-    first_proc.flags = (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_BOOTF_LOCAL |
-                                             KR_BOOTF_RANDOM | KR_BOOTF_SOCKETS | KR_BOOTF_BOUND |
-                                             KR_PROCF_USERNS | KR_PROCF_NESTED | KR_PROCF_IDS_CHANGED);
+    first_proc.flags =
+        (u32)kr_boot.flags &
+        (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_BOOTF_LOCAL | KR_BOOTF_RANDOM | KR_BOOTF_SOCKETS |
+         KR_BOOTF_BOUND | KR_BOOTF_NOTIFY | KR_PROCF_USERNS | KR_PROCF_NESTED | KR_PROCF_IDS_CHANGED);
     first_proc.t0 = kr_boot.t0;
     first_proc.nofile_hard = kr_boot.nofile_hard;
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);
@@ -365,8 +367,10 @@ static void take_over(struct kr_task *t) {
     u32 len;
     const void *data;
     const char *why = "";
-    while ((data = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)))
-        if (kr_seccomp_add(t, data, len / 8, 0) < 0)
+    /* The oldest filter is the profile. */
+    u32 listener = kr_boot.flags & KR_BOOTF_NOTIFY ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0;
+    for (; (data = kr_boot_next(&kr_boot, KR_BOOT_SECCOMP, &pos, &len)); listener = 0)
+        if (kr_seccomp_add(t, data, len / 8, listener) < 0)
             give_up(t, "seccomp", "checking the filter", "linux.seccomp", -EINVAL);
     pos = 0;
     data = kr_boot_next(&kr_boot, KR_BOOT_CPUID, &pos, &len);

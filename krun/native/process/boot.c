@@ -14,7 +14,8 @@ struct kr_boot kr_boot = {.fd_kvm = -1,
                           .fd_target = -1,
                           .fd_interp = -1,
                           .fd_log = -1,
-                          .fd_board = -1};
+                          .fd_board = -1,
+                          .fd_relay = -1};
 
 const void *kr_boot_next(const struct kr_boot *b, u16 tag, size_t *pos, u32 *len) {
     size_t p = *pos ? *pos : sizeof(struct kr_boot_header);
@@ -91,6 +92,7 @@ int kr_boot_parse(struct kr_boot *b, const u8 *block, size_t size) {
     b->fd_interp = fd_record(b, KR_BOOT_FD_INTERP);
     b->fd_log = fd_record(b, KR_BOOT_FD_LOG);
     b->fd_board = fd_record(b, KR_BOOT_FD_BOARD);
+    b->fd_relay = fd_record(b, KR_BOOT_FD_RELAY);
     u64_record(b, KR_BOOT_FLAGS, &b->flags);
     u64_record(b, KR_BOOT_T0, &b->t0);
     u64_record(b, KR_BOOT_VM_TYPE, &b->vm_type);

@@ -135,6 +135,7 @@ void kr_ask_signal(struct kr_task *t, u64 flags) {
     if (!t->resumed)
         return;
     t->resumed = 0;
+    t->notified = 0; /* if the payload makes the call again, the agent hears of it again */
     /* Is the next instruction still the SYSCALL that was to be executed again? */
     if (t->nr != ~0ULL || kr_copy_in(insn, r->rip, 2) < 0)
         return;

@@ -29,6 +29,12 @@ long kr_syscall(struct kr_task *t);
 /* Forwards a call whose arguments are checked: the last step of many handlers. */
 #define kr_forward(nr, a) kr_call_intr((nr), (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5])
 
+/* sys/notify.c: asks the agent of the OCI profile about the call t->nr with t->args. 1: the call is to be served; the caller
+ * says kr_notify_served with its result (a task that an execve or a fork makes need not). 0: *ret is its result, or
+ * -KR_ERESTART. */
+int kr_notify(struct kr_task *t, long *ret);
+void kr_notify_served(struct kr_task *t, long ret);
+
 /* 0 when `pid` is a thread of the calling process, else -ESRCH or -EPERM (sys/self.c). */
 long kr_own_thread(u64 pid);
 

@@ -101,15 +101,8 @@ void kr_check_args(struct kr_task *t, const struct kr_sys_row *row, u64 a[6]) {
 
 /* ---- dispatch ---- */
 
-int kr_admit(struct kr_task *t, struct kr_call *c) {
-    c->t = t;
-    c->nr = (u32)t->nr; /* the kernel's entry code reads eax only */
-    c->row = NULL;
-    c->ret = -ENOSYS;
-    c->verdict = t->seccomp_mode ? kr_seccomp_check(t) : (u32)SECCOMP_RET_ALLOW;
-    u32 action = c->verdict & SECCOMP_RET_ACTION_FULL;
-    if (action != SECCOMP_RET_ALLOW && action != SECCOMP_RET_LOG)
-        return 0;
+/* The part of kr_admit behind the filters. */
+static inline int admit_allowed(struct kr_task *t, struct kr_call *c) {
     c->verdict = SECCOMP_RET_ALLOW;
     c->row = kr_sys_row(c->nr);
     if (!c->row)
@@ -122,6 +115,18 @@ int kr_admit(struct kr_task *t, struct kr_call *c) {
     kr_check_args(t, c->row, c->a);
     return !(t->mm->sockets && KR_ARG_KIND(c->row->arg[0]) == KR_ARG_FD &&
              kr_sockets_fails(t, c->a[0], c->a, &c->ret));
+}
+
+int kr_admit(struct kr_task *t, struct kr_call *c) {
+    c->t = t;
+    c->nr = (u32)t->nr; /* the kernel's entry code reads eax only */
+    c->row = NULL;
+    c->ret = -ENOSYS;
+    c->verdict = t->seccomp_mode ? kr_seccomp_check(t) : (u32)SECCOMP_RET_ALLOW;
+    u32 action = c->verdict & SECCOMP_RET_ACTION_FULL;
+    if (action != SECCOMP_RET_ALLOW && action != SECCOMP_RET_LOG)
+        return 0;
+    return admit_allowed(t, c);
 }
 
 /* Carries out the verdict of the profile's or the payload's filters in place of the call. The result of the
@@ -139,8 +144,7 @@ static long filtered(struct kr_task *t, u32 verdict) {
          * (syscall_rollback() in the kernel). */
         kr_signal_force(t, SIGSYS, SYS_SECCOMP, kr_regs(t)->rip, (int)t->nr, data);
         return (long)t->nr;
-    case SECCOMP_RET_TRACE:
-    case SECCOMP_RET_USER_NOTIF: /* nobody listens */
+    case SECCOMP_RET_TRACE: /* nobody traces */
         return -ENOSYS;
     case SECCOMP_RET_KILL_THREAD:
         if (__atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1)
@@ -195,16 +199,33 @@ long kr_perform(struct kr_call *c) {
     return ret;
 }
 
+/* The result of an admitted call that no row serves. */
+static long refused(const struct kr_call *c) {
+    if (!c->row)
+        kr_count_unknown(c->nr);
+    kr_board_refused(c->nr, c->row ? KR_BOARDC_REFUSED : KR_BOARDC_UNKNOWN);
+    return c->ret;
+}
+
+/* Asks the agent, and serves the call if the agent lets it pass. */
+static long notified(struct kr_task *t, struct kr_call *c) {
+    long ret;
+    if (!kr_notify(t, &ret))
+        return ret;
+    ret = admit_allowed(t, c) ? kr_perform(c) : refused(c);
+    kr_notify_served(t, ret);
+    return ret;
+}
+
 static long serve(struct kr_task *t) {
     struct kr_call c;
     if (kr_admit(t, &c))
         return kr_perform(&c);
+    if ((c.verdict & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_USER_NOTIF)
+        return notified(t, &c);
     if (c.verdict != SECCOMP_RET_ALLOW)
         return filtered(t, c.verdict);
-    if (!c.row)
-        kr_count_unknown(c.nr);
-    kr_board_refused(c.nr, c.row ? KR_BOARDC_REFUSED : KR_BOARDC_UNKNOWN);
-    return c.ret;
+    return refused(&c);
 }
 
 long kr_syscall(struct kr_task *t) {
