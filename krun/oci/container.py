@@ -42,6 +42,7 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from krun.oci.listener import Listener
     from krun.oci.spec import Spec
 
 
@@ -285,6 +286,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         notify.make_directory(statedir.path)
     ctx.board = make_board(statedir)
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, options.root)
+    listener = open_listener(ctx)
     open_sources(spec, child.plan, ctx, options.rootless)
     container.cgroup = cgroups.create(
         spec.cgroups_path,
@@ -323,6 +325,8 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         conversation.run()
     finally:
         os.close(ctx.parent_sync)
+    if listener is not None:
+        listener.send(hook_state(state, "creating"), spec.version, launched.pid)
     if options.pidfd_socket:
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:
@@ -350,6 +354,17 @@ def make_board(statedir: StateDir) -> int:
         return fd
     except OSError as e:
         raise SysError("make", path, e.errno or 0) from None
+
+
+def open_listener(ctx: Context) -> "Listener | None":
+    """Makes what the agent of a profile with SCMP_ACT_NOTIFY gets; None without one. Raises KrunError, SysError."""
+    profile = ctx.spec.seccomp
+    if not profile or not seccomp.notifies(profile):
+        return None
+    # Layer and cost: hardly any container has an agent.
+    from krun.oci import listener
+
+    return listener.make(ctx, profile)
 
 
 def open_sources(spec: "Spec", plan: Plan, ctx: Context, rootless: bool) -> None:
@@ -402,6 +417,7 @@ def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
         ctx.console,
         ctx.log,
         ctx.board,
+        ctx.relay,
         ctx.cgroup_fd,
         *ctx.tasks,
         *ctx.stdio,
@@ -410,6 +426,7 @@ def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
         if fd >= 0:
             os.close(fd)
     ctx.kvm = ctx.exe = ctx.proc = ctx.readable = ctx.console = ctx.log = ctx.board = ctx.cgroup_fd = -1
+    ctx.relay = -1
     ctx.tasks, ctx.stdio, ctx.sources, child.join_fds = [], [], {}, {}
 
 

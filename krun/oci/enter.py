@@ -9,13 +9,21 @@ from krun.kvm import board, image
 from krun.log import Log
 from krun.oci import cred, init, labels, namespaces, procfs, sched, seccomp, sync, talk
 from krun.oci.caller import send_pidfd, write_pid_file
-from krun.oci.container import CreateOptions, close_all, log_stages, open_cgroup, open_for_child
+from krun.oci.container import (
+    CreateOptions,
+    close_all,
+    log_stages,
+    open_cgroup,
+    open_for_child,
+    open_listener,
+)
 from krun.oci.plan import build_exec
 from krun.oci.spawn import Launched, reap, spawn
 from krun.oci.state import (
     BOARD,
     ContainerState,
     StateDir,
+    hook_state,
     open_process,
     process_start_time,
 )
@@ -96,6 +104,7 @@ def _exec_process(
         procfs.open_of_host(ctx, bool(flags & CLONE_NEWPID))
     ctx.board = open_board(StateDir(options.root, options.id))
     ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
+    listener = open_listener(ctx)
     open_cgroup(ctx, join)
     own = cred.ALL if flags & CLONE_NEWUSER else cred.own_capabilities()
     cred.warn_unavailable(process, own, options.log)
@@ -120,6 +129,8 @@ def _exec_process(
     late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
     conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late, ctx.later)
     try:
+        if listener is not None:  # before the program, which does not wait for us
+            listener.send(hook_state(state, "running"), ctx.spec.version, launched.pid)
         conversation.run()
         log_stages(options.log, ctx.t0, launched.stages)
         if options.pidfd_socket:

@@ -407,11 +407,12 @@ FIELDS: "dict[str, Field]" = {
     "/linux/seccomp/defaultErrnoRet": served("u32", "seccomp"),
     "/linux/seccomp/architectures": served("strings", "seccomp", "the payload's calls are all x86-64"),
     "/linux/seccomp/flags": served("strings", "seccomp", "TSYNC and SPEC_ALLOW have no meaning here"),
-    "/linux/seccomp/listenerPath": ignored(
+    "/linux/seccomp/listenerPath": served(
         "string",
-        "used with SCMP_ACT_NOTIFY only, which is refused (docs/architecture.md, Seccomp notifications)",
+        "listener.Listener",
+        "used with SCMP_ACT_NOTIFY only (docs/architecture.md, Seccomp notifications)",
     ),
-    "/linux/seccomp/listenerMetadata": ignored("string", "goes with listenerPath only"),
+    "/linux/seccomp/listenerMetadata": served("string", "listener.Listener", "goes with listenerPath only"),
     "/linux/seccomp/syscalls": served("array", "seccomp", "checked by its compiler, on a cache miss"),
     "/linux/rootfsPropagation": served("string", "rootfs.Propagation", check=one_of("", *PROPAGATIONS)),
     "/linux/maskedPaths": served("strings", "masks.MaskPaths", check=absolute_all),

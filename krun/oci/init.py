@@ -360,6 +360,7 @@ def _monitor(child: Child) -> None:
     block.fd(boot.FD_RESULT, ctx.result)
     block.fd(boot.FD_LOG, ctx.log)
     block.fd(boot.FD_BOARD, ctx.board)
+    block.fd(boot.FD_RELAY, ctx.relay)
     block.number(boot.FLAGS, boot.FLAG_FIRST | ctx.flags)
     if ctx.stack_limit is not None:
         block.number(boot.RLIMIT_STACK, ctx.stack_limit)

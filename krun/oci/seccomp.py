@@ -54,6 +54,11 @@ def compile_filter(profile: "dict[str, Any] | None", root: str) -> bytes:
     return code
 
 
+def notifies(profile: "dict[str, Any]") -> bool:
+    """Tells whether an agent is asked about some call (SCMP_ACT_NOTIFY)."""
+    return any(rule.get("action") == "SCMP_ACT_NOTIFY" for rule in profile.get("syscalls") or ())
+
+
 def _hash(profile: "dict[str, Any]") -> str:
     data = (_FORMAT + dumps(profile)).encode()
     try:
@@ -116,8 +121,10 @@ def check(profile: "dict[str, Any]") -> None:
         action = rule.get("action")
         if action not in SECCOMP_ACTIONS:
             raise ConfigError(f"{at}/action", f'unknown action "{action}"')
-        if action == "SCMP_ACT_NOTIFY":
-            raise ConfigError(f"{at}/action", _no_notify(names, profile.get("listenerPath")))
+        if action == "SCMP_ACT_NOTIFY" and "write" in names:
+            raise ConfigError(f"{at}/action", "SCMP_ACT_NOTIFY cannot be used for the write syscall")
+        if action == "SCMP_ACT_NOTIFY" and not profile.get("listenerPath"):
+            raise ConfigError(f"{at}/action", "SCMP_ACT_NOTIFY: listenerPath is not set")
         _check_errno(rule.get("errnoRet"), action, f"{at}/errnoRet")
         for number, arg in enumerate(rule.get("args") or ()):
             if type(arg) is not dict or arg.get("op") not in SECCOMP_OPERATORS:
@@ -129,18 +136,6 @@ def check(profile: "dict[str, Any]") -> None:
                 if type(value) is not int or not 0 <= value < 1 << 64:
                     raise ConfigError(f"{at}/args/{number}/{key}", f"{value} is out of range")
     _check_errno(profile.get("defaultErrnoRet"), profile["defaultAction"], f"{_AT}/defaultErrnoRet")
-
-
-def _no_notify(names: "list[str]", listener: "str | None") -> str:
-    """Returns why a rule with SCMP_ACT_NOTIFY is refused: in runc's words where runc refuses it, too."""
-    if "write" in names:
-        return "SCMP_ACT_NOTIFY cannot be used for the write syscall"
-    if not listener:
-        return "SCMP_ACT_NOTIFY: listenerPath is not set"
-    return (
-        "SCMP_ACT_NOTIFY is not served by krun (docs/architecture.md, Seccomp notifications): take another action,"
-        f" or run this container with runc; no agent is asked at {listener}"
-    )
 
 
 def _check_errno(number: "Any", action: str, at: str) -> None:

@@ -27,7 +27,7 @@ IN_ROOT = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
 PATH = os.O_PATH | os.O_CLOEXEC
 
 # The members of Context that hold a descriptor: what the monitor gets (boot.h), and what only the steps before it use.
-FOR_MONITOR = ("kvm", "exe", "proc", "sync", "start", "result", "log", "board")
+FOR_MONITOR = ("kvm", "exe", "proc", "sync", "start", "result", "log", "board", "relay")
 FOR_STEPS = ("root", "null", "console", "readable")
 
 
@@ -48,14 +48,14 @@ class Context:
     read_only: destination and descriptor of mounts that become read-only when nothing is put into them any more.
     later: what the parent closes while the child works.
     t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
-    cpuid: KVM's answer, b"" if the monitor is to ask.
+    cpuid: KVM's answer, b"" if the monitor is to ask. relay: for the boot block, with an agent (oci/listener.py).
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "cpuid", "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
-        "stdio", "foreground", "read_only", "later",
+        "stdio", "foreground", "read_only", "later", "relay",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -64,7 +64,7 @@ class Context:
         self.id = id
         self.root = self.proc = self.null = self.sync = self.console = -1
         self.kvm = self.exe = self.start = self.result = self.log = self.board = self.parent_sync = -1
-        self.cgroup_fd = self.readable = -1
+        self.cgroup_fd = self.readable = self.relay = -1
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
         self.later: list[int] = []

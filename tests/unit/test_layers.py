@@ -56,10 +56,10 @@ LAYERS: list[list[set[str]]] = [
         {
             "krun.oci." + name
             for name in (
-                "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl"
+                "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl fusefile"
             ).split()
         },
-        {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs"},
+        {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs", "krun.oci.relay"},
         {"krun.oci.console"},
         {"krun.kvm.refusals", "krun.kvm.calls", "krun.kvm.symbols"},
         {"krun.kvm.remedy"},
@@ -74,7 +74,7 @@ LAYERS: list[list[set[str]]] = [
         {"krun.oci.init"},
         {"krun.oci.spawn", "krun.oci.caller", "krun.oci.kill"},
         {"krun.oci.talk", "krun.oci.teardown"},
-        {"krun.oci.wake"},
+        {"krun.oci.wake", "krun.oci.listener"},
         {"krun.oci.container"},
         {"krun.oci.enter"},
     ],
