@@ -56,7 +56,6 @@ ALLOWED = {
     "process/hook.c": ("before anything of the payload's runs", {"dup3": 3, "pidfd_open": 1, "pipe2": 2, "clone": 1}),
     "view/owned.c": ("the payload's result: a judged entry of a procfs, from its slot", {"openat2": 1}),
     "view/proctext.c": ("texts that the payload may read", {"pipe2": 1, "memfd_create": 1, "openat2": 1}),
-    "view/owned.c": ("the payload's own, of an entry that the kernel gives to the process's user", {"openat2": 1}),
     "view/place.c": ("O_PATH, of what the container's own paths lead to", {"openat2": 1}),
     "sys/path.c": ("O_PATH, or by the number of a slot; names of calls",
                    {"openat2": 1, "openat": 1, "creat": 1, "execve": 1, "execveat": 1}),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from krun.kvm.calls import CALLS
-from krun.oci import relay
+from krun.oci import relay, served
 
 NATIVE = Path(__file__).parents[2] / "krun/native"
 NUMBERS = {name: number for number, (name, _, _) in CALLS.items()}
@@ -39,7 +39,7 @@ def test_what_serves_what_is_the_profile_s_table() -> None:
     table: dict[int, list[int]] = {}
     for call, by in re.findall(r"\{__NR_(\w+), __NR_(\w+)\}", body[1]):
         table.setdefault(NUMBERS[by], []).append(NUMBERS[call])
-    assert {by: list(calls) for by, calls in relay.SERVED_BY.items()} == table
+    assert {by: list(calls) for by, calls in served.SERVED_BY.items()} == table
 
 
 def test_requests_are_the_kernel_s() -> None:
