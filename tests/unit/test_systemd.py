@@ -153,6 +153,8 @@ class Bus(threading.Thread):
         self.noise = b""
         #: Of the unit that is there, b"": there is none.
         self.invocation = b""
+        #: Other properties of that unit.
+        self.properties: dict[str, tuple[str, object]] = {}
 
     def run(self) -> None:
         while True:
@@ -211,7 +213,10 @@ class Bus(threading.Thread):
                 signature, found = {
                     "GetNameOwner": ("s", [OWNER]),
                     "GetUnit": ("o", ["/unit"]),
-                    "Get": ("v", [("ay", list(self.invocation))]),
+                    "Get": (
+                        "v",
+                        [self.properties.get("".join(map(str, values[1:])), ("ay", list(self.invocation)))],
+                    ),
                 }.get(header[3], ("", []))
                 if header[3] == "GetUnit":
                     self.answer(sock, serial, number, ":1.66", "o", ["/forged"])
@@ -317,6 +322,40 @@ def test_messages_of_others_do_not_put_off_the_end(bus, monkeypatch):
     thread.join(20)
     ended.set()
     assert failed == ["call Hello of systemd: no answer within 1 s"]
+
+
+@pytest.mark.parametrize("kind", ["scope", "slice"])
+def test_an_update_that_fails_puts_the_properties_back(bus, tmp_path, monkeypatch, kind):
+    """systemd would set the new limits again at its next reload. It has written the files, too, before krun looks at them."""
+    found = bus()
+    found.invocation = b"\x07"
+    unlimited = (1 << 64) - 1
+    found.properties = {"MemoryMax": ("t", unlimited), "TasksMax": ("t", 7), "AllowedCPUs": ("ay", [3])}
+    (tmp_path / "memory.max").write_text("max")
+    told = systemd.set_properties
+
+    def as_systemd(*rest):
+        before = told(*rest)
+        (tmp_path / "memory.max").write_text("100")
+        return before
+
+    def refuse(*_):
+        raise SysError("write", "pids.max", 22)
+
+    monkeypatch.setattr(systemd, "set_properties", as_systemd)
+    monkeypatch.setattr(group, "_driver", lambda paths: types.SimpleNamespace(limit=refuse))
+    cgroup = group.Cgroup.load({"": str(tmp_path)}, Log(), f"systemd:u.{kind}:07")
+    resources = {"memory": {"limit": 100}, "pids": {"limit": 9}, "cpu": {"cpus": "0"}}
+    with pytest.raises(SysError, match="write pids.max"):
+        cgroup.apply(resources)
+    given = [dict(values[2]) for call, values in found.asked if call == "SetUnitProperties"]
+    assert [(g["MemoryMax"], g["TasksMax"], list(g["AllowedCPUs"])) for g in given] == [
+        (100, 9, [1]),
+        (unlimited, 7, [3]),
+    ]
+    asked = {values[0] for call, values in found.asked if call == "Get"}
+    assert asked == {f"org.freedesktop.systemd1.{kind.title()}"}
+    assert (tmp_path / "memory.max").read_text() == "max"
 
 
 def test_a_unit_left_failed_is_reset(bus):

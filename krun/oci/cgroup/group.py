@@ -193,22 +193,25 @@ class Cgroup:
 
     def apply(self, resources: "dict[str, Any]") -> None:
         """Set new limits (not device rules) on an existing cgroup: `update`. Errors: KrunError, SysError; the values in the control files
-        are the old ones then (runc puts back those of config.json only).
+        and the unit's properties are the old ones then (runc puts back those of config.json only).
         """
         if not self.paths:
             if _limits(resources):
                 raise KrunError("set limits: this container has no cgroup (manager disabled or rootless)")
             return
-        if self.manager.startswith("systemd:"):
-            from krun.oci.cgroup import systemd
-
-            systemd.set_properties(self._unit(), resources, "" in self.paths)
         from krun.oci.cgroup import limits
 
         before = limits.present(2 if "" in self.paths else 1, resources, self.paths)
+        properties: list[tuple[str, tuple[str, Any]]] = []
+        if self.manager.startswith("systemd:"):
+            from krun.oci.cgroup import systemd
+
+            properties = systemd.set_properties(self._unit(), resources, "" in self.paths)
         try:
             _driver(self.paths).limit(self.paths, resources, self.log)
         except KrunError:
+            if properties:  # first: systemd writes the files, too
+                systemd.put_back(self._unit(), properties, self.log)
             limits.put_back(before)
             raise
 

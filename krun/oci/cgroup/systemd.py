@@ -168,16 +168,42 @@ def stop_unit(unit: str, rootless: bool, log: "Log") -> None:
         log.debug(f"stop systemd unit {unit}: {error.message}")
 
 
-def set_properties(unit: str, resources: "dict[str, Any]", v2: bool) -> None:
-    """Tell systemd of new limits, or a reload would bring the old ones back. Errors: KrunError."""
+def set_properties(unit: str, resources: "dict[str, Any]", v2: bool) -> "list[Property]":
+    """Tell systemd of new limits, or a reload would bring the old ones back. Return the old ones. Errors: KrunError; all are the old
+    ones then.
+    """
     properties = limits(resources, v2)
     if not properties:
-        return
+        return []
     with Connection(os.geteuid() != 0) as bus:
         try:
+            before = _present(bus, unit, properties)
             bus.call(OBJECT, MANAGER, "SetUnitProperties", "sba(sv)", (unit, True, properties))
         except BusError as error:
             raise KrunError(f"set properties of systemd unit {unit}: {error.message}") from None
+    return before
+
+
+def _present(bus: Connection, unit: str, properties: "list[Property]") -> "list[Property]":
+    """Return these properties of a unit as they are, except those that this systemd cannot tell."""
+    path = bus.call(OBJECT, MANAGER, "GetUnit", "s", (unit,))[0]
+    kind = SYSTEMD + (".Slice" if unit.endswith(".slice") else ".Scope")
+    found: list[Property] = []
+    for name, (signature, _) in properties:
+        try:
+            found.append((name, (signature, bus.get(path, kind, name))))
+        except BusError:
+            pass
+    return found
+
+
+def put_back(unit: str, properties: "list[Property]", log: "Log") -> None:
+    """Set what set_properties has returned. A failure is a warning: the caller has an error of its own."""
+    try:
+        with Connection(os.geteuid() != 0) as bus:
+            bus.call(OBJECT, MANAGER, "SetUnitProperties", "sba(sv)", (unit, True, properties))
+    except KrunError as error:
+        log.warning(f"systemd unit {unit} keeps the new limits: {error.message}")
 
 
 def limits(resources: "dict[str, Any]", v2: bool) -> "list[Property]":
