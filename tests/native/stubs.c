@@ -150,7 +150,7 @@ __attribute__((weak)) void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) { 
 __attribute__((weak)) int kr_dumpable_view(struct kr_task *t) {
     return !(t->proc->flags & KR_PROCF_UNDUMPABLE);
 }
-__attribute__((weak)) void kr_dumpable_change(struct kr_task *t, u32 clear, u32 set) {
+__attribute__((weak)) void kr_common_change(struct kr_task *t, u32 clear, u32 set) {
     t->proc->flags = (t->proc->flags & ~clear) | set;
 }
 __attribute__((weak)) int kr_dir_kind(struct kr_task *t, int fd, u32 *pid) {

@@ -227,10 +227,17 @@ int kr_slot_dup(struct kr_task *t, u64 fd) {
     return kr_files_shared(t) ? into_slot(t, fd) : (int)kr_fd_dup(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]) {
+/* The call of kr_slot_make. number: -EBADF if it is hidden; fdtab_lock is held. ~0: none. */
+static long call_made(u32 number, long nr, const u64 a[4]) {
+    return number != ~0u && kr_fd_hidden_locked(number) ? -EBADF : kr_sys4(nr, a[0], a[1], a[2], a[3]);
+}
+
+static int make(struct kr_task *t, int slot, u32 number, long nr, const u64 a[4]) {
     int was = slot;
     if (slot < 0 ? !kr_files_shared(t) || t->is_vfork : !kr_fd_in_slots((u32)slot)) {
-        long fd = kr_sys4(nr, a[0], a[1], a[2], a[3]);
+        kr_fdtab_hold();
+        long fd = call_made(number, nr, a);
+        kr_fdtab_release();
         kr_slot_free(was);
         return kr_slot_put(t, (int)fd);
     }
@@ -240,12 +247,18 @@ int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]) {
     for (int tries = 0; n == -EAGAIN && tries < TRIES; tries++) {
         kr_lock(&t->mm->lock);
         kr_fd_hide_begin(t->mm);
-        n = kr_fd_hide_slot(t->mm, (int)kr_sys4(nr, a[0], a[1], a[2], a[3]), KR_FD_SLOT((u32)i));
+        n = kr_fd_hide_slot(t->mm, (int)call_made(number, nr, a), KR_FD_SLOT((u32)i));
         kr_unlock(&t->mm->lock);
     }
     if (n < 0)
         kr_slot_free((int)KR_FD_SLOT((u32)i));
     return (int)n;
+}
+
+int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]) { return make(t, slot, ~0u, nr, a); }
+
+int kr_slot_make_of(struct kr_task *t, u32 number, long nr, const u64 a[4]) {
+    return make(t, -1, number, nr, a);
 }
 
 long kr_slot_out(int fd, int cmd) {

@@ -85,6 +85,9 @@ int kr_slot_dup(struct kr_task *t, u64 fd);
  * hidden descriptors, and a task that shares its table with nobody have what kr_slot_put has. The call does not
  * block. As kr_slot_put; if it fails, `slot` is given back. Takes mm->lock. */
 int kr_slot_make(struct kr_task *t, int slot, long nr, const u64 a[4]);
+/* The same, for a call whose path names the payload's descriptor `number`; -EBADF: it is one of the monitor's. Not by a copy of the
+ * descriptor: see KR_PROCF_RECORD_LOCKS below. */
+int kr_slot_make_of(struct kr_task *t, u32 number, long nr, const u64 a[4]);
 /* Takes fd out of its slot, to the lowest number: cmd F_DUPFD or F_DUPFD_CLOEXEC. fd itself if it is in none. The number or
  * -errno; the slot is given back in both cases. */
 long kr_slot_out(int fd, int cmd);
@@ -113,6 +116,11 @@ long kr_alone(struct kr_task *t, long (*fn)(void *arg), void *arg);
 /* Whether other tasks use the same descriptor table: threads of the process, or processes that CLONE_FILES
  * made. The flag stands in proc->flags and is never taken back. */
 #define KR_PROCF_SHARED_FILES 0x40000000u
+/* A process of this memory has asked for a record lock (F_SETLK of fcntl(2)). The kernel takes all record locks of a file from a
+ * process that closes any descriptor of that file (locks_remove_posix()). So the monitor closes no descriptor of a file that the
+ * payload may have open, but O_PATH ones, which do not count; what has to be closed is made where another table is the owner
+ * (kr_private, kr_alone). That costs a thread, so mmap(2) and truncate(2) do it only in a process with this flag. An execve keeps it. */
+#define KR_PROCF_RECORD_LOCKS 0x02000000u
 static inline int kr_files_shared(struct kr_task *t) {
     return __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED) > 1 ||
            __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_SHARED_FILES;

@@ -314,9 +314,9 @@ static void read_boot_block(char **envp, u32 envc) {
         kr_die("started without a boot block: this program is run by krun, not by hand");
     }
     first_proc.flags =
-        (u32)kr_boot.flags &
-        (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_BOOTF_LOCAL | KR_BOOTF_RANDOM | KR_BOOTF_SOCKETS |
-         KR_BOOTF_BOUND | KR_BOOTF_NOTIFY | KR_PROCF_USERNS | KR_PROCF_NESTED | KR_PROCF_IDS_CHANGED);
+        (u32)kr_boot.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT | KR_BOOTF_LOCAL | KR_BOOTF_RANDOM |
+                              KR_BOOTF_SOCKETS | KR_BOOTF_BOUND | KR_BOOTF_NOTIFY | KR_PROCF_USERNS |
+                              KR_PROCF_NESTED | KR_PROCF_IDS_CHANGED | KR_PROCF_RECORD_LOCKS);
     first_proc.t0 = kr_boot.t0;
     first_proc.nofile_hard = kr_boot.nofile_hard;
     kr_trace_on = first_proc.flags & (KR_BOOTF_TRACE | KR_BOOTF_COUNT);

@@ -163,7 +163,7 @@ static long join_mm(struct kr_task *c, struct kr_task *t, int copies) {
         r = -EAGAIN; /* the result of the kernel at the limit of threads */
     if (!r) {
         kr_seccomp_inherit(c, t);
-        kr_dumpable_inherit(c, t);
+        kr_common_inherit(c, t);
         kr_quiesce_join(c);
         c->next = t->mm->tasks;
         t->mm->tasks = c;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * no_new_privs and PR_SET_DUMPABLE as the payload has them. State: task->nnp; proc->flags, of which the bits KR_PROCF_DUMPABLE
- * are the same in all processes of an mm, and change under mm->lock. */
+ * and KR_PROCF_RECORD_LOCKS are the same in all processes of an mm, and change under mm->lock. */
 #include "nnp.h"
 #include "process.h"
+#include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include <linux/capability.h>
 #include <linux/prctl.h>
@@ -32,7 +33,7 @@ int kr_dumpable_view(struct kr_task *t) {
     return !(__atomic_load_n(&p->flags, __ATOMIC_RELAXED) & KR_PROCF_DUMPABLE);
 }
 
-void kr_dumpable_change(struct kr_task *t, u32 clear, u32 set) {
+void kr_common_change(struct kr_task *t, u32 clear, u32 set) {
     kr_lock(&t->mm->lock);
     for (struct kr_task *o = t->mm->tasks; o; o = o->next) {
         __atomic_or_fetch(&o->proc->flags, set, __ATOMIC_RELAXED);
@@ -41,8 +42,9 @@ void kr_dumpable_change(struct kr_task *t, u32 clear, u32 set) {
     kr_unlock(&t->mm->lock);
 }
 
-void kr_dumpable_inherit(struct kr_task *c, const struct kr_task *t) {
-    u32 has = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_DUMPABLE;
+void kr_common_inherit(struct kr_task *c, const struct kr_task *t) {
+    const u32 common = KR_PROCF_DUMPABLE | KR_PROCF_RECORD_LOCKS;
+    u32 has = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & common;
     if (c->proc != t->proc)
-        c->proc->flags = (c->proc->flags & ~KR_PROCF_DUMPABLE) | has;
+        c->proc->flags = (c->proc->flags & ~common) | has;
 }

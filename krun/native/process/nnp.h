@@ -22,10 +22,10 @@ void kr_undumpable(void);
 int kr_ids_differ(void);
 /* Whether the payload's process may be looked at by others of its user (PR_GET_DUMPABLE). */
 int kr_dumpable_view(struct kr_task *t);
-/* Clears and sets bits of KR_PROCF_DUMPABLE for t's process and those that share its memory: the attribute is the memory's
- * (MMF_DUMPABLE in the kernel). Without a lock; takes mm->lock. */
-void kr_dumpable_change(struct kr_task *t, u32 clear, u32 set);
+/* Clears and sets bits of KR_PROCF_DUMPABLE and KR_PROCF_RECORD_LOCKS for t's process and those that share its memory: the first is
+ * the memory's (MMF_DUMPABLE in the kernel), the second may be another's. Without a lock; takes mm->lock. */
+void kr_common_change(struct kr_task *t, u32 clear, u32 set);
 /* Gives c, a process on t's memory that is being made, what t has. Lock: mm->lock. */
-void kr_dumpable_inherit(struct kr_task *c, const struct kr_task *t);
+void kr_common_inherit(struct kr_task *c, const struct kr_task *t);
 
 #endif

@@ -69,7 +69,7 @@ void kr_task_release(struct kr_task *t) {
 void kr_process_alone(struct kr_task *t) {
     t->proc->refs = 1;
     t->proc->place = 0; /* the maker's; kr_board_enter gives it its own */
-    __atomic_and_fetch(&t->proc->flags, ~KR_PROCF_LENT, __ATOMIC_RELAXED);
+    __atomic_and_fetch(&t->proc->flags, ~(KR_PROCF_LENT | KR_PROCF_RECORD_LOCKS), __ATOMIC_RELAXED);
     memset(&t->proc->quiesce, 0, sizeof t->proc->quiesce);
 }
 

@@ -28,7 +28,7 @@ static long ids(struct kr_task *t, long nr, const u64 a[6]) {
     struct ids after = ids_now();
     kr_undumpable();
     if (memcmp(&before, &after, sizeof before) != 0)
-        kr_dumpable_change(t, 0, KR_PROCF_IDS_CHANGED);
+        kr_common_change(t, 0, KR_PROCF_IDS_CHANGED);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "path.h"
 #include "table.h"
 #include "../machine/fdtab.h"
+#include "../process/nnp.h"
 #include "../view/procfs.h"
 #include <linux/fcntl.h>
 
@@ -59,6 +60,12 @@ static const struct command commands[] = {
     {1040, POINTER, 8}, /* F_SETDELEG */
 };
 
+/* Before the lock is there. */
+static void note_record_locks(struct kr_task *t) {
+    if (!(__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_RECORD_LOCKS))
+        kr_common_change(t, 0, KR_PROCF_RECORD_LOCKS);
+}
+
 long sys_fcntl(struct kr_task *t, const u64 a[6]) {
     if ((u32)a[1] == F_DUPFD || (u32)a[1] == F_DUPFD_CLOEXEC) {
         long n = kr_fd_dup(a[0], (int)a[1], (u64)(s64)(s32)a[2]);
@@ -74,6 +81,8 @@ long sys_fcntl(struct kr_task *t, const u64 a[6]) {
         u64 arg = c->arg == POINTER ? kr_guest_ptr(a[2], c->size)
                   : c->arg == FDNUM ? (u32)kr_guest_fd(a[2])
                                     : (u64)(s64)(s32)a[2];
+        if (c->cmd == F_SETLK || c->cmd == F_SETLKW)
+            note_record_locks(t);
         if (c->arg == NUMBER)
             return kr_fd_call(a[0], __NR_fcntl, c->cmd, arg);
         long n = kr_call_intr(__NR_fcntl, a[0], a[1], arg, 0, 0, 0);

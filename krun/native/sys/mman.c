@@ -31,6 +31,25 @@ static long may_map(int fd) {
 #define UNKNOWN_FLAG (1u << 23)
 static u32 long_flags(u64 v) { return (u32)v | (v >> 32 ? UNKNOWN_FLAG : 0); }
 
+struct mapping {
+    struct kr_task *t;
+    const u64 *a; /* arguments of mmap(2) */
+};
+
+/* *socket: whether fd is one. */
+static long map_file(struct kr_task *t, const u64 a[6], int fd, int *socket) {
+    long may = may_map(fd);
+    *socket = may > 0;
+    return may < 0 ? may : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
+}
+
+/* On a thread with a copy of the table. */
+static long map_in_copy(void *arg) {
+    const struct mapping *m = arg;
+    int socket;
+    return map_file(m->t, m->a, (int)m->a[4], &socket);
+}
+
 /* The checks of a file (here; noexec in kr_mm_mmap) and its mapping use a number that no other thread can
  * exchange. */
 long sys_mmap(struct kr_task *t, const u64 a[6]) {
@@ -38,14 +57,18 @@ long sys_mmap(struct kr_task *t, const u64 a[6]) {
         return kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), (int)a[4], a[5]);
     if (a[5] & (KR_PAGE - 1)) /* before the descriptor, as in the kernel */
         return -EINVAL;
-    int shared = kr_files_shared(t), fd = shared ? kr_slot_dup(t, a[4]) : (int)a[4];
-    if (shared && fd < 0)
+    int socket;
+    if (!kr_files_shared(t))
+        return map_file(t, a, (int)a[4], &socket);
+    if (__atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_RECORD_LOCKS)
+        return kr_private(t, map_in_copy, &(struct mapping){t, a});
+    int fd = kr_slot_dup(t, a[4]);
+    if (fd < 0)
         return fd;
-    long may = may_map(fd),
-         r = may < 0 ? may : kr_mm_mmap(t->mm, a[0], a[1], (u32)a[2], long_flags(a[3]), fd, a[5]);
-    if (shared && may > 0)
+    long r = map_file(t, a, fd, &socket);
+    if (socket)
         kr_slot_free_slow(t, fd);
-    else if (shared)
+    else
         kr_slot_free(fd);
     return r;
 }

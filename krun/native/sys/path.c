@@ -250,6 +250,16 @@ static long truncate_fd(int fd, u64 length) {
     return r;
 }
 
+struct cut {
+    int fd;
+    u64 length;
+};
+
+static long truncate_in_copy(void *arg) {
+    const struct cut *c = arg;
+    return truncate_fd(c->fd, c->length);
+}
+
 long sys_truncate(struct kr_task *t, const u64 a[6]) {
     if ((s64)a[1] < 0)
         return -EINVAL;
@@ -258,7 +268,8 @@ long sys_truncate(struct kr_task *t, const u64 a[6]) {
         fd = kr_slot_put(t, (int)fd);
     if (fd < 0)
         return fd;
-    long n = truncate_fd((int)fd, a[1]);
+    u32 locks = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_RECORD_LOCKS;
+    long n = locks ? kr_alone(t, truncate_in_copy, &(struct cut){(int)fd, a[1]}) : truncate_fd((int)fd, a[1]);
     kr_slot_free((int)fd);
     return n;
 }

@@ -92,7 +92,7 @@ u32 kr_prctl_forwarded(u32 *out, u32 max) {
 static long set_dumpable(struct kr_task *t, u64 v) {
     if (v > 1)
         return -EINVAL;
-    kr_dumpable_change(t, v ? KR_PROCF_DUMPABLE : KR_PROCF_IDS_CHANGED, v ? 0 : KR_PROCF_UNDUMPABLE);
+    kr_common_change(t, v ? KR_PROCF_DUMPABLE : KR_PROCF_IDS_CHANGED, v ? 0 : KR_PROCF_UNDUMPABLE);
     return 0;
 }
 

@@ -145,14 +145,15 @@ static long link_of(struct kr_task *t, enum kr_proc_entry entry, u32 n, u32 *mod
         return open_path(t, dir, rel);
     }
     case KR_PE_FD_N: {
-        long copy = kr_fd_dup(n, F_DUPFD_CLOEXEC, 0); /* refuses a hidden number */
-        if (copy < 0)
-            return copy == -EBADF ? -ENOENT : copy;
-        *mode = (u32)kr_sys2(__NR_fcntl, copy, F_GETFL);
-        int dir = kr_proc_self_fd(rel, sizeof rel, (int)copy);
-        long fd = open_path(t, dir, rel);
-        kr_fd_shut(copy);
-        return fd;
+        const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
+        int dir = kr_proc_self_fd(rel, sizeof rel, (int)n);
+        const u64 a[4] = {(u64)(s64)dir, (u64)rel, (u64)&how, sizeof how};
+        long flags = kr_fd_hidden(n) ? -EBADF : kr_sys2(__NR_fcntl, n, F_GETFL);
+        if (flags < 0)
+            return flags == -EBADF ? -ENOENT : flags;
+        *mode = (u32)flags;
+        long fd = kr_slot_make_of(t, n, __NR_openat2, a);
+        return fd == -EBADF ? -ENOENT : fd;
     }
     case KR_PE_NS_N: {
         const char *ns = kr_proc_ns_name(n);

@@ -37,6 +37,14 @@ long kr_found_lowest(long fd, u64 flags) {
     return low;
 }
 
+long kr_found_aside(long at, long slot) {
+    long n = at < 0 || slot != at ? slot : kr_sys3(__NR_fcntl, at, F_DUPFD_CLOEXEC, at + 1);
+    if (n < 0 || n == slot)
+        return slot;
+    kr_fd_shut(at);
+    return n;
+}
+
 long kr_found_hand_out(long fd, u64 flags) {
     if (fd >= 0 && !(flags & O_CLOEXEC))
         kr_fd_call((u64)fd, __NR_fcntl, F_SETFD, 0);
@@ -112,6 +120,7 @@ long kr_open_found(struct kr_task *t, long at, u64 flags) {
     long fd, slot = kr_slot_put(t, (int)at);
     if (slot < 0)
         return slot;
+    slot = kr_found_aside(at, slot);
     enum kr_verdict v = kr_inspect(t, (int)slot, &sx, &what);
     if ((v == KR_V_VIEW || v == KR_V_TEXT) && !kr_rules_let(t, (int)slot, &what, sx.stx_mode))
         v = KR_V_DENY;
@@ -141,7 +150,7 @@ long kr_open_found(struct kr_task *t, long at, u64 flags) {
     kr_slot_free((int)slot);
     if (fd == CROWDED)
         return later(t);
-    return slot == at ? kr_found_lowest(fd, flags) : fd; /* `at` had the lowest number */
+    return slot == at ? kr_found_lowest(fd, flags) : fd;
 }
 
 long kr_found_opened(struct kr_task *t, long fd, u64 flags) {

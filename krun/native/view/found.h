@@ -17,6 +17,9 @@ struct statx;
 /* Moves fd to the lowest free number, as open(2) promises: other descriptors of the same open may have stood below fd. The new
  * number, or fd. fd < 0: fd. */
 long kr_found_lowest(long fd, u64 flags);
+/* What kr_slot_put(at) gave, an O_PATH descriptor. Where it is `at` itself, it goes to a higher number, so that the file that is opened
+ * next gets the lowest one. The file itself must not be moved (KR_PROCF_RECORD_LOCKS). The number. */
+long kr_found_aside(long at, long slot);
 /* The payload's number for fd, which was made close-on-exec. flags: the payload's. Closes fd if the number is another one. */
 long kr_found_hand_out(long fd, u64 flags);
 

@@ -3,6 +3,7 @@
  * Opening paths with names of map_files: see mapfiles.h. No state, no locks.
  */
 #include "mapfiles.h"
+#include "found.h"
 #include <linux/fcntl.h>
 #include <linux/openat2.h>
 
@@ -106,7 +107,7 @@ long kr_map_open(struct kr_task *t, int dirfd, const char *path, const struct op
         fd = open(t, dirfd, copy, how);
     } else { /* the kernel looks the name up in the directory that was judged */
         long dir = directory(t, dirfd, copy, last, how, open);
-        dir = kr_slot_put(t, (int)dir);
+        dir = kr_found_aside(dir, kr_slot_put(t, (int)dir));
         char *slash = last + kr_comp_len(last);
         const char *name =
             dir >= 0 && kr_map_files(t, (int)dir) ? (*slash ? KR_MAP_NONE "/" : KR_MAP_NONE) : last;
