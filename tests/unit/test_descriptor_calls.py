@@ -235,8 +235,8 @@ def test_one_rule_for_opens_to_write() -> None:
         and "kr_open_found(t, fd" in handle
     )
     others = without_comments((NATIVE / "view/found.c").read_text())
-    # Itself; open_passed; a text of another process, read only.
-    assert len(re.findall(r"\breopen\(", others)) == 3
+    # Itself; open_passed and its open_at_once; a text of another process, read only.
+    assert len(re.findall(r"\breopen\(", others)) == 4
     truncate, use = body("sys/path.c", "sys_truncate"), body("sys/path.c", "use")
     assert truncate.index("kr_slot_put(") < truncate.index("truncate_fd(")
     assert body("sys/path.c", "truncate_fd").index("kr_may_write(fd)") < body(

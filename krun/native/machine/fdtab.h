@@ -71,7 +71,7 @@ int kr_fd_fixed_again(struct kr_task *t, u64 place, const int *kept, u32 nkept);
  * the container's own paths lead to. All others are made inside kr_private.
  *
  * Slots come in groups of KR_FD_SLOTS_TASK. A task without a slot waits for a free group. A task that holds a
- * slot never waits, so tasks do not block each other. Before a call that may block for long (open of a FIFO) a task that
+ * slot never waits, so tasks do not block each other. Before a call that may block for long (open of a FIFO, or of a file with a lease) a task that
  * holds a slot asks kr_slot_linger: some groups are left for others.
  *
  * A negative fd is returned as it is. -EMFILE: RLIMIT_NOFILE does not allow it, or t holds KR_FD_SLOTS_TASK;

@@ -65,6 +65,11 @@ u32 kr_stat_parent(const char *text) {
     return p ? (u32)kr_strtou(p, NULL) : 0;
 }
 
+u64 kr_stat_cpu(const char *text) {
+    const char *user = stat_field(text, 14), *system = stat_field(text, 15);
+    return user && system ? kr_strtou(user, NULL) + kr_strtou(system, NULL) : 0;
+}
+
 struct question {
     u32 tid, pid;
     u64 born;

@@ -15,6 +15,8 @@ void kr_holder_learn(struct kr_task *t);
 int kr_stat_parse(const char *text, char *state, u64 *start);
 /* The parent (field 4) in such a text; 0: it has none, or one outside of the pid namespace. */
 u32 kr_stat_parent(const char *text);
+/* Its processor time in clock ticks (fields 14 and 15). */
+u64 kr_stat_cpu(const char *text);
 /* CLOCK_BOOTTIME now, in clock ticks. */
 u64 kr_stat_now(void);
 

@@ -9,6 +9,7 @@
 #include "table.h"
 #include "../lib/kr_linux.h"
 #include "../process/process.h"
+#include "../view/found.h"
 #include "../view/mapfiles.h"
 #include "../view/procfs.h"
 #include <linux/openat2.h>
@@ -268,6 +269,10 @@ long sys_truncate(struct kr_task *t, const u64 a[6]) {
         fd = kr_slot_put(t, (int)fd);
     if (fd < 0)
         return fd;
+    if (!kr_slot_linger((int)fd)) { /* another process may hold a lease on the file (F_SETLEASE) */
+        kr_slot_free((int)fd);
+        return kr_found_later(t);
+    }
     u32 locks = __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_RECORD_LOCKS;
     long n = locks ? kr_alone(t, truncate_in_copy, &(struct cut){(int)fd, a[1]}) : truncate_fd((int)fd, a[1]);
     kr_slot_free((int)fd);

@@ -20,7 +20,8 @@
 #define WAIT_MS 50u
 #define WAITS 20u     /* one second in all if the owner sleeps or is in a long system call */
 #define YOUNG 100u    /* clock ticks: one second; a fork takes a millisecond or two on an idle machine */
-#define PATIENCE 200u /* ten seconds in all if the owner is runnable: the machine is busy */
+#define PATIENCE 200u /* ten seconds in all if the owner is runnable and starved: the machine is busy */
+#define BUSY 20u /* clock ticks: an owner that computes so long without an answer is in a long system call */
 static struct kr_lock ask_lock;
 static struct kr_sock ask_sock = {.fd = -1}, ask_peer = {.fd = -1};
 
@@ -103,20 +104,37 @@ int kr_sock_peer(int fd, struct cred *c) {
 
 struct life { /* of /proc/PID/stat */
     char state;
-    u64 start;
+    u64 start, cpu; /* of the process, or of a thread */
     u32 parent;
 };
 
 /* 0 or -ESRCH. */
-static long stat_of(struct kr_task *t, u32 pid, struct life *out) {
-    char rel[32];
+static long stat_at(struct kr_task *t, const char *rel, struct life *out) {
     size_t size, len;
-    kr_snprintf(rel, sizeof rel, "%u/stat", pid);
     char *text = kr_proc_slurp(t, rel, &size, &len);
     long r = text ? kr_stat_parse(text, &out->state, &out->start) : -ESRCH;
     out->parent = r == 0 ? kr_stat_parent(text) : 0;
+    out->cpu = r == 0 ? kr_stat_cpu(text) : 0;
     kr_free(text, text ? size : 0);
     return r;
+}
+
+static long stat_of(struct kr_task *t, u32 pid, struct life *out) {
+    char rel[32];
+    kr_snprintf(rel, sizeof rel, "%u/stat", pid);
+    return stat_at(t, rel, out);
+}
+
+/* Whether the first thread of the owner, which hears the question, still waits for the processor. *cpu: what it had used when
+ * this was asked first; ~0: not asked yet. */
+static int is_starved(struct kr_task *t, u32 pid, u64 *cpu) {
+    char rel[48];
+    struct life life;
+    kr_snprintf(rel, sizeof rel, "%u/task/%u/stat", pid, pid);
+    if (stat_at(t, rel, &life) < 0 || life.state != 'R')
+        return 0;
+    *cpu = KR_MIN(*cpu, life.cpu);
+    return life.cpu - *cpu < BUSY;
 }
 
 /* 0; -ENOENT: not on the board; -ESRCH: no such process, or it cannot be on the board. */
@@ -143,11 +161,11 @@ static int is_nested(struct kr_task *t, u32 pid) {
 }
 
 /* Whether a process that is not on the board may be about to enter itself: a fork returns in the parent while the child still makes
- * its VM. */
+ * its VM. One that is stopped does not. */
 static int is_newborn(struct kr_task *t, u32 pid, const struct life *life) {
     struct life parent;
     struct kr_board_entry e;
-    return life->state != 'Z' && life->state != 'X' && kr_stat_now() - life->start < YOUNG &&
+    return !strchr("ZXTt", life->state) && kr_stat_now() - life->start < YOUNG &&
            entry_of(t, life->parent, &parent, &e) == 0 && !is_nested(t, pid);
 }
 
@@ -239,6 +257,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     struct name name = {.family = AF_UNIX};
     u32 len = sizeof name;
     struct life life;
+    u64 cpu = ~0ULL;
     int proven = 0;
     *fd = -1;
     if (known(t, pid, &life, &e) < 0)
@@ -267,7 +286,7 @@ static long ask(struct kr_task *t, u32 pid, enum kr_ask_op op, u32 sub, u32 n, s
     r = -EACCES;
     for (u32 waits = 0; waits < PATIENCE; waits++) {
         struct cred c;
-        if (waits >= WAITS && waits % 4 == 0 && (stat_of(t, pid, &life) < 0 || life.state != 'R'))
+        if (waits && waits % 4 == 0 && !is_starved(t, pid, &cpu) && waits >= WAITS)
             break;
         if (waits % 4 == 0) { /* again: the kernel drops a signal that is already pending */
             if (kick(t, pid, request, n) == -EPERM)

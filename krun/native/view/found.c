@@ -90,12 +90,11 @@ static long reopen(int fd, u64 flags) {
     return kr_open_intr(dir, link, &how);
 }
 
-/* open_passed: too many opens of FIFOs wait. No errno has this value. */
+/* open_passed: too many opens wait. No errno has this value. */
 #define CROWDED (-KR_ERESTART - 1)
 #define LATER_NS 10000000
 
-/* Waits a little without a slot, and has the call made again: an interrupted one (process/resume.h). */
-static long later(struct kr_task *t) {
+long kr_found_later(struct kr_task *t) {
     const s64 pause[2] = {0, LATER_NS};
     kr_call_intr(__NR_nanosleep, (u64)pause, 0, 0, 0, 0, 0);
     t->resumed = 1;
@@ -104,14 +103,25 @@ static long later(struct kr_task *t) {
     return -KR_ERESTART;
 }
 
-/* Opens the object of fd with the verdict KR_V_PASS again. mode: its stx_mode. */
+/* Opens the regular file of fd again, without waiting for another process that holds a lease on it (F_SETLEASE of fcntl(2)). */
+static long open_at_once(int fd, u64 flags) {
+    long n = reopen(fd, flags | O_NONBLOCK);
+    if (n >= 0)
+        kr_sys3(__NR_fcntl, n, F_SETFL, flags);
+    return n == -EAGAIN ? CROWDED : n;
+}
+
+/* Opens the object of fd with the verdict KR_V_PASS again. mode: its stx_mode. A FIFO's open waits for another process, a regular
+ * file's for one that holds a lease. */
 static long open_passed(int fd, u32 mode, u64 flags) {
     if (KR_IS_LINK(mode))
         return -ELOOP;
     if (flags & O_CREAT && KR_IS_DIR(mode))
         return -EISDIR;
-    int waits = KR_IS_FIFO(mode) && !(flags & O_NONBLOCK) && (flags & O_ACCMODE) != O_RDWR;
-    return waits && !kr_slot_linger(fd) ? CROWDED : reopen(fd, flags);
+    int fifo = KR_IS_FIFO(mode) && (flags & O_ACCMODE) != O_RDWR;
+    if (flags & O_NONBLOCK || !(fifo || (mode & S_IFMT) == S_IFREG) || kr_slot_linger(fd))
+        return reopen(fd, flags);
+    return fifo ? CROWDED : open_at_once(fd, flags);
 }
 
 long kr_open_found(struct kr_task *t, long at, u64 flags) {
@@ -149,7 +159,7 @@ long kr_open_found(struct kr_task *t, long at, u64 flags) {
     }
     kr_slot_free((int)slot);
     if (fd == CROWDED)
-        return later(t);
+        return kr_found_later(t);
     return slot == at ? kr_found_lowest(fd, flags) : fd;
 }
 

@@ -32,6 +32,9 @@ long kr_found_other_text(struct kr_task *t, const struct kr_proc_name *w, int fd
  * closed. */
 long kr_found_opened(struct kr_task *t, long fd, u64 flags);
 
+/* Waits a little without a slot, and has the call made again: an interrupted one (process/resume.h). -KR_ERESTART. */
+long kr_found_later(struct kr_task *t);
+
 /* ---- owned.c ---- */
 
 /* The kernel has answered EACCES for fd, a file that passes (KR_V_PASS). Opens it again if it is an entry of /proc/self
