@@ -207,24 +207,31 @@ def clone3(flags: int, exit_signal: int = SIGCHLD, cgroup_fd: int = -1) -> "tupl
 
 
 def clone_inside(
-    flags: int, pid_ns: int, net_ns: int, root_fd: int, cgroup_fd: int, keep: "Iterable[int]", name: str
+    flags: int,
+    pid_ns: int,
+    others: "tuple[int, int]",
+    root_fd: int,
+    cgroup_fd: int,
+    keep: "Iterable[int]",
+    name: str,
 ) -> int:
-    """clone3(2) of the (single-threaded) caller into a container: its pid and network namespace, cgroup, root, descriptors
-    from birth.
+    """clone3(2) of the (single-threaded) caller into a container: its namespaces, cgroup, root, descriptors from birth.
 
-    Arguments: flags, CLONE_NEW*; pid_ns, a pidfd or namespace; net_ns, the same or -1; root_fd, the child's root and working directory, -1
-    for ours; cgroup_fd, of cgroup v2 or -1; keep, what of our descriptors from 3 on the child has; name of the pid
-    namespace, for errors. Returns 0 in the child, its pid in the parent. Raises SysError; EAGAIN also where the
-    cgroup's pids.max has no room for two more processes (the other one ends at once).
+    Arguments: flags, CLONE_NEW*; pid_ns, a pidfd or namespace; others, the same and what of it to join (CLONE_NEW*); root_fd, the
+    child's root and working directory, -1 for ours; cgroup_fd, of cgroup v2 or -1; keep, what of our descriptors from 3 on the child
+    has; name of the pid namespace, for errors.
+
+    Returns 0 in the child, its pid in the parent. Raises SysError; EAGAIN also where the cgroup's pids.max has no room for two more
+    processes (the other one ends at once).
     """
     numbers = sorted({fd for fd in keep if fd >= 3})
     where = ffi.new("int *")
     pid = lib.kr_clone_inside(
-        flags, SIGCHLD, cgroup_fd, root_fd, pid_ns, net_ns, numbers, len(numbers), where
+        flags, SIGCHLD, cgroup_fd, root_fd, pid_ns, *others, numbers, len(numbers), where
     )
     if pid < 0:
         op = ("clone3", "chroot", "setns", "close_range", "clone3", "setns")[where[0]]
-        raise SysError(op, {2: name, 5: "network namespace"}.get(where[0], ""), -pid)
+        raise SysError(op, {2: name, 5: "namespaces of the container"}.get(where[0], ""), -pid)
     return int(pid)
 
 

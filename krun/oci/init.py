@@ -60,10 +60,11 @@ _CAPS_TO_READ = 1 << 1 | 1 << 2
 
 class Child:
     """State of one run through ORDER. join_fds: namespaces to join; map_ids: wait for id maps and become root;
-    birth_root: the root to be born with (exec), or -1; in_cgroup: whether it was born in the cgroup v2 of ctx."""
+    birth_root: the root to be born with (exec), or -1; in_cgroup: whether it was born in the cgroup v2 of ctx; joined: what of join_all
+    it was born in."""
 
     __slots__ = (
-        "ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns", "root_mount", "birth_root", "in_cgroup",
+        "ctx", "plan", "join_fds", "join_all", "map_ids", "new_cgroup_ns", "root_mount", "birth_root", "in_cgroup", "joined",
     )  # fmt: skip
 
     def __init__(self, ctx: "Context", plan: "Plan") -> None:
@@ -78,6 +79,7 @@ class Child:
         self.new_cgroup_ns = plan.new_cgroup_ns
         self.birth_root = -1
         self.in_cgroup = True
+        self.joined = 0
 
     def held(self) -> "list[int]":
         """Returns the descriptors that the child starts with, stdio aside."""
@@ -187,8 +189,9 @@ def _join_container(child: Child) -> None:
             if child.ctx.process.oom_score_adj is not None:
                 # In there it could not be lowered any more.
                 sched.SetOomScore(child.ctx.process.oom_score_adj).execute(child.ctx)
+        if flags & ~child.joined:
+            setns(pidfd, flags & ~child.joined, "namespaces of the container")
         if flags:
-            setns(pidfd, flags, "namespaces of the container")
             _check_owners(child, flags)
         os.close(pidfd)
         if flags & FLAGS["user"]:

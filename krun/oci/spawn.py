@@ -128,15 +128,29 @@ def _clone_beside(child: init.Child, flags: int) -> "tuple[int, int]":
 
 def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
     """Calls clone_inside, again without the cgroup where nobody can be born in it."""
+    others = _others(child)
+    if child.join_all is not None:
+        child.joined = others[1]
     try:
-        return clone_inside(
-            flags, pid_fd, _network(child), child.birth_root, child.ctx.cgroup_fd, child.held(), name
-        )
+        return clone_inside(flags, pid_fd, others, child.birth_root, child.ctx.cgroup_fd, child.held(), name)
     except SysError as e:
         if e.errno not in _NOT_BORN or child.ctx.cgroup_fd < 0:
             raise
     child.in_cgroup = False
-    return clone_inside(flags, pid_fd, _network(child), child.birth_root, -1, child.held(), name)
+    return clone_inside(flags, pid_fd, others, child.birth_root, -1, child.held(), name)
+
+
+def _others(child: init.Child) -> "tuple[int, int]":
+    """What a child that joins a pid namespace is born in besides: a descriptor, and which of its namespaces (CLONE_NEW*).
+
+    With exec all of the container's init: a process of the container with CAP_SYS_PTRACE and CAP_SYS_ADMIN enters those of the child by
+    its pidfd (setns(2)). Where the container has a user namespace of its own, its processes have no such right, and the child has none
+    to make its procfs: there step "join" enters all at once, which a time namespace needs in any case (a process with memory of its own).
+    """
+    if child.join_all is not None and not child.join_all[1] & CLONE_NEWUSER:
+        return child.join_all[0], child.join_all[1] & ~CLONE_NEWTIME
+    network = _network(child)
+    return network, CLONE_NEWNET if network >= 0 else 0
 
 
 def _network(child: init.Child) -> int:

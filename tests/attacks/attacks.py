@@ -64,6 +64,8 @@ ROOT_USER = User("root", 0, tuple(CAPABILITIES))
 USER = User("user", 1000, ())
 #: As --cap-add SYS_PTRACE: undumpable processes of its user namespace hide nothing from it.
 TRACER = User("tracer", 0, (*CAPABILITIES, "CAP_SYS_PTRACE"))
+#: As --cap-add SYS_PTRACE,SYS_ADMIN: may enter namespaces, those of processes that it may trace.
+ADMINISTRATOR = User("administrator", 0, (*CAPABILITIES, "CAP_SYS_PTRACE", "CAP_SYS_ADMIN"))
 #: A user of whom the host has no other process: RLIMIT_NPROC counts the processes of all containers.
 LONELY = User("lonely", 4711, ())
 BOTH = (ROOT_USER, USER)
@@ -339,6 +341,8 @@ ATTACKS = (
     Attack("krun_proc_mounts", (USER,), 3, beside=(exec_true,)),
     Attack("krun_proc_mounts", BOTH, 3, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_exec_namespace", (USER,), 4, beside=(exec_true,)),
+    Attack("krun_exec_setns", (ADMINISTRATOR,), 3, beside=(exec_true,)),
+    Attack("krun_exec_setns", (ADMINISTRATOR,), 3, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_proc_words", (ROOT_USER, TRACER), 4, beside=(create_beside,)),
     Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),
     Attack("proc_environ_early", (ROOT_USER,), 4),

@@ -80,7 +80,9 @@ def test_a_unit_that_was_not_made_is_not_stopped(
 def test_a_cgroup_that_nobody_is_born_in_is_joined_later(monkeypatch: pytest.MonkeyPatch, why: int) -> None:
     asked: list[int] = []
 
-    def clone_inside(flags: int, pid_ns: int, net: int, root: int, cgroup: int, keep: Any, name: str) -> int:
+    def clone_inside(
+        flags: int, pid_ns: int, others: Any, root: int, cgroup: int, keep: Any, name: str
+    ) -> int:
         asked.append(cgroup)
         if cgroup >= 0:
             raise SysError("clone3", "", why)

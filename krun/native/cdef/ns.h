@@ -1,6 +1,6 @@
 int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd);
-int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, int net_ns,
-                    const int *keep, unsigned int count, int *where);
+int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, int others,
+                    int joins, const int *keep, unsigned int count, int *where);
 int kr_unshare(unsigned long flags);
 int kr_setns(int fd, int nstype);
 int kr_sethostname(const char *name, size_t len);

