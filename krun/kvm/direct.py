@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def exec_monitor(
-    program: str, argv: "Sequence[str]", flags: int = 0, log: str | None = None, board_fd: int = -1
+    program: str,
+    argv: "Sequence[str]",
+    flags: int = 0,
+    log: str | None = None,
+    board_fd: int = -1,
+    path: str = image.MONITOR_PATH,
 ) -> None:
     """Replaces the calling process by a monitor that runs `program`.
 
@@ -28,16 +33,15 @@ def exec_monitor(
         flags: boot.FLAG_TRACE, boot.FLAG_COUNT, boot.FLAG_LOCAL, boot.FLAG_RANDOM, boot.FLAG_SOCKETS.
         log: file that the trace goes to; None: standard error.
         board_fd: an empty board (kvm/board.py); -1: one that nobody else has.
+        path: of the monitor.
     Raises:
         KrunError: /dev/kvm cannot be opened. OSError: the monitor or the log file cannot be opened.
-
-    The environment variable KRUN_MONITOR names another build of the monitor (sanitizers); only here, never in the runtime.
     """
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     block = boot.Block()
     block.add(boot.EXE_PATH, os.fsencode(program))
-    monitor = os.open(os.environ.get("KRUN_MONITOR", image.MONITOR_PATH), os.O_PATH)
+    monitor = os.open(path, os.O_PATH)
     block.fd(boot.FD_KVM, boot.open_kvm())
     block.fd(boot.FD_EXE, monitor)
     block.fd(boot.FD_PROC, os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
@@ -58,7 +62,8 @@ def exec_monitor(
 
 
 def main(argv: list[str]) -> int:
-    """Command line face; see the module's text."""
+    """Command line face; see the module's text. The environment variable KRUN_MONITOR names another build of the monitor (sanitizers); only
+    here, never in the runtime, which measures by `exec_monitor`."""
     flags, log = 0, None
     while argv and argv[0].startswith("--"):
         option = argv.pop(0)
@@ -78,7 +83,7 @@ def main(argv: list[str]) -> int:
         options = "[--trace] [--count] [--local[=random]] [--sockets] [--log FILE]"
         print(f"usage: python -m krun.kvm.direct {options} PROGRAM [ARG...]", file=sys.stderr)
         return 2
-    exec_monitor(argv[0], argv, flags, log)
+    exec_monitor(argv[0], argv, flags, log, path=os.environ.get("KRUN_MONITOR", image.MONITOR_PATH))
     return 127
 
 

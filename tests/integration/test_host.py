@@ -10,6 +10,8 @@ import pytest
 from helpers.engines import LIMITS, Docker, Podman, command, remove, short_directory
 from helpers.runtime import KRUN, find, wait_for
 
+from krun.kvm import measure
+
 pytestmark = [pytest.mark.root, pytest.mark.kvm]
 
 
@@ -239,3 +241,9 @@ def test_doctor_without_user_namespaces(work):
         "not available: no uidMappings, no rootless" in done.out
         and "sysctl user.max_user_namespaces" in done.out
     ), done
+
+
+def test_the_measurement_is_of_kruns_own_monitor(monkeypatch):
+    """`create` of root measures: no environment names the program that does."""
+    monkeypatch.setenv("KRUN_MONITOR", "/nonexistent")
+    assert measure.exits()[0] > 0
