@@ -1,9 +1,11 @@
 """The embedded store: versions, conflicts, owners, finalizers, watches, what a crash leaves."""
 
 import asyncio
+import json
 
 import pytest
 
+from krun.serve.api import watching
 from krun.serve.model.kinds import CONFIG_MAP, CONFIGURATION, NAMESPACE, REVISION, SERVICE
 from krun.serve.model.meta import owner_reference
 from krun.serve.model.status import ApiError
@@ -229,6 +231,47 @@ def test_a_slow_watcher_is_told_so_and_costs_nothing(store, monkeypatch):
         with pytest.raises(ApiError) as error:
             await anext(watch)
         assert error.value.code == 410 and not store._watches
+
+    asyncio.run(main())
+
+
+def test_what_a_watcher_has_not_taken_has_a_bound_in_bytes(store, monkeypatch):
+    """4096 events of an object of 1 MiB were 8 GB, of a watch that is not read as of one that begins in the past."""
+    monkeypatch.setattr("krun.serve.store.watch._BACKLOG_BYTES", 100_000)
+
+    async def main():
+        first = store.rv
+        watch = store.watch(CONFIG_MAP, None, first)
+        obj = {"metadata": {"name": "m", "namespace": "default"}, "data": {"x": "x" * 10_000}}
+        obj = store.create(CONFIG_MAP, obj)
+        for index in range(5):
+            obj = store.update(CONFIG_MAP, {**obj, "data": {"x": "x" * 10_000, "n": str(index)}})
+        assert [(await anext(watch)).rv for _ in range(6)] == list(range(store.rv - 5, store.rv + 1))
+        for index in range(12):
+            obj = store.update(CONFIG_MAP, {**obj, "data": {"x": "x" * 10_000, "m": str(index)}})
+        for one in (watch, store.watch(CONFIG_MAP, None, first)):
+            with pytest.raises(ApiError) as error:
+                await anext(one)
+            assert error.value.code == 410 and one not in store._watches
+
+    asyncio.run(main())
+
+
+def test_a_watch_does_not_keep_its_first_list(store):
+    """The watch of a thousand services kept 50 MB for half an hour."""
+    for index in range(20):
+        store.create(SERVICE, ksvc(f"s{index}"))
+
+    async def main():
+        query = watching.WatchQuery(lambda name: "")
+        lines = watching.stream(store, SERVICE, None, query, lambda obj: obj)
+        names = [json.loads(await anext(lines))["object"]["metadata"]["name"] for _ in range(20)]
+        assert names == sorted(names)
+        waiting = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        assert not lines.ag_frame.f_locals["current"]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
     asyncio.run(main())
 

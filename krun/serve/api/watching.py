@@ -76,12 +76,16 @@ async def stream(
     if query.initial or filtered:
         # Which objects the client knows: one that stops matching is told as DELETED.
         current = store.list(kind, namespace, query.labels, query.fields)
-        seen = {meta.uid(obj) for obj in current}
+        seen = {meta.uid(obj) for obj in current} if filtered else set()
+        if not query.initial:
+            current.clear()
     end = asyncio.get_running_loop().time() + query.seconds
     try:
         if query.initial:
-            for obj in current:
-                yield _line("ADDED", show(obj))
+            # Each is let go when it is told: a watch lives for half an hour.
+            current.reverse()
+            while current:
+                yield _line("ADDED", show(current.pop()))
             if query.bookmarks:
                 yield _line("BOOKMARK", show(_bookmark(kind, since, initial=True)))
         while True:

@@ -415,7 +415,7 @@ class Store:
         return obj
 
     def _announce(self, record: Record, kind: Kind, obj: Object) -> None:
-        self._pending.append(Event(record.rv, record.type, kind, json.loads(record.json)))
+        self._pending.append(Event(record.rv, record.type, kind, json.loads(record.json), len(record.json)))
 
     def _index(self, key: Key, row: _Row) -> None:
         self._rows.setdefault(key[0], {})[key[1], key[2]] = row
@@ -449,7 +449,9 @@ class Store:
         watch = Watch(kind, namespace, since, self._forget)
         for record in self._db.events(since):
             if record.plural == kind.plural and record.group == kind.group:
-                watch.offer(Event(record.rv, record.type, kind, json.loads(record.json)))
+                watch.offer(Event(record.rv, record.type, kind, json.loads(record.json), len(record.json)))
+            if watch.overrun:
+                break
         watch.since = since
         self._watches.append(watch)
         return watch

@@ -1,7 +1,7 @@
 """Watches: events of one kind from a version on, for one client.
 
-A client that reads slowly must not make the store keep events for ever: after _BACKLOG events that it has not taken it is
-told that its version has expired, and lists again (what client-go does with a 410).
+A client that reads slowly must not make the store keep events for ever: after _BACKLOG events that it has not taken, or
+_BACKLOG_BYTES of them, it is told that its version has expired, and lists again (what client-go does with a 410).
 """
 
 import asyncio
@@ -13,15 +13,18 @@ from krun.serve.model.kinds import Kind
 from krun.serve.model.status import expired
 
 _BACKLOG = 4096
+#: Bytes of their texts. One of the largest objects always fits.
+_BACKLOG_BYTES = 16 << 20
 
 
 class Event(NamedTuple):
-    """A change: version, ADDED, MODIFIED or DELETED, kind, the object (shared by all readers: not to be changed)."""
+    """A change: version, ADDED, MODIFIED or DELETED, kind, the object (shared by all readers: not to be changed), its bytes."""
 
     rv: int
     type: str
     kind: Kind
     obj: dict[str, Any]
+    size: int = 0
 
 
 class Watch:
@@ -35,6 +38,7 @@ class Watch:
         self.since = since
         self._forget = forget
         self._events: deque[Event] = deque()
+        self._bytes = 0
         self._wake: asyncio.Event = asyncio.Event()
         self._overrun = False
         self.closed = False
@@ -45,12 +49,20 @@ class Watch:
             return
         if self.namespace is not None and event.obj["metadata"].get("namespace", "") != self.namespace:
             return
-        if len(self._events) >= _BACKLOG:
+        if self._overrun:
+            return
+        self._bytes += event.size
+        if len(self._events) >= _BACKLOG or self._bytes > _BACKLOG_BYTES:
             self._overrun = True
             self._events.clear()
-        elif not self._overrun:
+        else:
             self._events.append(event)
         self._wake.set()
+
+    @property
+    def overrun(self) -> bool:
+        """Whether there were too many: the reader is told, and further ones are of no use."""
+        return self._overrun
 
     def close(self) -> None:
         """Ends the iteration; idempotent."""
@@ -72,5 +84,6 @@ class Watch:
             self._wake.clear()
             await self._wake.wait()
         event = self._events.popleft()
+        self._bytes -= event.size
         self.since = event.rv
         return event
