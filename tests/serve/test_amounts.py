@@ -162,3 +162,12 @@ def test_a_probe_pauses_between_its_tries(kind: str) -> None:
         return instance.tries, len(changes)
 
     assert asyncio.run(test()) == (1, 0)
+
+
+def test_targets_of_a_route_have_a_bound() -> None:
+    """With 4000 tags each look at the route took 4 s of the loop, and a body has room for 60000."""
+    api = Client()
+    for count, wanted in ((500, 201), (501, 400)):
+        tags = [{"percent": 0, "latestRevision": True, "tag": f"t{n}"} for n in range(count - 1)]
+        obj = ksvc(f"of-{count}", traffic=[*tags, {"percent": 100, "latestRevision": True}])
+        assert api.call("POST", f"{SERVING}/services", obj)[0] == wanted

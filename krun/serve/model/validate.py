@@ -28,6 +28,9 @@ Object = dict[str, Any]
 _DATA_LIMIT = 2**20
 _ANNOTATIONS_LIMIT = 256 * 1024
 _CLUSTER_DOMAIN = "cluster.local"
+#: Targets of a Route. A reconciler is one turn of the loop, and each tag is an object and five hosts; Kubernetes' bound is
+#: the size of an object, with which a turn would take minutes.
+_TARGETS = 500
 
 
 def webhook(kind: Kind, obj: Object, old: Object | None, options: Options) -> Errors:
@@ -173,6 +176,8 @@ def difference(before: Any, after: Any, path: str) -> str:
 
 
 def _traffic(listed: list[Object], in_service: bool) -> Errors:
+    if len(listed) > _TARGETS:
+        return Errors([FieldError(f"{len(listed)} traffic targets, at most {_TARGETS} are taken", [""])])
     errors = Errors()
     tags: dict[str, int] = {}
     total = 0
