@@ -176,8 +176,6 @@ def difference(before: Any, after: Any, path: str) -> str:
 
 
 def _traffic(listed: list[Object], in_service: bool) -> Errors:
-    if len(listed) > _TARGETS:
-        return Errors([FieldError(f"{len(listed)} traffic targets, at most {_TARGETS} are taken", [""])])
     errors = Errors()
     tags: dict[str, int] = {}
     total = 0
@@ -197,6 +195,8 @@ def _traffic(listed: list[Object], in_service: bool) -> Errors:
             tags[tag] = index
     if total != 100:
         errors.add(FieldError(f"Traffic targets sum to {total}, want 100", [""]))
+    if len(listed) > _TARGETS:
+        errors.add(FieldError(f"{len(listed)} traffic targets, at most {_TARGETS} are taken", [""]))
     return errors
 
 
