@@ -194,13 +194,20 @@ class App:
         await self._open_doors()
         for orphan in self.pools.found(instances):
             self.report(f"instance {orphan['id']} belongs to no revision: it is ended")
-            await self.runner.worker.call("remove", id=orphan["id"])
+            # Nobody waits for it: the start depends neither on how it ends nor on when. What fails is tried again by the worker.
+            self.runner.background(self._end_orphan(orphan["id"]))
         self.runner.on_lost = self._worker_lost
         self.pools.start()
         self.engine.start()
         self.image_gc.start()
         self.evictions.start()
         self._trimmer = asyncio.get_running_loop().call_later(_TRIM, self._trim)
+
+    async def _end_orphan(self, id: str) -> None:
+        try:
+            await self.runner.worker.call("remove", id=id)
+        except KrunError as error:
+            self.report(f"end instance {id}: {error.message}")
 
     async def _undo(self, stop_worker: bool) -> None:
         """Ends what a start that has failed has made."""

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -286,6 +287,27 @@ def test_a_service_manager_is_told_once_and_no_instance_can_tell_it(server, tmp_
         server.ask("POST", f"{SERVING}/services", service())
         server.ready()
         assert "NOTIFY_SOCKET" not in server.request("/env")[1]
+
+
+def test_an_instance_of_nobody_that_does_not_go_holds_up_no_start(server, tmp_path):
+    """Its revision was deleted while it drained, and the server ended. The next one did not start while its removal failed."""
+    server.end(signal.SIGINT)
+    script, mark = tmp_path / "runtime", tmp_path / "mark"
+    fails = f'for w; do [ "$w" = delete ] && [ -e {mark} ] && exit 9\ndone'
+    script.write_text(f'#!/bin/sh\n{fails}\nexec {server.runtime} "$@"\n')
+    script.chmod(0o755)
+    server.runtime = str(script)
+    server.start()
+    server.ask("POST", f"{SERVING}/services", service())
+    server.ready()
+    server.end(signal.SIGTERM)
+    with contextlib.closing(sqlite3.connect(server.directory / "store.sqlite")) as store, store:
+        assert store.execute("DELETE FROM objects WHERE plural = 'pods'").rowcount == 1
+    mark.touch()
+    server.start()
+    assert server.env("K_REVISION") == "hello-00001"
+    mark.unlink()
+    server.until(lambda: len(os.listdir(server.directory / "instances")) == 1, "it is removed")
 
 
 def _more(server):
