@@ -12,6 +12,7 @@ from helpers.servefakes import DIGEST, Waiter, World
 from krun.errors import KrunError
 from krun.serve.control import pools
 from krun.serve.control.remote import Remote
+from krun.serve.model import meta
 from krun.serve.model.kinds import CONFIG_MAP, REVISION, ROUTE, SERVICE
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
@@ -355,3 +356,14 @@ async def test_a_full_disk_ends_neither_probes_nor_restarts_nor_evictions(monkey
             await world.until(lambda: member.name not in pool.members, "it has gone")
             pool.lost()
         await world.until(lambda: pool.ready == 1, "another one is there")
+
+
+@loop
+async def test_a_template_has_no_annotation_of_the_servers_own():
+    own = f"{meta.HIDDEN}x"
+    async with World() as world:
+        notes = {"metadata": {"annotations": {own: "1", "a": "b"}}}
+        await world.call("POST", f"{SERVING}/services", ksvc(template=notes))
+        await world.ready()
+        found = meta.annotations(world.store.get(REVISION, "default", "hello-00001"))
+        assert found["a"] == "b" and own not in found

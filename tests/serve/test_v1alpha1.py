@@ -166,3 +166,30 @@ def test_a_target_without_a_share_has_no_percent_as_in_2019():
     seen = v1alpha1.from_v1(SERVICE, obj)["status"]["traffic"]
     assert seen[0] == traffic[0]
     assert seen[1] == {"revisionName": "x-2", "tag": "latest", "name": "latest"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"labels": {"a": 5}},
+        {"annotations": {"x": {"y": 1}}},
+        {"annotations": "abc"},
+        {"labels": [["a", "b"]]},
+        {"name": 5},
+        "x",
+    ],
+)
+def test_the_metadata_of_a_template_has_the_types_of_v1(api, data):
+    """They were stored as they came, and no reconciler got past them."""
+    revision = {"metadata": data, "spec": {"container": {"image": "reg.example/hello"}}}
+    obj = {"kind": "Configuration", "metadata": {"name": "a"}, "spec": {"revisionTemplate": revision}}
+    assert api.call("POST", f"{ALPHA}/configurations", obj)[0] == 422
+
+
+@pytest.mark.parametrize("shape", ["nonsense", '"x"', '{"container":5}'])
+def test_a_shape_that_a_template_brought_into_a_revision_is_none(shape):
+    """An earlier server stored it; no list of revisions was answered from then on."""
+    data = {"name": "a", "namespace": "default", "annotations": {v1alpha1.SHAPE: shape}}
+    revision = {"metadata": data, "spec": {"containers": [{"image": "reg.example/hello"}]}}
+    shown = v1alpha1.from_v1(REVISION, revision)
+    assert shown["spec"] == revision["spec"] and "annotations" not in shown["metadata"]

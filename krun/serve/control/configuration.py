@@ -119,7 +119,8 @@ def revision_of(ctx: Context, config: Object) -> Object:
     for key in (meta.SERVICE_LABEL, meta.SERVICE_UID):
         if meta.labels(config).get(key):
             labels[key] = meta.labels(config)[key]
-    notes = dict(data.get("annotations") or {})
+    given = data.get("annotations") or {}
+    notes = {key: item for key, item in given.items() if not key.startswith(meta.HIDDEN)}
     notes[meta.ROUTING_STATE_MODIFIED] = _stamp(ctx)
     source = meta.annotations(config)
     if meta.MODIFIER in source:

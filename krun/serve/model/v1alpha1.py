@@ -7,6 +7,7 @@ Sources: knative/serving pkg/apis/serving/v1alpha1 of the branches release-0.5 (
 release-0.9 (*_conversion.go).
 """
 
+import contextlib
 import copy
 import json
 from typing import Any
@@ -65,11 +66,19 @@ def _revision_schema() -> Object:
     return {"type": "object", "properties": properties}
 
 
+def _property(node: Object, *names: str) -> Object:
+    """Returns the schema of a field of fields of an object with the schema `node`."""
+    for name in names:
+        node = schema.resolve(node)["properties"][name]
+    return node
+
+
 def _spec_schema(kind: Kind) -> Object:
     revision = _revision_schema()
     if kind is REVISION:
         return revision
-    template = {"type": "object", "properties": {"metadata": _ANY, "spec": revision}}
+    data = schema.resolve(_property(schema.of(CONFIGURATION), "spec", "template", "metadata"))
+    template = {"type": "object", "properties": {"metadata": data, "spec": revision}}
     configuration = {
         "type": "object",
         "properties": {
@@ -307,9 +316,12 @@ def from_v1(kind: Kind, obj: Object) -> Object:
     out["apiVersion"] = kind.api_version(VERSION)
     shape = meta.annotations(obj).get(SHAPE)
     if shape:
-        posted = json.loads(shape)
-        if _still(kind, {"spec": posted}, obj):
-            out["spec"] = posted
+        with contextlib.suppress(
+            ValueError, TypeError, AttributeError
+        ):  # a template's annotation, of an earlier server
+            posted = json.loads(shape)
+            if _still(kind, {"spec": posted}, obj):
+                out["spec"] = posted
     status = out.get("status")
     if isinstance(status, dict):
         out["status"] = _status(kind, status, out)
