@@ -13,7 +13,7 @@ from krun.errors import KrunError
 from krun.serve.control import pools
 from krun.serve.control.remote import Remote
 from krun.serve.model import meta
-from krun.serve.model.kinds import CONFIG_MAP, REVISION, ROUTE, SERVICE
+from krun.serve.model.kinds import CONFIG_MAP, CONFIGURATION, POD, REVISION, ROUTE, SERVICE
 from krun.serve.run.errors import StartError
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
@@ -367,3 +367,93 @@ async def test_a_template_has_no_annotation_of_the_servers_own():
         await world.ready()
         found = meta.annotations(world.store.get(REVISION, "default", "hello-00001"))
         assert found["a"] == "b" and own not in found
+
+
+@pytest.mark.parametrize(
+    "path, status, wanted",
+    [
+        ("revisions/hello-00001", {"conditions": [{}]}, 422),
+        ("revisions/hello-00001", {"conditions": [{"type": "Ready"}]}, 422),
+        ("revisions/hello-00001", {"conditions": [{"type": "ResourcesAvailable", "status": "True"}], "containerStatuses": [{}]}, 200),
+        ("routes/hello", {"conditions": [{"status": "True"}]}, 422),
+        ("routes/hello", {"traffic": [{}]}, 200),
+        ("routes/hello", {"traffic": [{"revisionName": "hello-00001", "percent": 1, "tag": "\u00fc"}]}, 200),
+        ("configurations/hello", {"conditions": [{}]}, 422),
+        ("services/hello", {"conditions": [{}]}, 422),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("old", [False, True])
+def test_a_status_that_a_client_has_written_stops_nothing(tmp_path, path, status, wanted, old):
+    """With what an earlier server took, too (`old`): reconcilers, and the start of the server, went no further."""
+    database = str(tmp_path / "store")
+    kinds = {"revisions": REVISION, "routes": ROUTE, "configurations": CONFIGURATION, "services": SERVICE}
+    plural, name = path.split("/")
+
+    @loop
+    async def first():
+        async with World(database) as world:
+            await world.call("POST", f"{SERVING}/services", ksvc())
+            await world.ready()
+            obj = world.store.get(kinds[plural], "default", name)
+            assert (await world.call("PUT", f"{SERVING}/{path}/status", {**obj, "status": status}))[
+                0
+            ] == wanted
+            world.engine.close()
+            if old:
+                world.store.update_status(kinds[plural], {"metadata": {"namespace": "default", "name": name}, "status": status})  # fmt: skip
+
+    @loop
+    async def second():
+        async with World(database) as world:
+            await world.ready()
+            await world.leads("hello.default.localhost", {"hello-00001": 100})
+            assert not world.lines
+
+    first()
+    second()
+
+
+@loop
+async def test_a_route_that_cannot_be_resolved_keeps_no_other_from_its_hosts():
+    """Its status stays as a client has written it; the table is made anew when a ConfigMap changes and when the server starts."""
+    async with World() as world:
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+        traffic = [{"revisionName": "none", "percent": 100}]
+        route = {"kind": "Route", "metadata": {"name": "r"}, "spec": {"traffic": traffic}}
+        assert (await world.call("POST", f"{SERVING}/routes", route))[0] == 201
+        await world.until(lambda: world.condition(ROUTE, "r", "Ready")[0] == "False", "it is told")
+        status = {"traffic": [{"revisionName": "hello-00001", "percent": 1, "tag": "\u00fc"}]}
+        obj = world.store.get(ROUTE, "default", "r")
+        assert (await world.call("PUT", f"{SERVING}/routes/r/status", {**obj, "status": status}))[0] == 200
+        world.engine.start()
+        await world.call("POST", f"{SERVING}/services", ksvc("other"))
+        await world.ready("other")
+        await world.leads("other.default.localhost", {"other-00001": 100})
+        assert not world.lines
+
+
+@loop
+async def test_all_events_of_a_transaction_are_told(monkeypatch):
+    """An owner reference without a name made one of them fail: the instances of a deleted namespace went on, and were served."""
+    async with World() as world:
+        space = SERVING.replace("default", "ns1")
+        owner = {"controller": True, "kind": "Service"}
+        obj = {"metadata": {"name": "a", "ownerReferences": [owner]}, "data": {}}
+        assert (await world.call("POST", "/api/v1/namespaces/ns1/configmaps", obj))[0] == 422
+        obj["metadata"]["namespace"] = "ns1"
+        world.store.create(CONFIG_MAP, obj)
+        await world.call("POST", f"{space}/services", ksvc())
+        await world.until(lambda: world.table.lookup(b"hello.ns1.localhost"), "it is served")
+        real = world.engine.changed
+
+        def broken(event):
+            if event.kind is POD:
+                raise RuntimeError("broken")
+            real(event)
+
+        world.store._subscribers[-1] = broken
+        with pytest.raises(RuntimeError):
+            await world.call("DELETE", "/api/v1/namespaces/ns1")
+        await world.until(lambda: not world.pools.pools and not world.runner.instances, "nothing is left")
+        await world.until(lambda: not world.table.lookup(b"hello.ns1.localhost"), "the host is gone")

@@ -112,13 +112,15 @@ class Admission:
         return pruned
 
     def _webhooks(self, kind: Kind, obj: Object, old: Object | None) -> None:
-        if not kind.group:
+        if kind.group:
+            defaults.apply(kind, obj, old, self.options, self.user)
+        else:
             validate.core_defaults(kind, obj)
-            return
-        defaults.apply(kind, obj, old, self.options, self.user)
         causes = schema.check_required(kind, obj)
         if causes:
             raise invalid(kind, meta.name(obj), causes)
+        if not kind.group:
+            return
         errors = validate.webhook(kind, obj, old, self.options)
         if errors:
             raise denied(errors.text())

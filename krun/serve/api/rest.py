@@ -319,9 +319,11 @@ class _Call:
         """Returns a client's status without unknown fields. Errors: ApiError 422: readers of all clients rely on its form."""
         if value is None:
             return None
-        kept, walk = schema.prune_node(schema.of(self.kind)["properties"].get("status", {}), value, "status")
-        if walk.causes:
-            raise status.invalid(self.kind, self.target.name, walk.causes)
+        node = schema.of(self.kind)["properties"].get("status", {})
+        kept, walk = schema.prune_node(node, value, "status")
+        causes = walk.causes or schema.required_of(node, kept, "status")
+        if causes:
+            raise status.invalid(self.kind, self.target.name, causes)
         return kept
 
     def _would_be(self, fresh: Object, old: Object) -> Object:

@@ -6,7 +6,7 @@ Source: knative/serving pkg/reconciler/domainmapping, pkg/apis/serving/v1beta1/d
 from typing import Any
 
 from krun.serve.control.context import Context
-from krun.serve.model import meta
+from krun.serve.model import conditions, meta
 from krun.serve.model.conditions import Conditions
 from krun.serve.model.kinds import CORE_SERVICE, DOMAIN_MAPPING, ROUTE
 from krun.serve.model.values import parse_time
@@ -67,9 +67,8 @@ def _first(ctx: Context, mapping: Object) -> bool:
         if meta.uid(one) != meta.uid(mapping)
     ]
     for one in claimed:
-        for condition in (one.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "DomainClaimed" and condition["status"] == "True":
-                return False
+        if (conditions.find(one.get("status"), "DomainClaimed") or {}).get("status") == "True":
+            return False
     return all(_order(mapping) <= _order(one) for one in claimed)
 
 

@@ -134,7 +134,7 @@ class Engine:
         if owner is not None:
             for parent in (SERVICE, CONFIGURATION, ROUTE, REVISION):
                 if parent.kind == owner.get("kind"):
-                    self.enqueue((parent, namespace, owner["name"]))
+                    self.enqueue((parent, namespace, owner.get("name", "")))
         for dependent in self.context.tracked.get((namespace, kind.kind, name), ()):
             self.enqueue((ROUTE, namespace, dependent))
         if kind is ROUTE:

@@ -97,4 +97,5 @@ class HostTables:
                 outside.append(f"{tag}.{domains.external(config, route)}")
             public = HostRoute(shares, tags, False, "external", namespace, service, name, tag)
             out.update(dict.fromkeys((host.lower() for host in outside), public))
-        return out
+        # A client may have written the status. One name that is none must not cost the others their hosts.
+        return {host: one for host, one in out.items() if host.isascii()}

@@ -109,7 +109,9 @@ class Pools:
         scaler = Autoscaler(pool, revision, self.config(), self.loop.time())
         # Both or none: an error before this line leaves nothing.
         self.pools[key], self.scalers[key] = pool, scaler
-        known = {one["name"]: one.get("imageDigest", "") for one in status.get("containerStatuses") or ()}
+        listed = status.get("containerStatuses") or ()
+        # A client may have written the status, and the schema wants no name.
+        known = {one["name"]: one.get("imageDigest", "") for one in listed if "name" in one}
         if known and pool.state.initialized:
             pool.state.digests = known
             pool.state.activity = "inactive"

@@ -23,6 +23,10 @@ class Conditions:
         self, status: dict[str, Any], *dependents: str, ready: str = "Ready", clock: str | None = None
     ) -> None:
         self.status = status
+        listed = status.get("conditions") or ()
+        if not all("type" in one and "status" in one for one in listed):
+            # An earlier server took them from a client.
+            status["conditions"] = [one for one in listed if "type" in one and "status" in one]
         self.ready = ready
         self.dependents = dependents
         self.clock = clock

@@ -146,8 +146,13 @@ def prune_node(node: dict[str, Any], value: Any, path: str) -> tuple[Any, Walk]:
 
 def check_required(kind: Kind, obj: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns (path, text) for every required field that `obj` lacks."""
+    return required_of(of(kind), obj, "")
+
+
+def required_of(node: dict[str, Any], value: Any, path: str) -> list[tuple[str, str]]:
+    """The same for a part of an object with the schema `node`."""
     causes: list[tuple[str, str]] = []
-    _required(obj, of(kind), "", causes)
+    _required(value, node, path, causes)
     return causes
 
 

@@ -382,11 +382,18 @@ class Store:
         finally:
             self._depth = 0
         events, self._pending = self._pending, []
+        failed: Exception | None = None
         for event in events:
             for watch in list(self._watches):
                 watch.offer(event)
             for callback in self._subscribers:
-                callback(event)
+                try:
+                    callback(event)
+                except Exception as error:
+                    # What is stored is told: the others, and the events that follow, have no other way.
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _put(self, type: str, kind: Kind, obj: Object) -> None:
         self.rv += 1
@@ -435,7 +442,7 @@ class Store:
                 self._owned.pop(owner, None)
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
-        """Calls `callback` for every event after its commit. It must be short and must not raise."""
+        """Calls `callback` for every event after its commit. It must be short and must not raise: the writer would get the error."""
         self._subscribers.append(callback)
 
     def watch(self, kind: Kind, namespace: str | None, since: int) -> Watch:
