@@ -68,6 +68,20 @@ static void plain(int fd, int number) {
     CHECK(close(f) == 0);
 }
 
+static void copied(int fd, int number) { // without sendfile(2)
+    struct stat st, now;
+    char b[8] = "";
+    off_t at = 2;
+    int f = MUST(open(name, how));
+    CHECK(f == first && fstat(f, &st) == 0);
+    CHECK(pread(f, b, 7, 0) == 7 && write(fd, "head ", 5) == 5);
+    CHECK(write(fd, b, number % 4 ? 7 : 2) > 0);
+    CHECK(fstat(f, &now) == 0 && now.st_ino == st.st_ino && now.st_size == 7);
+    CHECK(number % 4 || (read(f, b, 2) == 2 && sendfile(fd, f, &at, 1 << 20) == 5 && at == 7));
+    CHECK(write(fd, "", 0) == 0 && close(f) == 0 && (number % 3 || (close(f) < 0 && errno == EBADF)));
+    CHECK((f = MUST(open("other", how))) == first && read(f, b, 7) == 5 && b[0] == '1' && close(f) == 0);
+}
+
 // The last of a turn does something else with the file.
 static void description(int fd, int number) {
     plain(fd, number);
@@ -160,6 +174,9 @@ int main(int argc, char **argv) {
     how ^= O_CLOEXEC, turn(description, 12);
     say("description: flags %o", flags);
     how = O_RDONLY | O_NONBLOCK;
+    for (int i = 0; i < 60; i++)
+        turn(copied, 12);
+    say("copied");
     watched(30);
     struct itimerval soon = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
     on(SIGALRM, nothing, SA_RESTART);

@@ -416,6 +416,12 @@ static void which_files(void) {
     kr_sys1(__NR_close, fd);
 }
 
+static void exits(u32 nr, int fd, int second) {
+    t->nr = nr, t->args[0] = (u64)fd, t->args[1] = (u64)second;
+    kr_sockets_call(t);
+    kr_sockets_served(t, nr, -EAGAIN);
+}
+
 /* Records that close the file and open it again. */
 static void again(const int s[2], u32 gen) {
     for (u32 ends_open = 0; ends_open < 2; ends_open++) {
@@ -496,6 +502,25 @@ static void files(void) {
     CHECK(is_open(f) && !is_open(fd));
     CHECK_STR(arrived(s[1], 0), "");
     again(s, gen);
+    /* it stays the file behind exits that are no call, or read it; not behind others */
+    fd = opened("file", O_RDONLY);
+    for (u32 i = 0; i < 6; i++) {
+        static const u32 calls[] = {0, __NR_sendfile, __NR_pread64, __NR_read, __NR_getpid, 0};
+        kr_sockets_left(t);
+        if (calls[i])
+            exits(calls[i], calls[i] == __NR_sendfile ? 0 : fd, fd);
+        kr_sockets_enter(t);
+        CHECK_EQ(area->file.gen != 0, i < 4);
+        CHECK(i >= 4 || (area->file.fd == (u32)fd && !area->file.path_size));
+    }
+    kr_sockets_left(t);
+    CHECK(is_open(fd));
+    kr_sys1(__NR_close, fd);
+    fd = opened("file", O_RDONLY);
+    kr_sockets_left(t);
+    exits(__NR_pread64, fd + 1, fd), kr_sockets_enter(t);
+    CHECK_EQ(area->file.gen, 0);
+    kr_sys1(__NR_close, fd);
     /* it becomes shorter meanwhile */
     fd = opened("file", O_RDONLY);
     kr_sys2(__NR_ftruncate, f, 3);

@@ -3,9 +3,9 @@
  * The file that the process's last exit has opened: see sockets.h and guest/engine_file.inc. A server of files opens one, asks for its
  * size, sends it and closes it; only the open is an exit, and that of the same file again is none.
  *
- * The file is offered at the entry behind the open(2) or openat(2), and forgotten at the next exit, whatever it is for. So nothing
- * else of the process's has happened to the number meanwhile: the process has one thread, and shares its descriptors with
- * nobody. What fstat says was true at the last exit. sendfile and close are records, and happen at the next exit in their order.
+ * The file is offered at the entry behind the open(2) or openat(2), and forgotten at the next exit, whatever it is for; and offered anew
+ * if that exit is no call, or one that reads the file. So nothing else of the process's has happened to the number meanwhile: the process
+ * has one thread, and shares its descriptors with nobody. What fstat says was true at the last exit. sendfile and close are records, and happen at the next exit in their order.
  *
  *   content   is read when the record is carried out. If the file has become shorter meanwhile, the connection is reset
  *   close     does not fail: it is a regular file, opened for reading only, of a file system whose close does nothing there
@@ -95,6 +95,12 @@ void kr_file_path(struct kr_task *t, const char *path) {
     kr_unlock(&k->lock);
 }
 
+void kr_file_call(struct kr_sockets *k, u32 nr, const u64 a[6]) {
+    u32 fd = nr == __NR_sendfile ? (u32)a[1] : (u32)a[0];
+    if (k->file.kept - 1 != fd || (nr != __NR_sendfile && nr != __NR_pread64 && nr != __NR_read))
+        k->file.kept = 0;
+}
+
 /* Whether to send the file may change what fstat says of it. Not where the mount has no times of access. With relatime
  * (relatime_need_update() in the kernel) the kernel goes by the file's times, and by whether the last access is a day old. So if the file was
  * sent when they were the same, and they have not changed, they do not change now. */
@@ -117,10 +123,13 @@ void kr_file_offer(struct kr_sockets *k) {
     struct kr_task *t = k->holder;
     struct kr_opened *o = &k->file;
     struct kr_sock_file *f = &k->area->file;
-    u32 fd = o->opened - 1;
-    if (!o->opened)
+    u32 fd = (o->opened ? o->opened : o->kept) - 1;
+    if (fd == ~0u)
         return;
-    o->opened = o->known = 0;
+    o->reopens = o->opened && o->path_size &&
+                 !(o->flags & O_NOFOLLOW) && /* its descriptor would not have the flag */
+                 kr_seccomp_allows(t, o->nr);
+    o->opened = o->kept = o->known = 0;
     if (kr_files_shared(t) || __atomic_load_n(&t->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_LENT ||
         !kr_sockets_allowed(t, KR_WAY_FILE))
         return;
@@ -138,12 +147,10 @@ void kr_file_offer(struct kr_sockets *k) {
     f->size = st.size;
     memcpy(f->stat, &st, sizeof st);
     f->steady = !may_touch(o, &st, mount);
-    if (o->flags & O_NOFOLLOW || !kr_seccomp_allows(t, o->nr)) /* its descriptor would not have the flag */
-        o->path_size = 0;
     f->dirfd = o->dirfd;
     f->flags = o->flags;
     memcpy(f->path, o->path, o->path_size);
-    f->path_size = o->path_size;
+    f->path_size = o->reopens ? o->path_size : 0;
     if (!++o->files)
         o->files = 1;
     f->gen = o->files;
@@ -162,6 +169,7 @@ void kr_file_forget(struct kr_sockets *k) {
         kr_fd_shut(fd);
     }
     o->known = o->closed ? 0 : fd + 1;
+    o->kept = o->refused ? 0 : o->known;
     o->offered = k->area->file.gen = 0;
 }
 
@@ -202,7 +210,7 @@ static long open_link(u32 fd, u64 flags) {
 void kr_file_open(struct kr_sockets *k, u32 gen) {
     struct kr_opened *o = &k->file;
     u32 fd = o->offered - 1;
-    if (!o->offered || !o->closed || gen != o->files || !o->path_size)
+    if (!o->offered || !o->closed || gen != o->files || !o->reopens)
         return;
     o->closed = 0;
     if (!o->stands) { /* the first close happens now */

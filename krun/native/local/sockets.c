@@ -169,6 +169,7 @@ void kr_sockets_call(struct kr_task *t) {
     kr_lock(&k->lock);
     t->local.clones = k->clones;
     t->local.guesses = __atomic_load_n(&k->guesses, __ATOMIC_RELAXED);
+    kr_file_call(k, (u32)t->nr, t->args);
     if (is_wait(t->nr))
         drop_live(k);
     kr_unlock(&k->lock);

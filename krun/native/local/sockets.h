@@ -45,13 +45,14 @@ struct kr_opened {
     u32 opened;  /* it has just been opened */
     u32 offered; /* the guest's code may take calls on it */
     u32 known;   /* the same, if it completed calls */
+    u32 kept;    /* nothing but calls on it (kr_file_call) has been made since it was offered */
+    u32 reopens; /* the guest's code may open it again */
     u32 files;   /* counts those that were offered */
     u32 closed;  /* the records so far have closed it */
     s32 again;   /* the descriptor of the last record of an open, at a number of its own; -1: none */
     u32 refused; /* that open was */
     u32 stands;  /* the number has the object only */
-    u32 nr, dirfd, flags,
-        path_size; /* how it was opened; path_size 0: the guest's code may not open it again */
+    u32 nr, dirfd, flags, path_size; /* how it was opened; path_size 0: the path is too long */
     char path[KR_SOCK_PATH];
     struct kr_file_times {
         u64 now, flags; /* seconds of the clock, flags of the mount */
@@ -113,6 +114,8 @@ void kr_sockets_fresh(struct kr_sockets *k);
 int kr_file_at_once(u32 nr, const u64 a[6]);
 /* The open(2) or openat(2) nr(a...) of the holder's has given fd. */
 void kr_file_opened(struct kr_sockets *k, u32 fd, u32 nr, const u64 a[6]);
+/* The holder makes a call by an exit. */
+void kr_file_call(struct kr_sockets *k, u32 nr, const u64 a[6]);
 /* The holder enters the guest: offers a file that has just been opened to the guest's code. */
 void kr_file_offer(struct kr_sockets *k);
 /* A thread has left the guest, and the records have been carried out. */
