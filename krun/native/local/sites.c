@@ -32,8 +32,18 @@ void kr_local_sample(struct kr_task *t) {
         p->sample = t->local.sample;
 }
 
+/* The site's row, or that of the site which counts least. Not by a hash: two busy sites with one row would keep each other from
+ * the count that is enough. */
 static struct kr_local_hot *hot(struct kr_task *t, u64 ret) {
-    return &t->local.hot[(ret * 0x9e3779b97f4a7c15ULL >> 61) % KR_COUNT(t->local.hot)];
+    struct kr_local_hot *least = &t->local.hot[0];
+    for (u32 i = 0; i < KR_COUNT(t->local.hot); i++) {
+        struct kr_local_hot *h = &t->local.hot[i];
+        if (h->ret == ret)
+            return h;
+        if (h->count < least->count)
+            least = h;
+    }
+    return least;
 }
 
 void kr_local_hot(struct kr_task *t, u64 nr) {

@@ -82,7 +82,7 @@ struct kr_local {
     u32 watch;      /* and the board's word for traces (process/observe.h) */
     u64 done[KR_LOCAL_WAYS], declined[KR_LOCAL_WAYS],
         patched; /* the counters of the call page that have been settled */
-    struct kr_local_hot hot[8];
+    struct kr_local_hot hot[16];
     u64 site;            /* a site that shall be patched, by its return address; 0: none */
     u32 site_nr, sample; /* the number of its last call; the period of samples */
     u32 holder;          /* it completes calls on TCP sockets (local/sockets.h) */
