@@ -42,7 +42,6 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from krun.oci.listener import Listener
     from krun.oci.spec import Spec
 
 
@@ -286,7 +285,7 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         notify.make_directory(statedir.path)
     ctx.board = make_board(statedir)
     ctx.seccomp = seccomp.compile_filter(spec.seccomp, options.root)
-    listener = open_listener(ctx)
+    open_listener(ctx)
     open_sources(spec, child.plan, ctx, options.rootless)
     container.cgroup = cgroups.create(
         spec.cgroups_path,
@@ -325,8 +324,8 @@ def _make(container: Container, child: init.Child, options: CreateOptions) -> No
         conversation.run()
     finally:
         os.close(ctx.parent_sync)
-    if listener is not None:
-        listener.send(hook_state(state, "creating"), spec.version, launched.pid)
+    if ctx.listener is not None:
+        ctx.listener.send(hook_state(state, "creating"), spec.version, launched.pid)
     if options.pidfd_socket:
         send_pidfd(options.pidfd_socket, launched.pidfd, b"standard")
     if options.pid_file:
@@ -356,15 +355,15 @@ def make_board(statedir: StateDir) -> int:
         raise SysError("make", path, e.errno or 0) from None
 
 
-def open_listener(ctx: Context) -> "Listener | None":
-    """Makes what the agent of a profile with SCMP_ACT_NOTIFY gets; None without one. Raises KrunError, SysError."""
+def open_listener(ctx: Context) -> None:
+    """Makes what the agent of a profile with SCMP_ACT_NOTIFY gets. Raises KrunError, SysError."""
     profile = ctx.spec.seccomp
     if not profile or not seccomp.notifies(profile):
-        return None
+        return
     # Layer and cost: hardly any container has an agent.
     from krun.oci import listener
 
-    return listener.make(ctx, profile)
+    listener.make(ctx, profile)
 
 
 def open_sources(spec: "Spec", plan: Plan, ctx: Context, rootless: bool) -> None:
@@ -405,10 +404,12 @@ def open_cgroup(ctx: Context, paths: "dict[str, str]") -> None:
 def close_all(ctx: Context, child: init.Child, last: bool = True) -> None:
     """Closes in the parent what was opened for the child: its end of things must be the only one. A second call does nothing.
 
-    Argument: last, whether also ctx.later, which the conversation with the child closes.
+    Argument: last, whether also ctx.later, which the conversation with the child closes, and what the agent gets.
     """
     while last and ctx.later:
         os.close(ctx.later.pop())
+    if last and ctx.listener is not None:
+        ctx.listener.close()
     opened = (
         ctx.kvm,
         ctx.exe,

@@ -104,7 +104,7 @@ def _exec_process(
         procfs.open_of_host(ctx, bool(flags & CLONE_NEWPID))
     ctx.board = open_board(StateDir(options.root, options.id))
     ctx.seccomp = seccomp.compile_filter(ctx.spec.seccomp, options.root)
-    listener = open_listener(ctx)
+    open_listener(ctx)
     open_cgroup(ctx, join)
     own = cred.ALL if flags & CLONE_NEWUSER else cred.own_capabilities()
     cred.warn_unavailable(process, own, options.log)
@@ -129,8 +129,8 @@ def _exec_process(
     late = "" if child.in_cgroup else join.get("", "") or join.get("unified", "")
     conversation = talk.ExecTalk(launched, ctx.parent_sync, not initial, final, state, late, ctx.later)
     try:
-        if listener is not None:  # before the program, which does not wait for us
-            listener.send(hook_state(state, "running"), ctx.spec.version, launched.pid)
+        if ctx.listener is not None:  # before the program, which does not wait for us
+            ctx.listener.send(hook_state(state, "running"), ctx.spec.version, launched.pid)
         conversation.run()
         log_stages(options.log, ctx.t0, launched.stages)
         if options.pidfd_socket:

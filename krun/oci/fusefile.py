@@ -9,6 +9,7 @@ from errno import EIO, ENOENT, ENOSYS
 
 from krun.errors import KrunError, SysError
 from krun.mountio import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, new_mount
+from krun.oci.cgroup.group import in_user_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class Request:
 
 def mount() -> "tuple[int, int]":
     """Makes the file system. Returns its device's descriptor, which is served by File, and the mount's. Raises KrunError, SysError."""
+    if os.geteuid() != 0:
+        raise KrunError(
+            "an agent of linux.seccomp (SCMP_ACT_NOTIFY) needs a krun that is root, because the agent's file is a FUSE mount; "
+            "run it as root, or take SCMP_ACT_NOTIFY out of the profile"
+        )
     try:
         device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
     except OSError as e:
@@ -73,7 +79,8 @@ def mount() -> "tuple[int, int]":
         ("user_id", str(os.geteuid())),
         ("group_id", str(os.getegid())),
     ]
-    if os.geteuid() == 0:
+    if not in_user_namespace():
+        # Else the kernel would let in nobody from outside of our user namespace; without it, whoever has our ids.
         options.append(("allow_other", None))
     try:
         attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC

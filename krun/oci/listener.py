@@ -71,23 +71,25 @@ class Listener:
             self.file = -1
 
 
-def make(ctx: "Context", profile: "dict[str, Any]") -> Listener:
-    """Makes the file and starts the relay. ctx gets the monitor's end. Raises KrunError, SysError."""
+def make(ctx: "Context", profile: "dict[str, Any]") -> None:
+    """Makes the file and starts the relay. ctx gets the monitor's end, and the agent's file. Raises KrunError, SysError."""
     listener = Listener(profile)
     device, mount = fusefile.mount()
     ours = theirs = -1
     try:
         ours, theirs = socketpair()
         _start(ours, device)
+        os.close(device)  # the relay's alone: if it ends, the open fails, and does not wait for ever
+        device = -1
         try:
             listener.file = os.open(f"/proc/self/fd/{mount}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as e:
             raise SysError("open", "the seccomp listener's file", e.errno or 0) from None
+        ctx.listener = listener
         ctx.relay, theirs = theirs, -1
         ctx.flags |= boot.FLAG_NOTIFY
         if _KILLABLE in (profile.get("flags") or ()):
             ctx.flags |= boot.FLAG_KILLABLE
-        return listener
     finally:
         for fd in (device, mount, ours, theirs):
             if fd >= 0:
@@ -98,15 +100,18 @@ def _start(sock: int, device: int) -> None:
     """Starts the relay, which outlives krun, as nobody's child that krun or its caller would wait for."""
     middle = os.fork()
     if middle == 0:
+        code = 1
         try:
             set_undumpable()  # it has krun's rights
-            if os.fork() == 0:
+            relayed = os.fork()
+            code = 0
+            if relayed == 0:
                 _be_relay(sock, device)
         finally:
-            os._exit(0)
+            os._exit(code)
     _, status = os.waitpid(middle, 0)
     if status:
-        raise KrunError("the relay of seccomp notifications could not be started")
+        raise KrunError("start the relay of seccomp notifications: no process could be made")
 
 
 def _be_relay(sock: int, device: int) -> None:

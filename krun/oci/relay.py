@@ -16,37 +16,37 @@ import time
 from errno import EBADF, EINPROGRESS, EINTR, EINVAL, EIO, ENOENT, EPERM
 
 from krun.oci.fusefile import File, Request
-from krun.oci.served import SERVED_BY
-from krun.sysio import lib, recv_fd
+from krun.oci.unotify import (
+    ADDFD,
+    AGAIN,
+    BASE,
+    CALL,
+    CLOEXEC,
+    CONTINUE,
+    FD_BITS,
+    ID_VALID,
+    LAST,
+    MOVE,
+    MOVED,
+    NOTIF,
+    PASS,
+    RECV,
+    RESERVED,
+    RESP,
+    SEND,
+    SEND_NOW,
+    SERVED_BY,
+    SETFD,
+    STRUCT_ADDFD,
+    Note,
+    process_of,
+    take,
+)
+from krun.sysio import recv_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# native/abi/notify.h; tests/unit/test_relay.py compares.
-BASE = 0x10000000
-LAST = 0x13FFFFFF
-CALL = 0
-MOVED = 1
-DONE = 2
-PASS = 0x8E5E000000000000
-AGAIN = 0x8E5E000000000001
-MOVE = 0x8E5E400000000000
-CLOEXEC = 0x0000200000000000
-FD_BITS = 22
-_RESERVED = 0x8E5E  # upper 16 bits
-
-# include/uapi/linux/seccomp.h
-RECV = 0xC0502100
-SEND = 0xC0182101
-ID_VALID = 0x40082102
-ADDFD = 0x40182103
-_CONTINUE = 1
-_SETFD = 1
-_SEND = 2
-_NOTIF = struct.Struct("=QIIiIQ6Q")
-_RESP = struct.Struct("=QqiI")
-_ADDFD = struct.Struct("=QIIII")
 
 # How long an answer waits for a thread that a monitor's stop or question has interrupted (s): it tells of the call again at once.
 _PATIENCE = 0.2
@@ -54,28 +54,6 @@ _PATIENCE = 0.2
 _SWEEP = 1024
 # How long the file of a container that has ended waits for its agent (s).
 _AFTERLIFE = 30.0
-
-
-class Note:
-    """A call of the payload that the agent is asked about. id: the agent's number for it; kernel: that of the thread's present wait,
-    0: it does not wait just now; told: the agent has received it; later: what is done when the thread waits again, or with False
-    when it will not; deadline: for that; moving: the request whose descriptor the thread moves, with its flags."""
-
-    __slots__ = ("id", "kernel", "thread", "tag", "nr", "arch", "args", "told", "later", "deadline", "moving")
-
-    def __init__(
-        self, number: int, thread: int, tag: int, nr: int, arch: int, args: "tuple[int, ...]"
-    ) -> None:
-        self.id = self.kernel = number
-        self.thread = thread
-        self.tag = tag
-        self.nr = nr
-        self.arch = arch
-        self.args = args
-        self.told = False
-        self.later: list[Callable[[bool], None]] = []
-        self.deadline = 0.0
-        self.moving: tuple[int, int] | None = None
 
 
 class Relay:
@@ -157,12 +135,12 @@ class Relay:
 
     def receive(self) -> None:
         """Takes one notification of the kernel's."""
-        buffer = bytearray(_NOTIF.size)
+        buffer = bytearray(NOTIF.size)
         try:
             fcntl.ioctl(self.listener, RECV, buffer)
         except OSError:
             return  # its thread no longer waits
-        number, thread, _, nr, arch, _, *args = _NOTIF.unpack(buffer)
+        number, thread, _, nr, arch, _, *args = NOTIF.unpack(buffer)
         if not BASE <= nr <= LAST:
             self.of_monitor(number, thread, nr)
             return
@@ -198,24 +176,24 @@ class Relay:
         for note in [note for note in self.by_id.values() if not note.later and note.moving is None]:
             if not self.waits(note):
                 self.drop(note)
-        for thread in [thread for thread in self.passed if _process(thread) < 0]:
+        for thread in [thread for thread in self.passed if process_of(thread) < 0]:
             del self.passed[thread]
         self.limit = max(_SWEEP, 2 * (len(self.by_id) + len(self.passed)))
 
     def of_monitor(self, number: int, thread: int, nr: int) -> None:
         """A call of the monitor itself that the profile gives to the agent: it passes while a call that the agent has let pass is being
         served by it. Any other is not made by the monitor's code."""
-        if not (self.may_serve(thread, nr) or self.may_serve(_process(thread), nr, True)):
+        if not (self.may_serve(thread, nr) or self.may_serve(process_of(thread), nr, True)):
             self.respond(number, 0, -EPERM)
             return
-        self.respond(number, 0, 0, _CONTINUE)
+        self.respond(number, 0, 0, CONTINUE)
 
     def may_serve(self, thread: int, nr: int, relatives: bool = False) -> bool:
         """Tells whether a call that the thread (or one of the process) serves just now is served by `nr`."""
         if thread < 0:
             return False
         if relatives:  # a thread that the monitor makes for a moment (native/process/private.c)
-            calls = [call for other, call in self.passed.items() if _process(other) == thread]
+            calls = [call for other, call in self.passed.items() if process_of(other) == thread]
         else:
             calls = [self.passed[thread]] if thread in self.passed else []
         return any(nr == call or call in SERVED_BY.get(nr, ()) for call in calls)
@@ -254,7 +232,7 @@ class Relay:
         if value >= 1 << 63:
             value -= 1 << 64
         try:
-            fcntl.ioctl(self.listener, SEND, _RESP.pack(number, value, error, flags))
+            fcntl.ioctl(self.listener, SEND, RESP.pack(number, value, error, flags))
             return True
         except OSError:
             return False
@@ -311,7 +289,7 @@ class Relay:
                 continue
             note.told = True
             request = self.receivers.pop(0)
-            data = _NOTIF.pack(note.id, note.thread, 0, note.nr, note.arch, 0, *note.args)
+            data = NOTIF.pack(note.id, note.thread, 0, note.nr, note.arch, 0, *note.args)
             self.file.answer(request.unique, 0, data)
         self.file.wake()
 
@@ -355,11 +333,11 @@ class Relay:
         return None
 
     def on_send(self, request: Request) -> None:
-        if len(request.data) < _RESP.size:
+        if len(request.data) < RESP.size:
             self.file.answer(request.unique, -EINVAL)
             return
-        number, value, error, flags = _RESP.unpack_from(request.data)
-        if flags & ~_CONTINUE or (flags and (value or error)):
+        number, value, error, flags = RESP.unpack_from(request.data)
+        if flags & ~CONTINUE or (flags and (value or error)):
             self.file.answer(request.unique, -EINVAL)
             return
         note = self._named(request, number)
@@ -373,7 +351,7 @@ class Relay:
             sent = self.respond(note.kernel, PASS)
         elif error:
             sent = self.respond(note.kernel, 0, error)
-        elif value >> 48 & 0xFFFF == _RESERVED:
+        elif value >> 48 & 0xFFFF == RESERVED:
             sent = self.respond(note.kernel, 0, -EIO)
         else:
             sent = self.respond(note.kernel, value)
@@ -394,14 +372,14 @@ class Relay:
 
     def on_addfd(self, request: Request) -> None:
         data = request.data
-        if len(data) < _ADDFD.size or any(data[_ADDFD.size :]):
+        if len(data) < STRUCT_ADDFD.size or any(data[STRUCT_ADDFD.size :]):
             self.file.answer(request.unique, -EINVAL)
             return
-        number, flags, source, new, new_flags = _ADDFD.unpack_from(data)
-        if flags & ~(_SETFD | _SEND) or new_flags & ~os.O_CLOEXEC or (new and not flags & _SETFD):
+        number, flags, source, new, new_flags = STRUCT_ADDFD.unpack_from(data)
+        if flags & ~(SETFD | SEND_NOW) or new_flags & ~os.O_CLOEXEC or (new and not flags & SETFD):
             self.file.answer(request.unique, -EINVAL)
             return
-        fd = _take(request.pid, source)
+        fd = take(request.pid, source)
         if fd < 0:
             self.file.answer(request.unique, fd)
             return
@@ -421,17 +399,17 @@ class Relay:
             else:
                 self.file.answer(request.unique, -ENOENT)
 
-        if flags & _SETFD and new >> FD_BITS:
+        if flags & SETFD and new >> FD_BITS:
             self.file.answer(request.unique, -EBADF)
             return
         if note.later or not note.kernel:
             self.pause(note, later)
             return
         # SETFD is the monitor's to do: the kernel would replace a descriptor of the monitor's, too.
-        direct = flags if not flags & _SETFD else 0
+        direct = flags if not flags & SETFD else 0
         try:
             # A bytearray: then the call's own result is returned.
-            order = bytearray(_ADDFD.pack(note.kernel, direct, fd, 0, new_flags))
+            order = bytearray(STRUCT_ADDFD.pack(note.kernel, direct, fd, 0, new_flags))
             at = fcntl.ioctl(self.listener, ADDFD, order)
         except OSError as e:
             if e.errno in (ENOENT, EINPROGRESS):
@@ -439,8 +417,8 @@ class Relay:
             else:
                 self.file.answer(request.unique, -(e.errno or EIO))
             return
-        if not flags & _SETFD:
-            if flags & _SEND:
+        if not flags & SETFD:
+            if flags & SEND_NOW:
                 self.drop(note)
             self.file.answer(request.unique, at)
             return
@@ -459,42 +437,10 @@ class Relay:
         note.moving = None
         note.deadline = 0.0
         kernel = note.kernel
-        if flags & _SEND and result >= 0:
+        if flags & SEND_NOW and result >= 0:
             self.respond(kernel, result)
             self.drop(note)
         else:
             self.respond(kernel, AGAIN)
             self.pause(note)
         self.file.answer(unique, result)
-
-
-def _status(thread: int, name: str) -> int:
-    try:
-        with open(f"/proc/{thread}/status", "rb") as file:
-            for line in file:
-                key, _, value = line.partition(b":")
-                if key == name.encode():
-                    return int(value.split()[0])
-    except (OSError, ValueError):
-        pass
-    return -1
-
-
-def _process(thread: int) -> int:
-    """Returns the process of a thread, -1 if it is gone."""
-    return _status(thread, "Tgid")
-
-
-def _take(thread: int, number: int) -> int:
-    """Returns a duplicate of a descriptor of the agent's, or -errno."""
-    pid = _process(thread) if thread else -1
-    if pid < 0:
-        return -EBADF
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError as e:
-        return -(e.errno or EBADF)
-    try:
-        return int(lib.kr_pidfd_getfd(pidfd, number))
-    finally:
-        os.close(pidfd)

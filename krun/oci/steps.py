@@ -21,6 +21,7 @@ from krun.sysio import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from krun.oci.listener import Listener
     from krun.oci.spec import Process, Spec
 
 IN_ROOT = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
@@ -48,14 +49,15 @@ class Context:
     read_only: destination and descriptor of mounts that become read-only when nothing is put into them any more.
     later: what the parent closes while the child works.
     t0: CLOCK_MONOTONIC ns at the beginning of krun. flags: boot.FLAG_*, but FIRST. foreground: krun copies the terminal's output.
-    cpuid: KVM's answer, b"" if the monitor is to ask. relay: for the boot block, with an agent (oci/listener.py).
+    cpuid: KVM's answer, b"" if the monitor is to ask. relay: for the boot block, and listener,
+    what the agent gets, if there is one (oci/listener.py).
     """
 
     __slots__ = (
         "spec", "process", "id", "root", "proc", "null", "sync", "console", "kvm", "exe", "start", "result", "log", "board",
         "sources", "keep", "hook_state", "env", "argv", "target", "stack_limit", "file_limit", "t0", "seccomp", "flags",
         "cpuid", "parent_sync", "groups_denied", "cgroup_fd", "tasks", "mount_label", "saved_uid", "attached", "readable",
-        "stdio", "foreground", "read_only", "later", "relay",
+        "stdio", "foreground", "read_only", "later", "relay", "listener",
     )  # fmt: skip
 
     def __init__(self, spec: "Spec", process: "Process", id: str) -> None:
@@ -68,6 +70,7 @@ class Context:
         self.tasks: list[int] = []
         self.sources: dict[int, int] = {}
         self.later: list[int] = []
+        self.listener: Listener | None = None
         self.attached: list[tuple[str, int]] = []
         self.read_only: list[tuple[str, int]] = []
         self.keep: list[int] = []

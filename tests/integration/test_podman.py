@@ -6,6 +6,7 @@ import shutil
 import pytest
 from helpers.engines import LIMITS, Podman, command, remove, runtimes, short_directory
 from helpers.runtime import SYSTEM_PATH, wait_for
+from helpers.seccompagent import Agent, build, profile
 
 pytestmark = pytest.mark.engine
 IMAGE = "localhost/busybox:test"
@@ -199,3 +200,25 @@ def test_a_device_of_cdi(podman, engine, tmp_path):
     ]
     state = json.loads((tmp_path / "state").read_text())
     assert state["status"] in ("creating", "created") and state["pid"] > 0
+
+
+def test_a_profile_with_an_agent(podman, engine, tmp_path, same):
+    """SCMP_ACT_NOTIFY by --security-opt: run, and exec with a listener of its own."""
+    agent = Agent(build("seccomp_agent.c", tmp_path / "agent"), tmp_path)
+    try:
+        file = tmp_path / "profile.json"
+        file.write_text(json.dumps(profile(agent.path, "mkdir", listenerMetadata="of podman")))
+        options = ("--security-opt", f"seccomp={file}", "--network", "none", *LIMITS)
+        script = "mkdir /tmp/deny; mkdir /tmp/passed && ls -d /tmp/passed; sleep 1000"
+        podman("run", "-d", "--name", "c", *options, IMAGE, "sh", "-c", script).ok()
+        agent.until("passed")
+        done = podman(
+            "exec", "c", "sh", "-c", "mkdir /tmp/value; echo $?; mkdir /tmp/inner && ls -d /tmp/inner"
+        )
+        same((done.out, done.err), "exec")
+        podman("rm", "--force", "--time", "0", "c").ok()
+        agent.until("hang-up", 2)
+        same(sorted(agent.calls()), "the agent")
+        assert [state["metadata"] for state in agent.states()] == ["of podman"] * 2
+    finally:
+        agent.close()

@@ -1,22 +1,12 @@
 """SCMP_ACT_NOTIFY: an agent that is written for the kernel's listener (helpers/seccomp_agent.c) sees with krun what it sees with runc,
 and so does the program (helpers/seccomp_program.c)."""
 
-import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from helpers.runtime import wait_for
-
-HELPERS = Path(__file__).resolve().parents[1] / "helpers"
-
-
-def build(source: str, path: Path, *options: str) -> Path:
-    subprocess.run(
-        ["gcc", "-O2", "-pthread", *options, "-o", path, HELPERS / source], check=True, capture_output=True
-    )
-    return path
+from helpers.seccompagent import Agent, build, profile
 
 
 @pytest.fixture(scope="session")
@@ -27,57 +17,11 @@ def programs(tmp_path_factory):
     )
 
 
-class Agent:
-    """A running agent: what it has written so far, and the bytes for which its late answers wait."""
-
-    def __init__(self, program: Path, work: Path) -> None:
-        self.path = work / "agent.sock"
-        self.out = work / "agent.out"
-        with self.out.open("wb") as out:
-            self.process = subprocess.Popen([program, self.path], stdin=subprocess.PIPE, stdout=out)
-        self.until("ready")
-
-    def lines(self) -> list[str]:
-        return self.out.read_text(errors="replace").split("\n")[:-1]
-
-    def until(self, word: str, count: int = 1) -> None:
-        wait_for(lambda: sum(word in line for line in self.lines()) >= count, f"no {word} in {self.lines()}")
-
-    def answer_late(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"x")
-        self.process.stdin.flush()
-
-    def states(self) -> list[dict]:
-        return [json.loads(line[6:]) for line in self.lines() if line.startswith("state ")]
-
-    def calls(self) -> list[str]:
-        return [line for line in self.lines() if not line.startswith(("ready", "state "))]
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
 def agent(programs, tmp_path):
     made = Agent(programs[0], tmp_path)
     yield made
     made.close()
-
-
-NOTIFIED = ["mkdir", "epoll_create", "times"]
-
-
-def profile(agent, *names, default="SCMP_ACT_ALLOW", **more):
-    rule = {"names": list(names or NOTIFIED), "action": "SCMP_ACT_NOTIFY"}
-    return {
-        "defaultAction": default,
-        "architectures": ["SCMP_ARCH_X86_64"],
-        "listenerPath": str(agent.path),
-        "syscalls": [rule],
-        **more,
-    }
 
 
 @pytest.fixture
@@ -87,7 +31,7 @@ def asked(bundle, agent, programs):
     (bundle.rootfs / "program").chmod(0o755)
     (bundle.rootfs / "tmp").mkdir(exist_ok=True)
     bundle.config["root"]["readonly"] = False
-    bundle.linux["seccomp"] = profile(agent)
+    bundle.linux["seccomp"] = profile(agent.path)
     return bundle
 
 
@@ -216,7 +160,7 @@ def test_every_call_is_notified(runtime, asked, agent):
     from krun.kvm.calls import CALLS
 
     names = [name for name, _, _ in CALLS.values() if name != "write"]
-    asked.linux["seccomp"] = profile(agent, *names, default="SCMP_ACT_ERRNO")
+    asked.linux["seccomp"] = profile(agent.path, *names, default="SCMP_ACT_ERRNO")
     asked.linux["seccomp"]["syscalls"].append({"names": ["write"], "action": "SCMP_ACT_ALLOW"})
     script = """set -e
 cd /tmp; mkdir a; mkdir -p b/c; echo x > a/x; ln -s x a/l; ln a/x a/h; cat a/l; mv a/x b/y; chmod 600 b/y; chown 1:1 b/y

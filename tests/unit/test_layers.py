@@ -56,7 +56,7 @@ LAYERS: list[list[set[str]]] = [
         {
             "krun.oci." + name
             for name in (
-                "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl fusefile served"
+                "mounts namespaces procfs masks devices cwd seccomp network hooks notify resctrl fusefile unotify"
             ).split()
         },
         {"krun.oci.cred", "krun.oci.labels", "krun.oci.sched", "krun.oci.rootfs", "krun.oci.relay"},

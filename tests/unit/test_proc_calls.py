@@ -30,7 +30,7 @@ ALLOWED = {
     "oci/talk.py": {"read_file /proc/?/cgroup": 1},
     "oci/trace.py": {"open /proc/?/timens_offsets": 1},
     "oci/debug.py": {"open /proc/?/status": 1},
-    "oci/relay.py": {"open /proc/?/status": 1},
+    "oci/unotify.py": {"open /proc/?/status": 1},
     "kvm/inspect.py": {
         "listdir /proc/?/task": 2,
         "_text /proc/?/status": 1,

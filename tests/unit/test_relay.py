@@ -1,4 +1,4 @@
-"""The relay of seccomp notifications (krun/oci/relay.py): its numbers are those of the sources, and what a monitor may do by itself."""
+"""The relay of seccomp notifications (krun/oci/relay.py, unotify.py): its numbers are those of the sources, and what a monitor may do by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from krun.kvm.calls import CALLS
-from krun.oci import relay, served
+from krun.oci import relay, unotify
 
 NATIVE = Path(__file__).parents[2] / "krun/native"
 NUMBERS = {name: number for number, (name, _, _) in CALLS.items()}
@@ -24,7 +24,7 @@ def test_numbers_are_those_of_the_header() -> None:
         name: int(value, 0)
         for name, value in re.findall(r"#define KR_NOTIFY_(\w+) (\w+?)u?(?:LL)?\n", text, re.I)
     }
-    ours = {name: value for name, value in vars(relay).items() if name in found}
+    ours = {name: value for name, value in vars(unotify).items() if name in found}
     assert ours == {name: found[name] for name in ours}
     assert {"BASE", "LAST", "CALL", "MOVED", "DONE", "PASS", "AGAIN", "MOVE", "CLOEXEC", "FD_BITS"} <= set(
         ours
@@ -39,7 +39,7 @@ def test_what_serves_what_is_the_profile_s_table() -> None:
     table: dict[int, list[int]] = {}
     for call, by in re.findall(r"\{__NR_(\w+), __NR_(\w+)\}", body[1]):
         table.setdefault(NUMBERS[by], []).append(NUMBERS[call])
-    assert {by: list(calls) for by, calls in served.SERVED_BY.items()} == table
+    assert {by: list(calls) for by, calls in unotify.SERVED_BY.items()} == table
 
 
 def test_requests_are_the_kernel_s() -> None:
@@ -143,7 +143,7 @@ def test_a_monitor_s_own_call_needs_an_agent_s_word(rig: tuple[relay.Relay, Kern
     assert receive(made, file)[:4] == (2, 10, 0, MKDIR)
     assert send(made, file, 2, flags=1) == 0 and kernel.answers[-1] == (2, relay.PASS, 0, 0)
     assert raw(5, MKDIR) and raw(6, MKDIRAT) and not raw(7, MOUNT) and not raw(8, MKDIR, thread=11)
-    told(kernel, made, 9, 10, call(MKDIR, kind=relay.DONE))
+    told(kernel, made, 9, 10, call(MKDIR, kind=unotify.DONE))
     assert not raw(10, MKDIR) and not raw(11, MKDIRAT)
     told(kernel, made, 12, 10, call(MKDIR, tag=2), 5, 6)
     receive(made, file)
