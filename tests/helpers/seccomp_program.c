@@ -191,15 +191,19 @@ int main(int argc, char **argv) {
         } else if (!strcmp(w, "wait")) {
             for (;;)
                 pause();
-        } else if (!strcmp(w, "price")) {
-            struct timespec a, b;
+        } else if (!strcmp(w, "price")) { /* the least of 20 batches of 50 calls */
             for (int part = 0; part < 2; part++) {
-                clock_gettime(CLOCK_MONOTONIC, &a);
-                for (int k = 0; k < 1000; k++)
-                    part ? make("/quiet") : call(SYS_getppid, 0, 0);
-                clock_gettime(CLOCK_MONOTONIC, &b);
-                printf("%s: %.2f us\n", part ? "notified" : "getppid",
-                       (double)((b.tv_sec - a.tv_sec) * 1000000000L + b.tv_nsec - a.tv_nsec) / 1e6);
+                double least = 1e9;
+                for (int batch = 0; batch < 20; batch++) {
+                    struct timespec a, b;
+                    clock_gettime(CLOCK_MONOTONIC, &a);
+                    for (int k = 0; k < 50; k++)
+                        part ? make("/quiet") : call(SYS_getppid, 0, 0);
+                    clock_gettime(CLOCK_MONOTONIC, &b);
+                    double us = (double)((b.tv_sec - a.tv_sec) * 1000000000L + b.tv_nsec - a.tv_nsec) / 50e3;
+                    least = us < least ? us : least;
+                }
+                printf("%s: %.2f us\n", part ? "notified" : "getppid", least);
             }
         }
     }

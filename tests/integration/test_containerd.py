@@ -3,6 +3,7 @@
 import pytest
 from helpers.engines import Containerd, remove, runtimes, short_directory
 from helpers.runtime import find, wait_for
+from helpers.seccompagent import Agent, build, profile
 
 pytestmark = pytest.mark.engine
 
@@ -68,3 +69,23 @@ def test_pause_and_resume(ctr):
 def test_program_that_cannot_be_started(ctr):
     done = ctr.run("c5", "/no/such", options=("--rm",))
     assert done.status != 0 and "no such file or directory" in done.err
+
+
+def test_a_profile_with_an_agent(ctr, busybox_root, bundle, tmp_path):
+    """SCMP_ACT_NOTIFY in the specification that containerd's client gives; a further process has a listener of its own."""
+    agent = Agent(build("seccomp_agent.c", tmp_path / "agent"), tmp_path)
+    try:
+        bundle.config["root"] = {"path": str(busybox_root)}
+        bundle.mount("/tmp", "tmpfs", type="tmpfs").shell("mkdir /tmp/deny; mkdir /tmp/passed; sleep 1000")
+        bundle.linux["seccomp"] = profile(agent.path, "mkdir")
+        words = ("--runc-binary", str(find(ctr.name)), "--config", str(bundle.write() / "config.json"))
+        ctr("run", *words, "--detach", "c8").ok()
+        agent.until("passed")
+        done = ctr("task", "exec", "--exec-id", "e1", "c8", "/bin/sh", "-c", "mkdir /tmp/value; echo $?")
+        assert done.out == "0\n", done
+        ctr("task", "kill", "--signal", "SIGKILL", "c8").ok()
+        agent.until("hang-up", 2)
+        told = ["mkdir /tmp/deny 777: 0", "mkdir /tmp/passed 777: 0", "mkdir /tmp/value 777: 0"]
+        assert [line for line in agent.calls() if line.startswith("mkdir")] == told
+    finally:
+        agent.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import struct
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from krun.errors import KrunError
 from krun.kvm.calls import CALLS
-from krun.oci import relay, unotify
+from krun.oci import fusefile, relay, unotify
 
 NATIVE = Path(__file__).parents[2] / "krun/native"
 NUMBERS = {name: number for number, (name, _, _) in CALLS.items()}
@@ -207,3 +209,16 @@ def test_calls_of_threads_that_end_do_not_pile_up(rig: tuple[relay.Relay, Kernel
         if number != 7:
             kernel.gone.add(number)
     assert len(made.by_id) < 1100 and len(made.queue) < 1100 and 7 in made.by_id
+
+
+def test_a_host_without_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line says what is missing and what to do."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(fusefile, "DEVICE", "/dev/no-such-fuse")
+    with pytest.raises(
+        KrunError, match=r"/dev/no-such-fuse does not exist; load the kernel's module \(modprobe fuse\)"
+    ):
+        fusefile.mount()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(KrunError, match="needs a krun that is root"):
+        fusefile.mount()
