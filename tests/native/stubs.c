@@ -13,6 +13,7 @@
 #include "process/above.h"
 #include "process/main.h"
 #include "process/process.h"
+#include "sys/memfile.h"
 #include <linux/fcntl.h>
 #include <linux/mman.h>
 #include <linux/prctl.h>
@@ -209,6 +210,16 @@ __attribute__((weak)) void kr_task_exit(struct kr_task *t, int code) {
     kr_die("kr_task_exit(%p, %d)", (void *)t, code);
 }
 
+__attribute__((weak)) u32 kr_memfiles;
+__attribute__((weak)) long kr_memfile_open(struct kr_task *t, int dirfd, const char *path,
+                                           const struct open_how *asked) {
+    (void)t, (void)dirfd, (void)path, (void)asked;
+    return -EACCES;
+}
+__attribute__((weak)) long kr_memfile_call(struct kr_task *t, u64 nr, const u64 a[6]) {
+    (void)t, (void)nr, (void)a;
+    return -EBADF;
+}
 __attribute__((weak)) long kr_owned_open(struct kr_task *t, int fd, const struct statx *sx, u64 flags) {
     (void)t, (void)fd, (void)sx, (void)flags;
     return -EACCES;

@@ -114,6 +114,9 @@
 #define W_OK 2
 #define R_OK 4
 #endif
+#ifndef ST_RDONLY /* include/linux/statfs.h, not for user space */
+#define ST_RDONLY 1
+#endif
 #ifndef ST_NOEXEC /* include/linux/statfs.h, not for user space */
 #define ST_NOEXEC 8
 #endif

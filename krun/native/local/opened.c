@@ -36,7 +36,6 @@
 #define DAY 86400u        /* s */
 #define MOMENT 60u        /* s: longer than a record waits */
 /* statfs(2) */
-#define ST_RDONLY 1u
 #define ST_NOATIME 1024u
 #define ST_RELATIME 4096u
 

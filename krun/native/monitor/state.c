@@ -16,6 +16,7 @@
 #include "../process/observe.h"
 #include "../machine/vdso.h"
 #include "../sys/aio.h"
+#include "../sys/memfile.h"
 #include "../sys/path.h"
 #include "../process/robust.h"
 #include "../local/local.h"

@@ -3,6 +3,7 @@
  * open, openat, openat2, creat, readlink: arguments and flags. view/procfs.c judges and opens. No state, no
  * locks.
  */
+#include "memfile.h"
 #include "path.h"
 #include "table.h"
 #include "../view/procfs.h"
@@ -28,6 +29,8 @@ static long open_with(struct kr_task *t, int dirfd, u64 ptr, const struct open_h
     if (n < 0)
         return n;
     n = kr_open(t, dirfd, path, how);
+    if (n == -EACCES)
+        n = kr_memfile_open(t, dirfd, path, how);
     if (n >= 0 && t->local.holder)
         kr_file_path(t, path);
     kr_path_put(path);

@@ -3,6 +3,7 @@
  * Dispatch: from a number and six arguments to a result. State: none; the constant tables come from
  * syscalls.def. Locks: none. Callers: any thread that serves a task.
  */
+#include "memfile.h"
 #include "table.h"
 #include "../lib/kr_guard.h"
 #include "../view/ask.h"
@@ -195,6 +196,8 @@ long kr_perform(struct kr_call *c) {
     long ret = c->row->service == KR_SVC_FORWARD ? forward(c->nr, c->a) : call_handler(c->nr, t, c->a);
     if (t->was_asked && ret > 0 && (c->nr == __NR_write || c->nr == __NR_sendto))
         ret = write_on(t, (long)c->nr, c->a, ret);
+    if (ret == -EBADF && __atomic_load_n(&kr_memfiles, __ATOMIC_RELAXED))
+        ret = kr_memfile_call(t, c->nr, c->a);
     kr_fd_unname(t);
     return ret;
 }

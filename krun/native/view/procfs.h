@@ -116,7 +116,8 @@ enum kr_proc_entry {
     KR_PE_ROOT,
     KR_PE_NS_N,    /* ns/NAME */
     KR_PE_TASK,    /* the directory */
-    KR_PE_REFUSED, /* mem, pagemap, clear_refs, stack: they give power over a process, or show its memory */
+    KR_PE_MEM,     /* refused as well, except by sys/memfile.c */
+    KR_PE_REFUSED, /* pagemap, clear_refs, stack: they give power over a process, or show its memory */
 };
 /* Whose numbers a procfs has. Each procfs belongs to a pid namespace, and a payload can reach a procfs of another one. */
 #define KR_NUMBERS_MINE 1u /* those of the calling process's pid namespace: getpid(2), gettid(2) */

@@ -24,7 +24,7 @@ static const struct {
     {"map_files", KR_PE_MAP_FILES},
     {"cwd", KR_PE_CWD},
     {"root", KR_PE_ROOT},
-    {"mem", KR_PE_REFUSED},
+    {"mem", KR_PE_MEM},
     {"pagemap", KR_PE_REFUSED},
     {"clear_refs", KR_PE_REFUSED},
     {"stack", KR_PE_REFUSED},
