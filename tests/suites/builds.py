@@ -2,8 +2,8 @@
 
     builds.py [--directory DIR] [--rounds N] [BUILDER...]
 
-buildkitd and buildctl of VERSION come from the Go module proxy and are built into DIRECTORY once (3 minutes on 2 cores). No builder gets
-a network: the base is an archive of busybox. The status is 1 if an image differs, or if a builder has not called the runtime.
+buildkitd and buildctl of VERSION, and docker-buildx of BUILDX, come from the Go module proxy and are built into DIRECTORY once (3 minutes
+each on 2 cores). No builder gets a network: the base is an archive of busybox. The status is 1 if an image differs, or if a builder has not called the runtime.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from helpers.runtime import ROOT, find
 from suites.kubernetes import go
 
 VERSION = "0.19.0"
+BUILDX = "0.19.3"
 WORK = ROOT / "build" / "builds"
 
 #: What every builder can do: shells, users, modes, links, environment, a file that a later step removes, many short programs.
@@ -57,22 +58,32 @@ COPY sent /result/sent
 #: For BuildKit in addition: mounts of a step.
 MOUNTS = """RUN --mount=type=cache,target=/cache --mount=type=tmpfs,target=/t --mount=type=secret,id=word \\
     echo kept >/cache/f && cat /cache/f /run/secrets/word >mounts && grep -c ' /t tmpfs' /proc/mounts >>mounts
-RUN --network=none ls /sys/class/net >devices
 """
+#: For newer ones than that of dockerd 20.10.
+NETWORK = "RUN --network=none ls /sys/class/net >devices\n"
 
 
-def build_buildkit(directory: Path) -> Path:
-    """Builds what is missing; returns the folder of the programs."""
+#: Program to its package, its version, and the builders that need it.
+PROGRAMS = {
+    "buildctl": ("github.com/moby/buildkit/cmd/buildctl", VERSION, ("buildkit", "buildkit-containerd")),
+    "buildkitd": ("github.com/moby/buildkit/cmd/buildkitd", VERSION, ("buildkit", "buildkit-containerd")),
+    "docker-buildx": ("github.com/docker/buildx/cmd/buildx", BUILDX, ("docker-buildx",)),
+}
+
+
+def build_programs(directory: Path, builders: list[str]) -> Path:
+    """Builds what is missing for the builders; returns the folder of the programs."""
     programs = directory / "bin"
     programs.mkdir(parents=True, exist_ok=True)
-    (directory / "go.mod").write_text("module builds\n\ngo 1.23.0\n")
-    for name in ("buildctl", "buildkitd"):
-        if (programs / name).exists():
+    for name, (package, version, users) in PROGRAMS.items():
+        if (programs / name).exists() or not set(users) & set(builders):
             continue
         print(f"builds: building {name}", flush=True)
-        package = f"github.com/moby/buildkit/cmd/{name}"
-        go("get", f"{package}@v{VERSION}", cwd=directory)
-        go("build", "-ldflags", "-s -w", "-o", str(programs / name), package, cwd=directory)
+        module = directory / f"go-{name}"
+        module.mkdir(exist_ok=True)
+        (module / "go.mod").write_text("module builds\n\ngo 1.23.0\n")
+        go("get", f"{package}@v{version}", cwd=module)
+        go("build", "-ldflags", "-s -w", "-o", str(programs / name), package, cwd=module)
     return programs
 
 
@@ -140,13 +151,41 @@ def docker(case: Case) -> Iterator[Any]:
 
 
 @contextmanager
+def docker_buildx(case: Case) -> Iterator[Any]:
+    """BuildKit inside dockerd, by docker buildx: the program docker-runc or runc (dockerd 20.10) of dockerd's PATH."""
+    folder = case.work / "path"
+    folder.mkdir()
+    for name in ("docker-runc", "runc"):
+        (folder / name).symlink_to(case.runtime)
+    plugins = case.work / "client" / "cli-plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "docker-buildx").symlink_to(case.programs / "docker-buildx")
+    (case.work / "word").write_text("secret\n")
+    with (case.context / "Containerfile").open("a") as file:
+        file.write(MOUNTS)
+    engine = Docker(case.work, before=f"export PATH={folder}:$PATH")
+    options = (
+        f"--no-cache --network none --secret id=word,src={case.work}/word --output type=tar,dest={case.image}"
+    )
+
+    def build() -> None:
+        file = str(case.context / "Containerfile")
+        engine.call("runc", "buildx", "build", *shlex.split(options), "--file", file, str(case.context)).ok()
+
+    try:
+        yield build, lambda: None
+    finally:
+        engine.close()
+
+
+@contextmanager
 def buildkitd(case: Case, settings: str, *before: str) -> Iterator[Any]:
     """A private buildkitd without a network. before: a command that the daemon's is appended to."""
     address = f"unix://{case.work}/sock"
     (case.work / "buildkitd.toml").write_text(f'root = "{case.work}/buildkit"\n{settings}')
     (case.work / "word").write_text("secret\n")
     with (case.context / "Containerfile").open("a") as file:
-        file.write(MOUNTS)
+        file.write(MOUNTS + NETWORK)
     words = [str(case.programs / "buildkitd"), "--addr", address, "--config", f"{case.work}/buildkitd.toml"]
     daemon = Daemon([*before, *words], case.work / "buildkitd.log", ENVIRONMENT)
     client = [str(case.programs / "buildctl"), "--addr", address]
@@ -195,6 +234,7 @@ def buildkit_containerd(case: Case) -> Iterator[Any]:
 BUILDERS: dict[str, Any] = {
     "podman": podman,
     "docker": docker,
+    "docker-buildx": docker_buildx,
     "buildkit": buildkit,
     "buildkit-containerd": buildkit_containerd,
 }
@@ -216,7 +256,7 @@ def contents(image: Path) -> list[str]:
 
 def run(programs: Path, builder: str, runtime: str, rounds: int) -> tuple[list[str], float, int]:
     """Builds with one runtime. The image's files, the shortest time in seconds, and how many containers were run."""
-    work = short_directory(f"builds-{builder[:3]}{builder[8:12]}-{runtime}")
+    work = short_directory(f"builds-{builder.replace('-', '')[:12]}-{runtime}")
     try:
         case = Case(programs, work, runtime)
         with BUILDERS[builder](case) as (build, export):
@@ -259,7 +299,7 @@ def main() -> int:
     chosen = options.builder or list(BUILDERS)
     if unknown := set(chosen) - set(BUILDERS):
         parser.error(f"no such builder: {', '.join(sorted(unknown))}")
-    programs = build_buildkit(options.directory)
+    programs = build_programs(options.directory, chosen)
     good = [compare(programs, builder, options.rounds) for builder in chosen]
     return 0 if all(good) else 1
 
