@@ -141,11 +141,31 @@ def _exec_process(
         reap(launched)
         launched.close()
         if isinstance(e, KrunError):
-            raise sync.explain(e) from None
+            raise sync.explain(_if_left(e, ctx, flags)) from None
         raise
     finally:
         os.close(ctx.parent_sync)
     return launched
+
+
+def _if_left(error: KrunError, ctx: Context, flags: int) -> KrunError:
+    """Returns the error of an exec: with the remedy where the init has entered a user namespace of its own, which has not the ids.
+
+    Exec follows the init there: its other namespaces may belong to that one, and nothing in them may run with the rights of the
+    container's (init._check_owners). runc does not follow it.
+    """
+    left = flags & CLONE_NEWUSER and "user" not in ctx.spec.namespaces
+    if (
+        not left
+        or not isinstance(error, sync.ChildError)
+        or error.op not in ("setgroups", "setresgid", "setresuid")
+    ):
+        return error
+    words = (
+        "the container's init has entered a user namespace of its own, where exec follows it; give --user an id that its uid_map and "
+        "gid_map have, or let a child of the init enter the namespace"
+    )
+    return sync.ChildError(error.step, error.op, error.path, error.errno, words)
 
 
 def _if_stopped(error: KrunError, pidfd: int) -> KrunError:

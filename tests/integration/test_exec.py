@@ -182,6 +182,20 @@ def test_an_init_that_has_left_its_user_namespace(runtime, bundle):
 
 
 @pytest.mark.parametrize("runtime", ["krun"], indirect=True)
+def test_ids_that_the_namespace_of_the_init_has_not(runtime, bundle):
+    """The remedy is told. runc does not follow the init, and runs the program with the container's ids."""
+    for name in ("bounding", "effective", "permitted"):
+        bundle.process["capabilities"][name].append("CAP_SETFCAP")  # for `unshare -r`
+    bundle.linux.pop("seccomp", None)
+    container = runtime.start(bundle.args("unshare", "-Ur", "sh", "-c", "echo left; sleep 1000"))
+    wait_for(lambda: "left" in container.out(), "the init has not left its namespace")
+    said = container.exec("true", options=("--user", "1000"))
+    assert said.status == 255 and "the container's init has entered a user namespace of its own" in said.err
+    assert "let a child of the init enter the namespace" in said.err
+    container.exec("true", options=("--user", "0")).ok()
+
+
+@pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 def test_the_callers_groups_are_not_the_programs(runtime, bundle):
     """The init makes a user namespace that denies setgroups(2): exec's process kept the groups that krun's caller has on the host,
     and read what they may read. runc does not follow the init there."""
