@@ -10,7 +10,7 @@ from helpers.servefakes import Waiter, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krun.serve.control.capacity import UNSTATED, each_of, of_machine
+from krun.serve.control.capacity import UNSTATED, Capacity, each_of, of_machine
 from krun.serve.model.kinds import REVISION
 from krun.serve.scale.share import Amount, Claim, allot
 
@@ -263,3 +263,35 @@ async def test_starts_that_fail_give_their_room_back(failing):
         burst(world, revision, 50)
         await world.until(lambda: world.pools.pools["default", revision].ready == 4, "four in the end")
         assert held(world) == 4
+
+
+@loop
+async def test_requests_at_a_full_machine_share_the_room_out_for_a_part_of_the_time():
+    """Each request that waits asks for it, and with a thousand services that wait it takes 10 ms of the loop."""
+
+    class Waits:
+        each = Amount(1, MiB)
+
+        def claim(self):
+            nonlocal now
+            now += 0.05
+            return claim("a", 1)
+
+        def held(self):
+            return 0
+
+        def grow(self, count):
+            raise AssertionError
+
+    now = 0.0
+    capacity = Capacity(Amount(0, 0), lambda: now)
+    capacity.ask(Waits())
+    await asyncio.sleep(0)
+    once = now
+    for _ in range(50):
+        capacity.schedule()
+        await asyncio.sleep(0)
+    assert now == once
+    # Nobody is forgotten.
+    await asyncio.sleep(0.6)
+    assert now > once
