@@ -10,8 +10,10 @@ from h2.settings import SettingCodes
 from helpers.h2peer import H2Peer
 from helpers.h2server import H2Server
 from helpers.proxyrig import Rig
+from hpack import Encoder
 from hyperframe.frame import (
     ContinuationFrame,
+    DataFrame,
     GoAwayFrame,
     HeadersFrame,
     PingFrame,
@@ -247,3 +249,30 @@ def test_interim_responses_of_an_h2c_instance_have_a_bound():
         peer = H2Peer(socket.create_connection(("127.0.0.1", rig.port)))
         answer = peer.answer(peer.request())
         assert answer["status"] == 502 and len(answer["interim"]) == 16
+
+
+def test_a_probe_lets_others_run_between_its_reads():
+    """asyncio's sock_recv does not wait while there is something to read."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    head = HeadersFrame(1, Encoder().encode([(":status", "200")]), flags=["END_HEADERS"])
+    theirs.sendall(SettingsFrame(0).serialize() + head.serialize() + DataFrame(1, b"x").serialize() * 10000)
+    theirs.shutdown(socket.SHUT_WR)
+    turns = 0
+
+    async def main():
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        with pytest.raises(KrunError, match="closed the connection"):
+            await grpc_health.check(ours, "")
+        task.cancel()
+
+    with ours, theirs:
+        asyncio.run(main())
+    assert turns >= 100000 // 16384

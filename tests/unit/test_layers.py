@@ -107,6 +107,7 @@ LAYERS: list[list[set[str]]] = [
             "krun.serve.http.hangup",
             "krun.serve.http.memory",
             "krun.serve.http.timers",
+            "krun.serve.http.turns",
         },
         {"krun.serve.http.stream"},
         {"krun.serve.http.endpoint"},

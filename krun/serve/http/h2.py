@@ -19,6 +19,7 @@ from krun.serve.http.h2head import request_head, settings, trailer_fields
 from krun.serve.http.h2limits import Budget, Library, TooMany
 from krun.serve.http.h2stream import H2Incoming
 from krun.serve.http.head import Head
+from krun.serve.http.turns import Turns
 from krun.serve.http.types import HttpError
 
 #: The receive window of the connection.
@@ -32,7 +33,7 @@ class H2Connection(asyncio.Protocol):
     """A connection and its streams."""
 
     __slots__ = (
-        "_closing", "_held", "_reading", "_widened", "budget", "conn", "deadline", "endpoint", "peer", "slot", "streams", "tls",
+        "_closing", "_reading", "_turns", "_widened", "budget", "conn", "deadline", "endpoint", "peer", "slot", "streams", "tls",
         "transport", "write_paused",
     )  # fmt: skip
 
@@ -47,8 +48,6 @@ class H2Connection(asyncio.Protocol):
         self.slot = 0
         self.write_paused = False
         self._reading = False
-        #: Nothing is read, because the peer does not read.
-        self._held = False
         self._closing = False
         #: The windows of all streams may have become wider.
         self._widened = False
@@ -64,6 +63,7 @@ class H2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._turns = Turns(transport, self._take, self._taken)
         self.peer = transport.get_extra_info("peername") or "unix"
         self.endpoint.join(self)
         conn = self.conn
@@ -86,8 +86,12 @@ class H2Connection(asyncio.Protocol):
             stream.gone()
 
     def data_received(self, data: bytes) -> None:
+        self._turns.feed(data)
+
+    def _take(self, data: bytes) -> int:
+        """Handles a piece of a read; returns the number of its frames."""
         if self._closing:
-            return
+            return 0
         self._reading = True
         self.conn.room = self.budget.room(self.endpoint.wheel.now())
         try:
@@ -95,19 +99,24 @@ class H2Connection(asyncio.Protocol):
         except TooMany as error:
             self.endpoint.on_refused(429, f"HTTP/2: {error}")
             self._hang_up()
-            return
+            return 0
         except (h2.exceptions.H2Error, ValueError, IndexError) as error:
             self.endpoint.on_refused(400, f"HTTP/2: {type(error).__name__}")
             self._hang_up()
-            return
+            return 0
         self.conn.bound_table()
         self.budget.spend(self.conn.costs())
         for event in events:
             self._event(event)
             if self.transport.is_closing():
-                return
+                return 0
+        return self.conn.frames()
+
+    def _taken(self) -> None:
+        if self.transport.is_closing():
+            return
         if self._widened:
-            # Once for all frames of the read: a flood of them must not cost a turn over all streams each.
+            # Once for all frames of a turn: a flood of them must not cost a turn over all streams each.
             self._widened = False
             for stream in list(self.streams.values()):
                 stream.pump()
@@ -126,9 +135,7 @@ class H2Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        if self._held:
-            self._held = False
-            self.transport.resume_reading()
+        self._turns.release()
         for stream in list(self.streams.values()):
             stream.pump()
 
@@ -243,9 +250,12 @@ class H2Connection(asyncio.Protocol):
             data = self.conn.data_to_send()
             if data:
                 self.transport.write(data)
-                if self.write_paused and not self._held and self.transport.get_write_buffer_size() > _UNREAD:
-                    self._held = True
-                    self.transport.pause_reading()
+                if (
+                    self.write_paused
+                    and not self._turns.held
+                    and self.transport.get_write_buffer_size() > _UNREAD
+                ):
+                    self._turns.hold()  # the peer does not read
 
     def finished(self, stream_id: int) -> None:
         """A stream has ended normally."""

@@ -53,6 +53,8 @@ class Library(h2.connection.H2Connection):
     #: and how many there may be. One read has thousands, and all other connections wait while it is handled.
     _costly = 0
     room = 0
+    #: All frames since `frames` was asked.
+    _count = 0
     _windows = 0
 
     #: Streams that have ended and are remembered, so that late frames on them are no error. The library's 65536 have some 6 MB.
@@ -69,6 +71,7 @@ class Library(h2.connection.H2Connection):
             changes[:] = [min(changes), changes[-1]]
 
     def _receive_frame(self, frame: Frame) -> list[h2.events.Event]:
+        self._count += 1
         if isinstance(frame, WindowUpdateFrame) and frame.window_increment >= _DRIBBLE:
             self._windows = (self._windows + 1) % _WINDOWS
             self._costly += not self._windows
@@ -88,6 +91,11 @@ class Library(h2.connection.H2Connection):
     def costs(self) -> int:
         """Return how many frames have cost and brought nothing since the last call."""
         count, self._costly = self._costly, 0
+        return count
+
+    def frames(self) -> int:
+        """Return how many frames have come since the last call."""
+        count, self._count = self._count, 0
         return count
 
     def reset(self, number: int, code: h2.errors.ErrorCodes) -> None:

@@ -18,6 +18,7 @@ from krun.serve.http.h2head import HOP, lower, pour, settings, trailer_fields
 from krun.serve.http.h2limits import Budget, Library, TooMany
 from krun.serve.http.head import CHUNKED, Head, check_field
 from krun.serve.http.timers import Wheel
+from krun.serve.http.turns import Turns
 from krun.serve.http.types import Headers, Limits
 from krun.serve.proxy.outgoing import Outgoing, Receiver
 
@@ -72,11 +73,11 @@ class Up2(asyncio.Protocol):
         "_budget",
         "_closing",
         "_conn",
-        "_held",
         "_limits",
         "_on_lost",
         "_over",
         "_reading",
+        "_turns",
         "_wheel",
         "_widened",
         "deadline",
@@ -98,7 +99,7 @@ class Up2(asyncio.Protocol):
         self.streams: dict[int, Stream2] = {}
         #: No further requests; nothing more is read.
         self._closing = self._over = False
-        self._reading = self._held = False
+        self._reading = False
         #: The windows of all streams may have become wider.
         self._widened = False
         self._budget = Budget(limits.abuse, wheel.now())
@@ -117,6 +118,7 @@ class Up2(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         small_reads(transport)
+        self._turns = Turns(transport, self._take, self._taken)
         conn = self._conn
         conn.local_settings = h2.settings.Settings(
             client=True, initial_values=settings(self._limits, client=True)
@@ -149,9 +151,7 @@ class Up2(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        if self._held:
-            self._held = False
-            self.transport.resume_reading()
+        self._turns.release()
         self._pump()
 
     def _pump(self) -> None:
@@ -159,8 +159,12 @@ class Up2(asyncio.Protocol):
             stream.pump()
 
     def data_received(self, data: bytes) -> None:
+        self._turns.feed(data)
+
+    def _take(self, data: bytes) -> int:
+        """Handles a piece of a read; returns the number of its frames."""
         if self._over:
-            return
+            return 0
         self._reading = True
         # All instances' requests wait while the frames of one are read.
         self._conn.room = self._budget.room(self._wheel.now())
@@ -168,14 +172,19 @@ class Up2(asyncio.Protocol):
             events = self._conn.receive_data(data)
         except TooMany as error:
             self._hang_up(f"the instance sends {error}")
-            return
+            return 0
         except (h2.exceptions.H2Error, ValueError, IndexError) as error:
             self._hang_up(f"the instance's response cannot be read: {type(error).__name__}")
-            return
+            return 0
         self._conn.bound_table()
         self._budget.spend(self._conn.costs())
         for event in events:
             self._event(event)
+        return self._conn.frames()
+
+    def _taken(self) -> None:
+        if self._over:
+            return
         if self._widened:
             self._widened = False
             self._pump()
@@ -280,10 +289,9 @@ class Up2(asyncio.Protocol):
             data = self._conn.data_to_send()
             if data:
                 self.transport.write(data)
-                if not self._held and self.transport.get_write_buffer_size() > _UNREAD:
+                if not self._turns.held and self.transport.get_write_buffer_size() > _UNREAD:
                     # CVE-2019-9512, CVE-2019-9515: each PING and SETTINGS wants an answer.
-                    self._held = True
-                    self.transport.pause_reading()
+                    self._turns.hold()
 
     def close(self) -> None:
         """No further requests; closes after the last one."""
