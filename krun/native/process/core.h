@@ -95,6 +95,9 @@ struct kr_core {
     struct kr_core_bytes notes;
     long error; /* 0 or -errno; later functions then do nothing */
 };
+/* coremem.c: the path in the first line of an entry of smaps; "": no file. A name that is no path may have a slash in it, because the
+ * payload gives names to anonymous memory (prctl(2), PR_SET_VMA_ANON_NAME). Pure. */
+const char *kr_core_path(const char *line);
 /* coremem.c: the mappings, as coredump_filter selects them. */
 void kr_core_save_mappings(struct kr_core *k);
 /* corenote.c: the notes of process and threads; after the mappings, whose files are a note. */

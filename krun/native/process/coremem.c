@@ -124,8 +124,19 @@ static void add_segments(struct kr_core_map *m, struct kr_mm *mm, const struct h
     }
 }
 
+const char *kr_core_path(const char *line) {
+    for (u32 field = 0; field < 5; field++) {
+        while (*line && *line != ' ')
+            line++;
+        while (*line == ' ')
+            line++;
+    }
+    return *line == '/' ? line : "";
+}
+
 /* "start-end perms offset dev inode   path" */
 static void first_line(struct host_map *h, const char *p, struct kr_core_bytes *names) {
+    const char *path = kr_core_path(p);
     memset(h, 0, sizeof *h);
     h->start = hex(&p);
     p++;
@@ -133,14 +144,12 @@ static void first_line(struct host_map *h, const char *p, struct kr_core_bytes *
     h->shared = p[4] == 's';
     p += 6;
     h->offset = hex(&p);
-    while (*p && *p != '/')
-        p++;
-    if (!*p)
+    if (!*path)
         return;
     h->file = 1;
-    h->deleted = ends_with(p, " (deleted)");
+    h->deleted = ends_with(path, " (deleted)");
     h->name = (u32)names->n + 1;
-    kr_core_add(names, p, strlen(p) + 1);
+    kr_core_add(names, path, strlen(path) + 1);
 }
 
 static void other_line(struct host_map *h, const char *p) {
