@@ -15,6 +15,13 @@ def test_a_destination(runtime, bundle, tmp_path):
     assert runtime.run(bundle.shell("cat /a*b/in")).ok().out == "there\n"
 
 
+def test_a_tmpfs(runtime, bundle):
+    """Its name as the program sees it: the kernel escapes the line feed only."""
+    bundle.mount("/a\u2028b\vc", "tmpfs", type="tmpfs")
+    done = runtime.run(bundle.args("sh", "-c", "grep -c '^[0-9].* /a.*b.*c .*tmpfs' /proc/self/mountinfo"))
+    assert done.ok().out == "1\n"
+
+
 def test_of_the_host(runtime, bundle, tmp_path):
     """Any user of the host may have made it, with fusermount(1)."""
     place = os.path.join(os.fsencode(tmp_path), os.fsencode(ODD) + b"\xff")

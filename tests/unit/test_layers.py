@@ -350,13 +350,6 @@ def test_heavy_packages_stay_inside_one_function(name: str) -> None:
             assert lazy, f"{name} imports yaml at its top"
 
 
-def test_lines_are_those_of_the_kernel() -> None:
-    """str.splitlines() ends a line where the kernel does not: krun.fileio.split_lines."""
-    for folder in ("oci", "kvm"):
-        for path in sorted((ROOT / "krun" / folder).rglob("*.py")):
-            assert ".splitlines(" not in path.read_text(), path
-
-
 def test_verbs_of_the_table_exist() -> None:
     from krun.cli.verbs import VERBS
 

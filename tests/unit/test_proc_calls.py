@@ -104,11 +104,11 @@ def splits_lines(node: ast.Call) -> bool:
 
 
 def test_a_line_ends_with_a_newline_only() -> None:
-    """In texts of /proc the kernel escapes \\n in the names that others have chosen, and no other end of a line."""
+    """In texts of /proc (krun.fileio.split_lines) the kernel escapes \\n in the names that others have chosen, and no other end of a line."""
     found: Counter[str] = Counter()
     for path in [
         *(KRUN / "oci").rglob("*.py"),
-        *(KRUN / "kvm").glob("*.py"),
+        *(KRUN / "kvm").rglob("*.py"),
         KRUN / "sysio.py",
         KRUN / "fileio.py",
     ]:
