@@ -330,6 +330,7 @@ ATTACKS = (
     # Locks of the monitor.
     Attack("lock_heir_numbers", prepare=(unfiltered,), seconds=3),
     Attack("lock_heir_numbers", (ROOT_USER,), 8, args=("time",), prepare=(unfiltered,)),
+    Attack("lock_stopped_holder", (ROOT_USER,), 3),
     # Relatives that are killed: few descriptors, so that what one keeps is missed soon.
     Attack("bury_alive", prepare=(limit("RLIMIT_NOFILE", 128, 128),)),
     Attack("ask_number_heard"),

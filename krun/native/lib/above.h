@@ -12,6 +12,9 @@
 /* Whether the holder that the word of a lock names is dead: it executes no further instruction. 0 where that is not
  * certain. */
 int kr_holder_gone(u64 word);
+/* A wait for this holder has timed out `waits` times. A holder of another process that is stopped is continued, and in the end
+ * killed. */
+void kr_holder_goad(u64 word, u32 waits);
 
 /* ---- monitor/state.c ---- */
 

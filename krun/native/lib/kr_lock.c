@@ -11,6 +11,7 @@
 
 void kr_lock_wait(struct kr_lock *l, u64 self) {
     u64 patience = FIRST_WAIT, word = __atomic_load_n(&l->word, __ATOMIC_RELAXED);
+    u32 waits = 0; /* for one holder */
     for (;;) {
         if (!word) {
             /* Others may wait, too. */
@@ -27,6 +28,8 @@ void kr_lock_wait(struct kr_lock *l, u64 self) {
         /* The kernel compares the low half of the word. */
         long r = kr_sys4(__NR_futex, &l->word, FUTEX_WAIT_PRIVATE, (u32)waited, time);
         word = __atomic_load_n(&l->word, __ATOMIC_RELAXED);
+        if (word != waited)
+            waits = 0;
         if (r != -ETIMEDOUT || word != waited)
             continue;
         if (kr_holder_gone(word) && __atomic_compare_exchange_n(&l->word, &word, self | KR_LOCK_WAITED, 0,
@@ -34,6 +37,7 @@ void kr_lock_wait(struct kr_lock *l, u64 self) {
             kr_state_heir(l);
             return;
         }
+        kr_holder_goad(word, ++waits);
         patience = KR_MIN(2 * patience, LONGEST_WAIT);
     }
 }

@@ -7,7 +7,8 @@
  * SIGKILL can end a process that shares the address space while it holds a lock. So the lock's word names its holder,
  * from the instruction on that takes the lock. A waiter that has waited for a while asks whether the holder still
  * lives (kr_holder_gone). The waiter that takes the lock from a dead holder is its heir: it completes what the dead
- * holder has left half done (kr_state_heir), and then holds the lock like everybody else.
+ * holder has left half done (kr_state_heir), and then holds the lock like everybody else. A holder that is stopped is
+ * continued (kr_holder_goad).
  *
  * The word: bits 0-1: 0 free, 1 held, 2 held and somebody waits. Bits 2-63: the holder (kr_holder). No two holders
  * whose lives a wait could confuse have the same bits: with the thread's number stands the time of its birth, in

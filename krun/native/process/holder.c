@@ -17,9 +17,11 @@
  * State: task->holder, written by the task's own thread. No locks.
  */
 #include "holder.h"
+#include "ns.h"
 #include "../lib/above.h"
 #include "../machine/fdtab.h"
 #include "../lib/kr_linux.h"
+#include <asm/signal.h>
 #include <linux/stat.h>
 #include <linux/time.h>
 
@@ -161,6 +163,40 @@ static long judge(void *arg) {
         return 1;
     const char *threads = stat_field(q->text, 20);
     return q->tid == q->pid && (state == 'Z' || state == 'X') && threads && kr_strtou(threads, NULL) <= 1;
+}
+
+/* Waits for a lock double from 10 to 640 ms: after one second, after four. */
+#define CONTINUE_AFTER 7u
+#define KILL_AFTER 12u
+
+/* For kr_alone. 1: the holder is stopped. */
+static long is_stopped(void *arg) {
+    struct question *q = arg;
+    char path[32], state;
+    u64 start;
+    kr_snprintf(path, sizeof path, "%u/stat", q->tid);
+    long fd = open_proc(path, 0), n = fd < 0 ? fd : kr_sys3(__NR_read, fd, q->text, sizeof q->text - 1);
+    if (fd >= 0)
+        kr_sys1(__NR_close, fd);
+    q->text[n > 0 ? n : 0] = 0;
+    return n > 0 && kr_stat_parse(q->text, &state, &start) == 0 && start <= q->born && state == 'T';
+}
+
+/* SIGSTOP may reach a process that CLONE_VM made between any two instructions of the monitor's, and its sender may be a user who has
+ * no right to stop the processes that share its memory: natively they go on. A process that its sender stops again and again is
+ * killed, which the sender may do as well. The kernel decides whether this process may send the signal. */
+void kr_holder_goad(u64 word, u32 waits) {
+    struct question q = {.tid = kr_holder_tid(word), .pid = kr_holder_pid(word)};
+    struct kr_task *t = kr_self();
+    if (waits < CONTINUE_AFTER || !q.tid || !q.pid || q.pid == kr_holder_pid(kr_lock_self()) ||
+        !kr_same_numbers(t->proc))
+        return;
+    q.born = kr_holder_born(word, kr_stat_now());
+    if (kr_alone(t, is_stopped, &q) != 1)
+        return;
+    kr_log("process %u is stopped inside the monitor, where others wait for it: %s", q.pid,
+           waits < KILL_AFTER ? "continued" : "killed");
+    kr_sys2(__NR_kill, q.pid, waits < KILL_AFTER ? SIGCONT : SIGKILL);
 }
 
 int kr_holder_gone(u64 word) {
