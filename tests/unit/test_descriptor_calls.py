@@ -80,7 +80,7 @@ CLOSES = {
     "process/core.c": ("the thread has a descriptor table of its own", 3),
     "process/corefile.c": ("as core.c", 1),
     "process/coremem.c": ("as core.c", 3),
-    "process/holder.c": ("in kr_alone, while a lock is waited for", 3),
+    "process/holder.c": ("in kr_alone, while a lock is waited for", 4),
     "process/hook.c": ("before anything of the payload's runs", 10),
     "monitor/main.c": ("the boot block's descriptor, before anything of the payload's runs", 1),
     "view/procread.c": ("in kr_private", 2),
@@ -245,3 +245,11 @@ def test_one_rule_for_opens_to_write() -> None:
     assert use.index("kr_slot_put(") < use.index("kr_may_write((int)fd)") < use.index("kr_call_from(")
     callers = re.findall(r"\buse\(t, __NR_(\w+)", without_comments((NATIVE / "sys/path.c").read_text()))
     assert sorted(callers) == ["acct", "swapoff", "swapon"]
+
+
+def test_close_is_made_once() -> None:
+    """A call by kr_call_intr is made again where a question of another monitor has ended it by EINTR. The number of a close is free by
+    then, or another thread's."""
+    close = body("sys/fd.c", "sys_close")
+    assert "kr_sys1(__NR_close," in close
+    assert not re.search(r"kr_(?:forward|call_intr)\(", close)

@@ -15,7 +15,9 @@ long sys_close(struct kr_task *t, const u64 a[6]) {
     (void)t;
     if (kr_fd_hidden(a[0]))
         return -EBADF;
-    long n = kr_forward(__NR_close, a);
+    /* Not by kr_call_intr: a close that a question interrupts (EINTR of a file system that flushes) has closed the number, and must
+     * not be made again (process/resume.h), because another thread may have got the number. */
+    long n = kr_sys1(__NR_close, (u32)a[0]);
     kr_listing_forget(a[0], a[0]);
     return n;
 }
