@@ -143,12 +143,13 @@ def _clone_inside(child: init.Child, flags: int, pid_fd: int, name: str) -> int:
 def _others(child: init.Child) -> "tuple[int, int]":
     """What a child that joins a pid namespace is born in besides: a descriptor, and which of its namespaces (CLONE_NEW*).
 
-    With exec all of the container's init: a process of the container with CAP_SYS_PTRACE and CAP_SYS_ADMIN enters those of the child by
-    its pidfd (setns(2)). Where the container has a user namespace of its own, its processes have no such right, and the child has none
-    to make its procfs: there step "join" enters all at once, which a time namespace needs in any case (a process with memory of its own).
+    With exec those of the container's init: a process of the container with CAP_SYS_PTRACE and CAP_SYS_ADMIN enters those of the child by
+    its pidfd (setns(2)). Not the user namespace, which takes a process with memory of its own, nor a time namespace, for the same reason.
+    Where config.json gives the container a user namespace (not: where its init has made one, and left others behind), no process
+    of it has such a right; there step "join" enters all at once, because the child needs its rights for its procfs before.
     """
-    if child.join_all is not None and not child.join_all[1] & CLONE_NEWUSER:
-        return child.join_all[0], child.join_all[1] & ~CLONE_NEWTIME
+    if child.join_all is not None and "user" not in child.ctx.spec.namespaces:
+        return child.join_all[0], child.join_all[1] & ~(CLONE_NEWTIME | CLONE_NEWUSER)
     network = _network(child)
     return network, CLONE_NEWNET if network >= 0 else 0
 

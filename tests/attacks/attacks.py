@@ -343,6 +343,7 @@ ATTACKS = (
     Attack("krun_proc_mounts", BOTH, 3, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_exec_namespace", (USER,), 4, beside=(exec_true,)),
     Attack("krun_exec_setns", (ADMINISTRATOR,), 3, beside=(exec_true,)),
+    Attack("krun_exec_setns", (ADMINISTRATOR,), 3, ("moved",), beside=(exec_true,)),
     Attack("krun_exec_setns", (ADMINISTRATOR,), 3, ("userns",), (user_namespace,), (exec_true,)),
     Attack("krun_proc_words", (ROOT_USER, TRACER), 4, beside=(create_beside,)),
     Attack("proc_auxv_early", (USER,), 4, beside=(exec_as_user,)),

