@@ -1,21 +1,16 @@
 """One file of a FUSE file system of its own: what is asked of it (ioctl, poll) comes as messages, and is answered when it suits.
 
-The file system is mounted nowhere, and its root is the file. fuse(4), include/uapi/linux/fuse.h of the kernel.
+The file system is mounted nowhere, and its root is the file (oci/listener.py makes it). fuse(4), include/uapi/linux/fuse.h of the kernel.
 """
 
 import os
 import struct
 from errno import EIO, ENOENT, ENOSYS
 
-from krun.errors import KrunError, SysError
-from krun.mountio import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, new_mount
-from krun.oci.cgroup.group import in_user_namespace
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEVICE = "/dev/fuse"
 _ROOM = 1 << 16  # FUSE_MIN_READ_BUFFER is 8 KiB
 
 # enum fuse_opcode
@@ -52,42 +47,6 @@ class Request:
         self.pid = pid
         self.cmd = cmd
         self.data = data
-
-
-def mount() -> "tuple[int, int]":
-    """Makes the file system. Returns its device's descriptor, which is served by File, and the mount's. Raises KrunError, SysError."""
-    if os.geteuid() != 0:
-        raise KrunError(
-            "an agent of linux.seccomp (SCMP_ACT_NOTIFY) needs a krun that is root, because the agent's file is a FUSE mount; "
-            "run it as root, or take SCMP_ACT_NOTIFY out of the profile"
-        )
-    try:
-        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
-    except OSError as e:
-        if e.errno == ENOENT:
-            raise KrunError(f"{DEVICE} does not exist; load the kernel's module (modprobe fuse)") from None
-        raise SysError(
-            "open",
-            DEVICE,
-            e.errno or 0,
-            "load the kernel's module (modprobe fuse), and be allowed to open it",
-        ) from None
-    options: list[tuple[str, str | None]] = [
-        ("source", "seccomp-listener"),
-        ("fd", str(device)),
-        ("rootmode", "100600"),
-        ("user_id", str(os.geteuid())),
-        ("group_id", str(os.getegid())),
-    ]
-    if not in_user_namespace():
-        # Else the kernel would let in nobody from outside of our user namespace; without it, whoever has our ids.
-        options.append(("allow_other", None))
-    try:
-        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
-        return device, new_mount("fuse", options, attributes, "the seccomp listener")
-    except BaseException:
-        os.close(device)
-        raise
 
 
 class File:

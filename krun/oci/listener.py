@@ -5,11 +5,13 @@ Imported only for a profile with SCMP_ACT_NOTIFY.
 
 import os
 from _signal import SIG_IGN, SIGHUP, SIGINT, SIGPIPE, signal
+from errno import ENOENT
 
 from krun.errors import KrunError, SysError
 from krun.jsonio import dumps
 from krun.kvm import boot
-from krun.oci import fusefile, relay
+from krun.mountio import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, new_mount
+from krun.oci.cgroup.group import in_user_namespace
 from krun.sysio import close_all_but, ffi, lib, prctl, send_fd, set_undumpable, socketpair, unix_connect
 
 TYPE_CHECKING = False
@@ -18,19 +20,20 @@ if TYPE_CHECKING:
 
     from krun.oci.steps import Context
 
+DEVICE = "/dev/fuse"
 _PR_SET_NAME = 15
 _KILLABLE = "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 
 
 class Listener:
-    """What the agent of one container, or of one further process, gets. file: the descriptor of the file."""
+    """What the agent of one container, or of one further process, gets. mount: of the file system whose root is the file."""
 
-    __slots__ = ("path", "metadata", "file")
+    __slots__ = ("path", "metadata", "mount")
 
     def __init__(self, profile: "dict[str, Any]") -> None:
         self.path = str(profile["listenerPath"])
         self.metadata = str(profile.get("listenerMetadata") or "")
-        self.file = -1
+        self.mount = -1
 
     def send(self, state: "dict[str, Any]", version: str, pid: int) -> None:
         """Sends the file to the agent, in a ContainerProcessState (config-linux.md, "The Container Process State").
@@ -48,50 +51,83 @@ class Listener:
                 "state": state,
             }
         ).encode()
-        sock = -1
+        sock = file = -1
         try:
+            file = os.open(f"/proc/self/fd/{self.mount}", os.O_RDWR | os.O_CLOEXEC)  # waits for the relay
             sock = unix_connect(self.path)
-            send_fd(sock, message, self.file)
-        except SysError as e:
+            send_fd(sock, message, file)
+        except OSError as e:
             raise SysError(
-                "send the seccomp listener to",
-                self.path,
-                e.errno,
-                "is the agent of linux.seccomp.listenerPath running?",
+                "open", "the seccomp listener's file", e.errno or 0, "its relay has ended"
             ) from None
+        except SysError as e:
+            text = "is the agent of linux.seccomp.listenerPath running?"
+            raise SysError("send the seccomp listener to", self.path, e.errno, text) from None
         finally:
-            if sock >= 0:
-                os.close(sock)
+            for fd in (sock, file):
+                if fd >= 0:
+                    os.close(fd)
             self.close()
 
     def close(self) -> None:
-        """Closes the file; a second call does nothing."""
-        if self.file >= 0:
-            os.close(self.file)
-            self.file = -1
+        """Closes the mount; a second call does nothing."""
+        if self.mount >= 0:
+            os.close(self.mount)
+            self.mount = -1
+
+
+def mount() -> "tuple[int, int]":
+    """Makes the file system. Returns its device's descriptor, which oci/fusefile.py serves, and the mount's. Raises KrunError, SysError."""
+    if os.geteuid() != 0:
+        raise KrunError(
+            "an agent of linux.seccomp (SCMP_ACT_NOTIFY) needs a krun that is root, because the agent's file is a FUSE mount; "
+            "run it as root, or take SCMP_ACT_NOTIFY out of the profile"
+        )
+    try:
+        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as e:
+        if e.errno == ENOENT:
+            raise KrunError(f"{DEVICE} does not exist; load the kernel's module (modprobe fuse)") from None
+        raise SysError(
+            "open",
+            DEVICE,
+            e.errno or 0,
+            "load the kernel's module (modprobe fuse), and be allowed to open it",
+        ) from None
+    options: list[tuple[str, str | None]] = [
+        ("source", "seccomp-listener"),
+        ("fd", str(device)),
+        ("rootmode", "100600"),
+        ("user_id", str(os.geteuid())),
+        ("group_id", str(os.getegid())),
+    ]
+    if not in_user_namespace():
+        # Else the kernel would let in nobody from outside of our user namespace; without it, whoever has our ids.
+        options.append(("allow_other", None))
+    try:
+        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
+        return device, new_mount("fuse", options, attributes, "the seccomp listener")
+    except BaseException:
+        os.close(device)
+        raise
 
 
 def make(ctx: "Context", profile: "dict[str, Any]") -> None:
     """Makes the file and starts the relay. ctx gets the monitor's end, and the agent's file. Raises KrunError, SysError."""
     listener = Listener(profile)
-    device, mount = fusefile.mount()
+    device, listener.mount = mount()
+    ctx.listener = listener
     ours = theirs = -1
     try:
         ours, theirs = socketpair()
         _start(ours, device)
-        os.close(device)  # the relay's alone: if it ends, the open fails, and does not wait for ever
-        device = -1
-        try:
-            listener.file = os.open(f"/proc/self/fd/{mount}", os.O_RDWR | os.O_CLOEXEC)
-        except OSError as e:
-            raise SysError("open", "the seccomp listener's file", e.errno or 0) from None
-        ctx.listener = listener
         ctx.relay, theirs = theirs, -1
         ctx.flags |= boot.FLAG_NOTIFY
         if _KILLABLE in (profile.get("flags") or ()):
             ctx.flags |= boot.FLAG_KILLABLE
     finally:
-        for fd in (device, mount, ours, theirs):
+        # The relay alone has the device: if it ends, an open of the file fails, and does not wait for ever.
+        for fd in (device, ours, theirs):
             if fd >= 0:
                 os.close(fd)
 
@@ -127,4 +163,7 @@ def _be_relay(sock: int, device: int) -> None:
     os.chdir("/")
     name = ffi.new("char[]", b"krun-notify")
     prctl(_PR_SET_NAME, int(ffi.cast("uintptr_t", name)))
+    # Cost: the parent goes on meanwhile.
+    from krun.oci import relay
+
     relay.Relay(sock, device).run()

@@ -59,7 +59,8 @@ static int child(void *arg) {
 
 static int status_of(pid_t pid) {
     int status = -1;
-    waitpid(pid, &status, __WALL);
+    while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+        ;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
@@ -79,6 +80,39 @@ static void interrupted(int flags) {
     caught = 0;
     long r = make(flags ? "/tmp/late-restart" : "/tmp/late");
     printf("interrupted: %ld, caught %d\n", r, caught);
+}
+
+static void count(int sig) {
+    (void)sig;
+    caught++;
+}
+
+/* Many calls at once while signals come, processes are made and the process is looked at. */
+static long stress(void) {
+    struct sigaction a = {.sa_handler = count, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
+    pthread_t t[6];
+    void *r;
+    long bad = 0;
+    sigaction(SIGALRM, &a, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (long k = 0; k < 6; k++)
+        pthread_create(&t[k], NULL, many, (void *)k);
+    for (int k = 0; k < 10; k++) {
+        pid_t pid = fork();
+        if (!pid) {
+            char name[64], target[256];
+            snprintf(name, sizeof name, "/proc/%d/exe", getppid());
+            _exit(readlink(name, target, sizeof target) != 8 || (long)many((void *)(100L + k)));
+        }
+        bad += status_of(pid) != 0;
+    }
+    for (int k = 0; k < 6; k++) {
+        pthread_join(t[k], &r);
+        bad += (long)r;
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    return bad;
 }
 
 static void *late(void *arg) { return (void *)make(arg); }
@@ -188,6 +222,9 @@ int main(int argc, char **argv) {
         } else if (!strcmp(w, "agent-dies")) {
             printf("dies: %ld\n", make("/tmp/die"));
             printf("dead: %ld\n", make("/tmp/dead"));
+        } else if (!strcmp(w, "stress")) {
+            long bad = stress();
+            printf("stress: %ld bad, signals %d\n", bad, caught > 0);
         } else if (!strcmp(w, "wait")) {
             for (;;)
                 pause();

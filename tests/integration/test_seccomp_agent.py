@@ -102,6 +102,11 @@ def test_the_caller_is_killed(runtime, asked, agent, observe):
     observe(agent.calls())
 
 
+def test_all_at_once(runtime, asked, agent, observe):
+    """Threads, processes, signals each 3 ms, questions of other monitors: each call is answered once, and rightly."""
+    observe(runtime.run(asked.args("/program", "stress")).ok().out)
+
+
 def test_the_process_ends_meanwhile(runtime, asked, agent, observe):
     container = runtime.start(asked.args("/program", "exits"))
     agent.until("waiting")

@@ -13,7 +13,7 @@ import pytest
 
 from krun.errors import KrunError
 from krun.kvm.calls import CALLS
-from krun.oci import fusefile, relay, unotify
+from krun.oci import listener, relay, unotify
 
 NATIVE = Path(__file__).parents[2] / "krun/native"
 NUMBERS = {name: number for number, (name, _, _) in CALLS.items()}
@@ -214,11 +214,11 @@ def test_calls_of_threads_that_end_do_not_pile_up(rig: tuple[relay.Relay, Kernel
 def test_a_host_without_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line says what is missing and what to do."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(fusefile, "DEVICE", "/dev/no-such-fuse")
+    monkeypatch.setattr(listener, "DEVICE", "/dev/no-such-fuse")
     with pytest.raises(
         KrunError, match=r"/dev/no-such-fuse does not exist; load the kernel's module \(modprobe fuse\)"
     ):
-        fusefile.mount()
+        listener.mount()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(KrunError, match="needs a krun that is root"):
-        fusefile.mount()
+        listener.mount()
