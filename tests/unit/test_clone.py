@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import os
 from krun.sysio import clone3
@@ -30,6 +32,33 @@ def test_the_child_has_no_words_of_ours() -> None:
         check=False,
     )
     assert done.stdout == "0 True True True\n", done.stderr
+
+
+HIDDEN = """
+import os
+from krun.errors import SysError
+from krun.mountio import mount
+from krun.sysio import CLONE_NEWNS, clone3, unshare
+
+unshare(CLONE_NEWNS)
+mount(None, "/", None, 1 << 18 | 1 << 14)  # private
+mount("none", "/proc", "tmpfs", 0)
+try:
+    if clone3(0)[0] == 0:
+        os._exit(0)
+    print("a child")
+except SysError as e:
+    print(e)
+"""
+
+
+@pytest.mark.root
+def test_no_child_without_a_proc_that_tells_where_the_words_are() -> None:
+    """It would show them."""
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN, "a secret"], capture_output=True, text=True, check=False
+    )
+    assert "no such file or directory" in done.stdout, done
 
 
 BELOW = """

@@ -25,18 +25,20 @@
 struct words {
     char *start[2];
     size_t size[2];
-    char *kept; /* both, one behind the other; NULL: nothing is blank */
+    char *kept; /* both, one behind the other */
 };
 
-/* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. */
+/* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. Returns 0 or -errno. */
 static int find_words(struct words *w) {
     char text[2048], *at;
     unsigned long field[4];
     int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    ssize_t n;
 
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return -errno;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
     text[n > 0 ? n : 0] = 0;
     at = strrchr(text, ')'); /* the name may hold any character */
     for (int i = 2; at && i < 48; i++)
@@ -45,30 +47,33 @@ static int find_words(struct words *w) {
         field[i] = strtoul(at, &at, 10);
     for (int i = 0; at && i < 2; i++) {
         if (!field[2 * i] || field[2 * i + 1] < field[2 * i])
-            return -1;
+            return -EIO;
         w->start[i] = (char *)field[2 * i];
         w->size[i] = field[2 * i + 1] - field[2 * i];
     }
-    return at ? 0 : -1;
+    return at ? 0 : -EIO;
 }
 
-static void hide_words(struct words *w) {
+/* Returns 0 or -errno: no child is made then that would show them. */
+static int hide_words(struct words *w) {
     static const char name[] = "krun";
+    int r = find_words(w);
 
-    w->kept = find_words(w) == 0 ? malloc(w->size[0] + w->size[1] + 1) : NULL;
+    if (r < 0)
+        return r;
+    w->kept = malloc(w->size[0] + w->size[1] + 1);
     if (!w->kept)
-        return;
+        return -ENOMEM;
     for (int i = 0; i < 2; i++) {
         memcpy(w->kept + (i ? w->size[0] : 0), w->start[i], w->size[i]);
         memset(w->start[i], 0, w->size[i]);
     }
     if (w->size[0] >= sizeof(name))
         memcpy(w->start[0], name, sizeof(name));
+    return 0;
 }
 
 static void show_words(struct words *w) {
-    if (!w->kept)
-        return;
     for (int i = 0; i < 2; i++)
         memcpy(w->start[i], w->kept + (i ? w->size[0] : 0), w->size[i]);
     free(w->kept);
@@ -95,7 +100,9 @@ int kr_clone3(uint64_t flags, int exit_signal, int cgroup_fd, int *pidfd) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)cgroup_fd;
     }
-    hide_words(&words);
+    r = hide_words(&words);
+    if (r < 0)
+        return r;
     r = (int)KR_CALL(SYS_clone3, &args, sizeof(args));
     if (r)
         show_words(&words);
@@ -181,7 +188,9 @@ int kr_clone_inside(uint64_t flags, int exit_signal, int cgroup_fd, int root_fd,
     }
     args.flags = flags | CLONE_PARENT;
     *where = 0;
-    hide_words(&words);
+    pid = hide_words(&words);
+    if (pid < 0)
+        return (int)pid;
     pid = raw_call(SYS_clone3, (long)&between, sizeof(between), 0);
     if (pid == 0) {
         long r = enter_and_clone(&args, root_fd, pid_ns, others, joins, keep, count, where);
