@@ -38,7 +38,7 @@ _STRIPPED = frozenset(
 _MOST = 10
 _ANCIENT = "ancient-changes"
 #: Entries of an object, and items of a list that is merged.
-_ENTRIES, _ITEMS = 100, 256
+_ENTRIES, _ITEMS = 100, 32
 #: Bounds of a name (apimachinery, meta/v1 validation).
 _LONGEST = 128
 #: Annotations that the server writes itself.
@@ -295,11 +295,11 @@ class Managers:
             raise _conflict(found)
         self._take(changed, index)
         others = set().union(*(own for other, (_, own) in enumerate(self.entries) if other != index))
-        held = others | _items_above(others)
+        held, kept = others | _items_above(others), paths | others
         # An item goes before its fields, which say which item it is.
         for path in sorted(self.entries[index][1] - paths, key=len):
             if path not in held:
-                _remove(merged, path, paths | others)
+                _remove(merged, path, kept)
         self._set(index, paths, version)
         return merged, self.stored()
 

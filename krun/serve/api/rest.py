@@ -24,6 +24,8 @@ Object = dict[str, Any]
 _APPLIED = meta.HIDDEN + "applied."
 #: Characters of all warnings of an answer (apiserver, pkg/endpoints/filters/warning.go): clients bound the head of an answer.
 _WARNINGS = 4096
+#: Values of an object that a patch has made, with those of its managedFields.
+_PATCHED = 200000
 _PROPAGATION = ("Background", "Foreground", "Orphan")
 _READ_ONLY_NAMESPACES = ("default", "kube-system", "knative-serving")
 
@@ -355,7 +357,7 @@ class _Call:
             fresh = patch.merge(shown, change)
         else:
             raise status.bad_request("apply merge patch: the body is no object")
-        body.check(fresh, False)
+        body.check(fresh, False, _PATCHED)
         check_type(self.kind, self.target.version, fresh)
         place(self.kind, fresh, self.namespace, self.target.name)
         return self._update(fresh, old)

@@ -61,17 +61,14 @@ class Errors:
 
     def merged(self) -> list[FieldError]:
         """Returns the errors with equal ones joined, sorted by message, details, level."""
-        found: dict[tuple[str, str, bool], FieldError] = {}
+        # Sets: one message may be about tens of thousands of paths.
+        found: dict[tuple[str, str, bool], set[str]] = {}
         for item in self.items:
-            key = (item.message, item.details, item.warning)
-            if key in found:
-                known = found[key].paths
-                known.extend(path for path in item.paths if path not in known)
-            else:
-                found[key] = FieldError(item.message, list(item.paths), item.details, item.warning)
-        for item in found.values():
-            item.paths.sort()
-        return sorted(found.values(), key=lambda item: (item.message, item.details, item.warning))
+            found.setdefault((item.message, item.details, item.warning), set()).update(item.paths)
+        return [
+            FieldError(message, sorted(paths), details, warning)
+            for (message, details, warning), paths in sorted(found.items(), key=lambda one: one[0])
+        ]
 
 
 def flatten(parts: list[str]) -> str:
