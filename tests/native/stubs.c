@@ -46,6 +46,7 @@ __attribute__((weak)) void kr_sockets_ready(struct kr_task *t, s32 fd, u32 event
 __attribute__((weak)) int kr_sockets_fails(struct kr_task *t, u64 fd, const u64 a[6], long *ret) {
     return (void)t, (void)fd, (void)a, (void)ret, 0;
 }
+__attribute__((weak)) void kr_file_path(struct kr_task *t, const char *path) { (void)t, (void)path; }
 __attribute__((weak)) int kr_queue_is_timer(const struct kr_task *t, u64 id) { return (void)t, (void)id, 0; }
 
 __attribute__((weak)) struct kr_boot kr_boot = {.fd_kvm = -1,
