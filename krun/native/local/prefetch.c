@@ -87,15 +87,18 @@ void kr_sockets_fresh(struct kr_sockets *k) {
         k->fresh--;
     k->fresh = KR_MAX(k->fresh, FRESH);
     k->asked = k->answered = 0;
-    for (u32 i = 0; i < k->nlive && k->asked < k->fresh; i++) {
+    for (u32 i = 0, seen = 0; i < k->nlive && seen < k->fresh; i++) {
         u32 fd = k->live[i];
         struct kr_socket *s = &k->s[fd];
         u32 left = s->len - s->taken;
         if (s->owned != 1 || !left || s->len >= KR_SOCK_MOST)
             continue;
+        seen++;
+        if (k->area->entry[fd].whole) /* the wait has just looked */
+            continue;
         k->asked++;
         /* Not FIONREAD: the container's profile may refuse it. With MSG_TRUNC nothing is copied. */
-        if (!k->area->entry[fd].whole && receive(fd, NULL, left + 1, MSG_PEEK | MSG_TRUNC) == (long)left)
+        if (receive(fd, NULL, left + 1, MSG_PEEK | MSG_TRUNC) == (long)left)
             k->area->entry[fd].whole = 1;
     }
 }
