@@ -103,6 +103,11 @@ static void same_bytes(const char *what, const char *base, const char *file) {
     close(fd);
     EXPECT(process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)SIZE);
     int same = !memcmp(copy, truth, SIZE);
+    memset(copy, 0, SIZE);
+    fd = MUST(open("/proc/self/mem", O_RDONLY));
+    EXPECT(pread(fd, copy, SIZE, (off_t)base) == (ssize_t)SIZE);
+    close(fd);
+    same &= !memcmp(copy, truth, SIZE);
     EXPECT(same);
     say("%s: the bytes are those of the file: %d", what, same);
 }
