@@ -39,6 +39,7 @@ class FakeInstance:
         self.stopping = False
         self.origin = "boot"
         self.address = "127.0.0.1"
+        self.state = "running"
 
     def connect(self, port):
         sock = socket.socket()

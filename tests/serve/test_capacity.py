@@ -185,7 +185,8 @@ async def test_a_second_service_gets_its_share_of_a_full_machine():
         others = burst(world, second, 100)
         # Every instance of the first is busy: it gives half of them back when their requests have ended.
         await world.until(
-            lambda: sum(one.leaving for one in pools[0].members.values()) == 4, "four of the first leave"
+            lambda: sum(one.backend.draining for one in pools[0].members.values()) == 4,
+            "four of the first leave",
         )
         assert held(world) == 8 and pools[1].ready == 0
         for waiter in waiters:

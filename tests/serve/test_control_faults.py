@@ -14,7 +14,7 @@ from krun.serve.control import pools
 from krun.serve.control.remote import Remote
 from krun.serve.model import meta
 from krun.serve.model.kinds import CONFIG_MAP, CONFIGURATION, POD, REVISION, ROUTE, SERVICE
-from krun.serve.run.errors import StartError
+from krun.serve.run.errors import StartError, WorkerGone
 from krun.serve.run.image.config import Image
 from krun.serve.run.image.config import of as image_config
 from krun.serve.scale.share import Amount
@@ -354,8 +354,40 @@ async def test_a_full_disk_ends_neither_probes_nor_restarts_nor_evictions(monkey
             await evictions.once()
             assert member.leaving
             await world.until(lambda: member.name not in pool.members, "it has gone")
+            for one in world.runner.instances.values():
+                one.state = "exited"
             pool.lost()
         await world.until(lambda: pool.ready == 1, "another one is there")
+
+
+@loop
+async def test_requests_wait_for_the_next_worker():
+    """They got 503 with its end as the reason; what the next one had started before all was asked for anew ran for ever."""
+    async with World() as world:
+        await world.call("POST", f"{SERVING}/services", ksvc())
+        await world.ready()
+        pool = world.pools.pools["default", "hello-00001"]
+        for one in world.runner.instances.values():
+            one.state = "exited"
+        world.runner.instances.clear()
+        for member in list(pool.members.values()):
+            pool.queue.remove(member.backend)
+        world.runner.errors += [WorkerGone("gone")]
+        pool.scale(2)  # meets a worker that has gone
+        waiter = Waiter()
+        pool.queue.enter(waiter, asyncio.get_running_loop().time())
+        await world.until(lambda: not world.runner.errors and len(pool.members) == 1, "the start fails")
+        assert not waiter.refused and pool.state.failure is None
+        world.runner.gate = asyncio.Event()
+        pool.scale(3)
+        world.pools.lost()
+        await world.until(lambda: len(pool.members) == 3, "all are asked for")
+        world.pools.lost()  # these starts are the next worker's
+        world.runner.gate.set()
+        await world.until(
+            lambda: waiter.backend and pool.ready == 3, "all are there, and the request has one"
+        )
+        assert len(world.runner.instances) == 3
 
 
 @loop

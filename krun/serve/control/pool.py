@@ -19,7 +19,7 @@ from krun.serve.model.kinds import CONFIG_MAP, REVISION, SECRET
 from krun.serve.model.status import ApiError
 from krun.serve.proxy.metrics import Histogram
 from krun.serve.proxy.queue import RevisionConfig, RevisionQueue
-from krun.serve.run.errors import StartError
+from krun.serve.run.errors import StartError, WorkerGone
 from krun.serve.scale.share import Claim
 from krun.serve.store.store import Store
 
@@ -233,6 +233,11 @@ class Pool:
             return
         try:
             await member.start()
+        except WorkerGone:
+            # No failure of the revision's: its requests wait for the next worker, with which `lost` asks again.
+            self._later(_RETRY[0])
+            self._gone(member)
+            return
         except KrunError as error:
             self._gone(member)
             reason = error.reason if isinstance(error, StartError) else "CreateContainerError"
@@ -276,9 +281,13 @@ class Pool:
         self._failures += 1
         if not self.ready:
             self._fail(("ResourcesAvailable", reason, message))
+        self._later(delay)
+        self.on_change(self)
+
+    def _later(self, delay: float) -> None:
+        """Nothing is started for `delay` seconds."""
         if self._retry is None and not self.closed:
             self._retry = self.loop.call_later(delay, self._again)
-        self.on_change(self)
 
     def _fail(self, failure: tuple[str, str, str]) -> None:
         self.state.failure = failure
@@ -351,10 +360,17 @@ class Pool:
             await asyncio.wait(list(self._tasks))
 
     def lost(self) -> None:
-        """All instances have gone (the worker died): others are started in their place."""
-        members, self.members = list(self.members.values()), {}
-        for member in members:
-            member.lost()
+        """All instances have gone (the worker died): others are started in their place.
+
+        Those that are being started stay: their starts fail, or the next worker has got them already.
+        """
+        for member in list(self.members.values()):
+            if member.instance is not None and member.instance.state == "exited":
+                del self.members[member.name]
+                member.lost()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         self.state.ready = 0
         self.capacity.freed(self)
         self.scale(self.state.wanted)

@@ -14,7 +14,7 @@ from typing import Any
 from krun.errors import KrunError
 from krun.serve import private
 from krun.serve.run import wire
-from krun.serve.run.errors import StartError
+from krun.serve.run.errors import StartError, WorkerGone
 
 #: Seconds for a worker to wait for the directory's lock, and to take down what the one before it left.
 _READY_SECONDS = 60
@@ -119,7 +119,7 @@ class Worker:
     async def call(self, do: str, **arguments: Any) -> tuple[dict[str, Any], list[int]]:
         """Send a command and return the answer with its descriptors, which the caller then owns.
 
-        Raises StartError with the worker's reason, KrunError where the worker is gone.
+        Raises StartError with the worker's reason, WorkerGone where there is none.
         """
         return await self.order(do, **arguments)
 
@@ -129,7 +129,7 @@ class Worker:
         Raises KrunError where the worker is gone; the coroutine raises the rest.
         """
         if self._sock.fileno() < 0:
-            raise KrunError(f"{do}: the worker of krun serve is gone")
+            raise WorkerGone(f"{do}: the worker of krun serve is gone")
         self._seq += 1
         seq = self._seq
         future = self._waiting[seq] = self._loop.create_future()
@@ -215,4 +215,4 @@ class Worker:
         self._sock.close()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(KrunError(why))
+                future.set_exception(WorkerGone(why))

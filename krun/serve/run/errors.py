@@ -24,3 +24,7 @@ def complain(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
+
+
+class WorkerGone(KrunError):
+    """The worker does not run any more; it says nothing about what was asked of it. The server starts another one."""
