@@ -11,7 +11,6 @@ What comes from a monitor is six arguments, a number and the thread's id; nothin
 import fcntl
 import os
 import select
-import struct
 import time
 from errno import EBADF, EINPROGRESS, EINTR, EINVAL, EIO, ENOENT, EPERM
 
@@ -48,8 +47,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How long an answer waits for a thread that a monitor's stop or question has interrupted (s): it tells of the call again at once.
-_PATIENCE = 0.2
+# How long an answer waits for a thread that no longer waits itself (s): one that a monitor's stop or question has interrupted tells of
+# the call again at once, one that a signal has interrupted does not. After a word of the relay's the thread surely comes back.
+_PATIENCE = 1.0
+_LONG = 10.0
+# How often such a thread is looked for (s).
+_LOOK = 0.1
 # How many calls are known at least when those of threads that have ended are looked for.
 _SWEEP = 1024
 # How long the file of a container that has ended waits for its agent (s).
@@ -102,7 +105,10 @@ class Relay:
     def _expire(self) -> None:
         now = time.monotonic()
         for note in [note for note in self.by_id.values() if note.deadline and note.deadline < now]:
-            self.drop(note)
+            if now < note.until and process_of(note.thread) >= 0:
+                note.deadline = now + _LOOK
+            else:
+                self.drop(note)
 
     def take_listener(self) -> None:
         """The first monitor passes the kernel's listener, or has ended before its program began."""
@@ -162,7 +168,8 @@ class Relay:
         elif kind == MOVED:
             if note is not None and note.moving is not None:
                 note.kernel = number
-                self.moved(note, note.moving, struct.unpack("=q", struct.pack("=Q", args[0]))[0])
+                result = args[0] - (1 << 64) if args[0] >> 63 else args[0]
+                self.moved(note, note.moving, result if -4096 < result < 1 << FD_BITS else -EIO)
             else:
                 self.respond(number, AGAIN)
         else:
@@ -303,13 +310,16 @@ class Relay:
         except OSError:
             return False
 
-    def pause(self, note: Note, action: "Callable[[bool], None] | None" = None) -> None:
+    def pause(
+        self, note: Note, action: "Callable[[bool], None] | None" = None, patience: float = _PATIENCE
+    ) -> None:
         """The thread does not wait just now: `action` follows when it does again, or will not."""
         note.kernel = 0
         if action is not None:
             note.later.append(action)
         if not note.deadline:
-            note.deadline = time.monotonic() + _PATIENCE
+            now = time.monotonic()
+            note.deadline, note.until = now + _LOOK, now + patience
 
     def on_valid(self, request: Request) -> None:
         number = int.from_bytes(request.data[:8], "little")
@@ -425,7 +435,7 @@ class Relay:
         kernel = note.kernel
         note.kernel = 0
         note.moving = (request.unique, flags)
-        note.deadline = time.monotonic() + _PATIENCE * 5
+        self.pause(note, patience=_LONG)
         if not self.respond(kernel, MOVE | at | new << FD_BITS | (CLOEXEC if new_flags else 0)):
             note.moving = None
             self.pause(note)
@@ -442,5 +452,5 @@ class Relay:
             self.drop(note)
         else:
             self.respond(kernel, AGAIN)
-            self.pause(note)
+            self.pause(note, patience=_LONG)
         self.file.answer(unique, result)

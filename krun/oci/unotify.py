@@ -117,9 +117,12 @@ SERVED_BY: "dict[int, tuple[int, ...]]" = {
 class Note:
     """A call of the payload that the agent is asked about. id: the agent's number for it; kernel: that of the thread's present wait,
     0: it does not wait just now; told: the agent has received it; later: what is done when the thread waits again, or with False
-    when it will not; deadline: for that; moving: the request whose descriptor the thread moves, with its flags."""
+    when it will not; deadline: when that is looked at, 0: it waits; until: when at last it will not; moving: the request whose descriptor
+    the thread moves, with its flags."""
 
-    __slots__ = ("id", "kernel", "thread", "tag", "nr", "arch", "args", "told", "later", "deadline", "moving")
+    __slots__ = (
+        "id", "kernel", "thread", "tag", "nr", "arch", "args", "told", "later", "deadline", "until", "moving",
+    )  # fmt: skip
 
     def __init__(
         self, number: int, thread: int, tag: int, nr: int, arch: int, args: "tuple[int, ...]"
@@ -132,7 +135,7 @@ class Note:
         self.args = args
         self.told = False
         self.later: list[Callable[[bool], None]] = []
-        self.deadline = 0.0
+        self.deadline = self.until = 0.0
         self.moving: tuple[int, int] | None = None
 
 

@@ -104,7 +104,9 @@ def test_the_caller_is_killed(runtime, asked, agent, observe):
 
 def test_all_at_once(runtime, asked, agent, observe):
     """Threads, processes, signals each 3 ms, questions of other monitors: each call is answered once, and rightly."""
-    observe(runtime.run(asked.args("/program", "stress")).ok().out)
+    done = runtime.run(asked.args("/program", "stress")).ok()
+    assert done.out == "stress: 0 bad, signals 1\n", (done, agent.calls())
+    observe(done.out)
 
 
 def test_the_process_ends_meanwhile(runtime, asked, agent, observe):

@@ -201,6 +201,23 @@ def test_an_answer_that_nobody_waits_for(
     assert file.answers[-1][1] == -2 and not made.by_id and not made.passed
 
 
+def test_what_a_monitor_says_of_a_move(
+    rig: tuple[relay.Relay, Kernel, File], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that is none does not end the relay; the agent's request fails."""
+    made, kernel, file = rig
+    monkeypatch.setattr(relay, "take", lambda thread, number: os.open("/dev/null", os.O_RDONLY))
+    for number, (said, heard) in enumerate(
+        [(100, 100), (1 << 63, -5), (1 << 40, -5), ((1 << 64) - 9, -9)], 1
+    ):
+        told(kernel, made, number, 10, call(MKDIR, tag=number))
+        receive(made, file)
+        assert ask(made, file, relay.ADDFD, struct.pack("=QIIII", number, 1, 0, 100, 0)) is None
+        assert kernel.answers[-1][1] == relay.MOVE | 100 << relay.FD_BITS
+        told(kernel, made, 100 + number, 10, call(MKDIR, tag=number, kind=relay.MOVED), said)
+        assert file.answers[-1][1] == heard and kernel.answers[-1] == (100 + number, relay.AGAIN, 0, 0)
+
+
 def test_calls_of_threads_that_end_do_not_pile_up(rig: tuple[relay.Relay, Kernel, File]) -> None:
     """An agent that receives nothing, and threads that are killed while they wait."""
     made, kernel, _ = rig
