@@ -105,7 +105,7 @@ static long stress(void) {
         if (!pid) {
             char name[64], target[256];
             snprintf(name, sizeof name, "/proc/%d/exe", getppid());
-            /* A process that is busy may not answer in time (docs/limits.md). */
+            /* A process that is busy may not answer in time (krun/native/view/ask.h). */
             if (readlink(name, target, sizeof target) != 8 && errno != EACCES)
                 _exit(2);
             _exit((long)many((void *)(100L + k)) != 0);
