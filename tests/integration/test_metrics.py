@@ -123,7 +123,7 @@ def test_a_socket(runtime, bundle):
     argv = [str(runtime.path), "--root", str(runtime.root), "metrics", "--listen", path]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=runtime.environment) as server:
         try:
-            wait_for(lambda: os.path.exists(path) or server.poll() is not None, "no socket")
+            wait_for(lambda: server.poll() is not None or answers(path), "no answer")
             assert os.stat(path).st_mode & 0o777 == 0o600
             for state in ("created", "running"):
                 status, text = get(path, "/metrics")
