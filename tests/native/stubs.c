@@ -149,6 +149,13 @@ __attribute__((weak)) long kr_ask_known(struct kr_task *t, u32 pid, struct kr_bo
     return -ESRCH;
 }
 __attribute__((weak)) void kr_ask_serve(struct kr_task *t) { t->asked = 0; }
+__attribute__((weak)) int kr_ask_goes_on(struct kr_task *t, long done) {
+    int on =
+        t->was_asked && !t->sig_caught && t->asked == KR_ASKED_QUESTION && (done > 0 || done == -KR_ERESTART);
+    if (on)
+        kr_ask_serve(t);
+    return on;
+}
 __attribute__((weak)) void kr_ask_adjust(struct kr_task *t, u64 nr, u64 a[6]) { (void)t, (void)nr, (void)a; }
 __attribute__((weak)) int kr_dumpable_view(struct kr_task *t) {
     return !(t->proc->flags & KR_PROCF_UNDUMPABLE);

@@ -4,6 +4,7 @@
  * locks.
  */
 #include "nested.h"
+#include "../view/ask.h"
 
 void *kr_temp(void *small, size_t small_size, size_t size) {
     return size <= small_size ? small : kr_alloc(size);
@@ -43,6 +44,17 @@ void kr_iovs_drop(struct kr_iovs *io) {
         kr_free(io->v, io->n * sizeof *io->v);
 }
 
+void kr_iovs_skip(u64 *v, u64 *n, u64 done) {
+    struct kr_iovec *at = (struct kr_iovec *)*v;
+    for (; *n && done >= at->len; at++, --*n)
+        done -= at->len;
+    if (*n) {
+        at->base += done;
+        at->len -= done;
+    }
+    *v = (u64)at;
+}
+
 long kr_fprog_in(struct kr_fprog *f, u64 ptr) {
     if (kr_copy_in(f, ptr, sizeof *f) < 0)
         return -EFAULT;
@@ -51,22 +63,24 @@ long kr_fprog_in(struct kr_fprog *f, u64 ptr) {
 }
 
 /* The calls of this family: (fd, iovec array, count, ...). */
-static long vectored(long nr, const u64 a[6]) {
+static long vectored(struct kr_task *t, long nr, const u64 a[6]) {
     struct kr_iovs io;
-    u64 v;
-    long r = kr_iovs_in(&io, a[1], a[2], &v);
+    u64 v, left = a[2];
+    long r = kr_iovs_in(&io, a[1], left, &v), n;
     if (r < 0)
         return r;
-    r = kr_call_intr(nr, a[0], v, a[2], a[3], a[4], a[5]);
+    n = r = kr_call_intr(nr, a[0], v, left, a[3], a[4], a[5]);
+    while (nr == __NR_writev && r > 0 && left && kr_ask_goes_on(t, n)) {
+        kr_iovs_skip(&v, &left, n > 0 ? (u64)n : 0);
+        n = left ? kr_call_intr(nr, a[0], v, left, 0, 0, 0) : 0;
+        r += n > 0 ? n : 0;
+    }
     kr_iovs_drop(&io);
     return r;
 }
 
 #define VECTORED(name)                                                                                       \
-    long sys_##name(struct kr_task *t, const u64 a[6]) {                                                     \
-        (void)t;                                                                                             \
-        return vectored(__NR_##name, a);                                                                     \
-    }
+    long sys_##name(struct kr_task *t, const u64 a[6]) { return vectored(t, __NR_##name, a); }
 
 VECTORED(readv)
 VECTORED(writev)

@@ -27,6 +27,8 @@ struct kr_iovs {
  * kr_iovs_drop. */
 long kr_iovs_in(struct kr_iovs *io, u64 ptr, u64 n, u64 *arg);
 void kr_iovs_drop(struct kr_iovs *io);
+/* Takes the first `done` bytes off the vectors at *v, *n of them in monitor memory, and the empty ones behind them. */
+void kr_iovs_skip(u64 *v, u64 *n, u64 done);
 /* Checks n iovecs in monitor memory: a bad pointer becomes KR_BAD_PTR. */
 void kr_iovs_check(struct kr_iovec *v, u64 n);
 

@@ -10,6 +10,7 @@
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include "../process/above.h"
+#include "../view/ask.h"
 #include "../view/procfs.h"
 
 #define AF_RDS 21
@@ -140,11 +141,20 @@ long sys_sendmsg(struct kr_task *t, const u64 a[6]) {
     name_in(t, &h, &to);
     int copied = kr_files_shared(t);
     r = control_in(t, &h, &control, small, sizeof small, copied);
+    u64 length = h.controllen;
     if (r == 0)
         r = kr_addr_call(t, __NR_sendmsg, (u64[6]){a[0], (u64)&h, a[2]}, &to);
+    for (long n = r; r > 0 && h.iovlen &&
+                     kr_ask_goes_on(t, n);) { /* a part was sent: on a connection, with the control data */
+        h.control = h.controllen = h.name = 0;
+        h.namelen = 0;
+        kr_iovs_skip(&h.iov, &h.iovlen, n > 0 ? (u64)n : 0);
+        n = h.iovlen ? kr_call_intr(__NR_sendmsg, a[0], (u64)&h, a[2], 0, 0, 0) : 0;
+        r += n > 0 ? n : 0;
+    }
     kr_addr_drop(&to);
-    release_control(t, control, h.controllen, copied);
-    kr_temp_drop(control, small, h.controllen);
+    release_control(t, control, length, copied);
+    kr_temp_drop(control, small, length);
     kr_iovs_drop(&io);
     return r;
 }

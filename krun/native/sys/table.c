@@ -6,6 +6,7 @@
 #include "memfile.h"
 #include "table.h"
 #include "../lib/kr_guard.h"
+#include "../lib/kr_linux.h"
 #include "../view/ask.h"
 #include "../machine/fdtab.h"
 #include "../filter/seccomp.h"
@@ -17,6 +18,7 @@
 #include "../process/observe.h"
 #include <linux/fcntl.h>
 #include <linux/seccomp.h>
+#include <asm/socket.h>
 #include <asm/signal.h>
 
 #ifndef SYS_SECCOMP
@@ -165,24 +167,43 @@ static long forward(u64 nr, const u64 a[6]) {
     return r;
 }
 
-/* Continues a write that another monitor's question has cut short (view/ask.h), until it is complete or a
- * signal for the payload arrives. done: bytes written so far. The bytes written in all. */
-static long write_on(struct kr_task *t, long nr, u64 a[6], long done) {
-    u64 buf = a[1], size = a[2];
-    if (nr ==
-        __NR_sendto) /* a part is sent on connections only; an address would be the payload's (sys/unixaddr.c) */
-        a[4] = a[5] = 0;
-    while (t->asked == KR_ASKED_QUESTION && (u64)done < size) {
-        kr_ask_serve(t);
-        a[1] = buf + (u64)done;
-        a[2] = size - (u64)done;
-        long n = forward((u64)nr, a);
-        if (n <= 0 && n != -KR_ERESTART)
-            break;
-        if (n > 0)
-            done += n;
-        else if (t->sig_caught)
-            break;
+/* MSG_WAITALL means nothing for a socket of datagrams. */
+static int is_stream(u32 fd) {
+    s32 type = 0;
+    u32 size = sizeof type;
+    return kr_sys5(__NR_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+/* Which calls go on: the argument that is the number of bytes; 0: none. Vectors and messages: sys/io.c, sys/socket.c. */
+static u32 size_argument(u64 nr, const u64 a[6]) {
+    switch (nr) {
+    case __NR_write:
+    case __NR_sendto:
+        return 2;
+    case __NR_recvfrom:
+        return (a[3] & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL && is_stream((u32)a[0]) ? 2 : 0;
+    case __NR_sendfile:
+        return 3;
+    }
+    return 0;
+}
+
+/* Continues a transfer that another monitor's question has cut short (view/ask.h), until it is complete or a
+ * signal for the payload arrives. done: bytes so far. The bytes in all. */
+static long go_on(struct kr_task *t, u64 nr, u64 a[6], long done) {
+    u32 size = size_argument(nr, a);
+    long n = done;
+    if (!size)
+        return done;
+    if (nr == __NR_sendto || nr == __NR_recvfrom)
+        a[4] = a[5] =
+            0; /* a part is sent on connections only; an address would be the payload's (sys/unixaddr.c) */
+    while ((u64)(n > 0 ? n : 0) < a[size] && kr_ask_goes_on(t, n)) {
+        if (n > 0 && size == 2)
+            a[1] += (u64)n;
+        a[size] -= n > 0 ? (u64)n : 0;
+        n = forward(nr, a);
+        done += n > 0 ? n : 0;
     }
     return done;
 }
@@ -194,8 +215,8 @@ long kr_perform(struct kr_call *c) {
     if (t->resumed && t->waited && c->nr != __NR_futex) /* sys_futex checks its arguments itself */
         kr_ask_adjust(t, c->nr, c->a);
     long ret = c->row->service == KR_SVC_FORWARD ? forward(c->nr, c->a) : call_handler(c->nr, t, c->a);
-    if (t->was_asked && ret > 0 && (c->nr == __NR_write || c->nr == __NR_sendto))
-        ret = write_on(t, (long)c->nr, c->a, ret);
+    if (t->was_asked && ret > 0)
+        ret = go_on(t, c->nr, c->a, ret);
     if (ret == -EBADF && __atomic_load_n(&kr_memfiles, __ATOMIC_RELAXED))
         ret = kr_memfile_call(t, c->nr, c->a);
     kr_fd_unname(t);

@@ -246,6 +246,14 @@ static void answer(struct kr_task *t, const struct question *q) {
     kr_slot_free((int)r);
 }
 
+int kr_ask_goes_on(struct kr_task *t, long done) {
+    if (!t->was_asked || t->sig_caught || t->asked != KR_ASKED_QUESTION ||
+        (done <= 0 && done != -KR_ERESTART))
+        return 0;
+    kr_ask_serve(t);
+    return 1;
+}
+
 void kr_ask_serve(struct kr_task *t) {
     /* First: a question that comes from here on is either copied or served by the next call. */
     __atomic_and_fetch(&t->asked, ~KR_ASKED_QUESTION, __ATOMIC_SEQ_CST);

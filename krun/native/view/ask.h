@@ -62,6 +62,9 @@ long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out);
 /* Answers the question that the signal handler has noted (t->asked). On the task's own thread; no lock
  * held. */
 void kr_ask_serve(struct kr_task *t);
+/* For a call that a question has cut short, and whose parts the payload expects to come together: done, what the last part gave. Answers
+ * the question. Whether the next part is to be made; not if there was no question, nor before a signal of the payload's. */
+int kr_ask_goes_on(struct kr_task *t, long done);
 /* In the child of a fork. */
 void kr_ask_after_fork(void);
 /* Called by the heir of a lock (lib/kr_lock.h): forgets the sockets of a dead holder. */
