@@ -84,7 +84,8 @@ def mount() -> "tuple[int, int]":
             "run it as root, or take SCMP_ACT_NOTIFY out of the profile"
         )
     try:
-        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        # Not blocking: a request that poll(2) has told of is gone if its caller is killed before it is read.
+        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as e:
         if e.errno == ENOENT:
             raise KrunError(f"{DEVICE} does not exist; load the kernel's module (modprobe fuse)") from None

@@ -157,9 +157,9 @@ def process_of(thread: int) -> int:
 
 
 def take(thread: int, number: int) -> int:
-    """Returns a duplicate of a descriptor of the agent's, or -errno."""
+    """Returns a duplicate of a descriptor of the agent's, or -errno. number: of 32 bits, as the agent gives it."""
     pid = process_of(thread) if thread else -1
-    if pid < 0:
+    if pid < 0 or number >> 31:  # a negative one, to the kernel
         return -EBADF
     try:
         pidfd = os.pidfd_open(pid)

@@ -239,3 +239,34 @@ def test_a_host_without_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(KrunError, match="needs a krun that is root"):
         listener.mount()
+
+
+def test_numbers_that_nobody_has_end_no_relay(
+    rig: tuple[relay.Relay, Kernel, File], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's descriptor is -1; a monitor that was taken over says that it has moved one to a number of more than 32 bits."""
+    made, kernel, file = rig
+    told(kernel, made, 1, 10, call(MOUNT))
+    receive(made, file)
+    for source in (0xFFFFFFFF, 0x80000000):
+        data = unotify.STRUCT_ADDFD.pack(1, 0, source, 0, 0)
+        made.request(relay.Request(7, os.getpid(), relay.ADDFD, data))
+        assert file.answers[-1][:2] == (7, -9)
+    for number, word in enumerate((1 << 40, 1 << 31, 1 << 63, (1 << 64) - (1 << 32)), 2):
+        monkeypatch.setattr(relay, "take", lambda *_: os.open("/dev/null", os.O_RDONLY))
+        made.request(relay.Request(8, 1, relay.ADDFD, unotify.STRUCT_ADDFD.pack(1, unotify.SETFD, 0, 5, 0)))
+        told(kernel, made, 10 * number, 10, call(MOUNT, kind=relay.MOVED), word)
+        assert file.answers[-1][:2] == (8, -9)
+        told(kernel, made, 10 * number + 1, 10, call(MOUNT))
+
+
+def test_a_request_that_is_gone_again_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller was killed between the relay's poll(2) and its read(2)."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(listener, "DEVICE", "/dev/null")
+    monkeypatch.setattr(listener, "new_mount", lambda *_: -1)
+    device, _ = listener.mount()
+    try:
+        assert fcntl.fcntl(device, fcntl.F_GETFL) & os.O_NONBLOCK
+    finally:
+        os.close(device)
