@@ -182,6 +182,9 @@ static void answer(int fd, const struct seccomp_notif *n) {
     case SYS_times:
         on_times(fd, n);
         break;
+    case SYS_getpgrp:
+        send_answer(fd, n->id, 77, 0, 0);
+        break;
     default:
         send_answer(fd, n->id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
     }

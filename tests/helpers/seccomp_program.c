@@ -122,6 +122,37 @@ static long stress(void) {
 
 static void *late(void *arg) { return (void *)make(arg); }
 
+/* nanosleep(rdi, NULL) and a return; at 16: getpgrp() and a return. */
+static const unsigned char sleeper[] = {0xb8, 35,   0,    0,    0,    0x31, 0xf6, 0x0f,
+                                        0x05, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+                                        0xb8, 111,  0,    0,    0,    0x0f, 0x05, 0xc3};
+static void *changes(void *code) {
+    usleep(200000);
+    *(volatile unsigned short *)((unsigned char *)code + 7) = 0x07eb; /* a jump to getpgrp */
+    pid_t pid = fork();
+    if (!pid) {
+        char name[64], target[256];
+        snprintf(name, sizeof name, "/proc/%d/exe", getppid());
+        _exit(readlink(name, target, sizeof target) != 8);
+    }
+    return (void *)(long)status_of(pid);
+}
+
+/* The agent lets the program sleep. A thread changes the instruction of the call meanwhile, and another process's look interrupts it.
+ * 1: the call that is made now has not been told to the agent. */
+static int changed(void) {
+    const struct timespec second = {1, 0};
+    unsigned char *code =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_t t;
+    void *failed;
+    memcpy(code, sleeper, sizeof sleeper);
+    pthread_create(&t, NULL, changes, code);
+    long r = ((long (*)(const struct timespec *))code)(&second);
+    pthread_join(t, &failed);
+    return failed || (r != 0 && r != 77);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int i = 1; i < argc; i++) {
@@ -209,6 +240,8 @@ int main(int argc, char **argv) {
             printf("done\n");
             pthread_join(t, &r);
             printf("waited: %ld\n", (long)r);
+        } else if (!strcmp(w, "changed")) {
+            printf("unheard: %d\n", changed());
         } else if (!strcmp(w, "killed")) {
             pid_t pid = fork();
             if (!pid) {

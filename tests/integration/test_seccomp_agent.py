@@ -92,6 +92,12 @@ def test_what_the_program_does_not_notice_the_agent_does_not(runtime, asked, age
     observe(agent.calls())
 
 
+def test_what_the_agent_lets_pass_is_this_call(runtime, asked, agent):
+    """An interrupted call is made again by the program's instruction, which the program has changed meanwhile."""
+    asked.linux["seccomp"] = profile(agent.path, "nanosleep", "getpgrp")
+    assert runtime.run(asked.args("/program", "changed")).ok().out == "unheard: 0\n"
+
+
 def test_the_caller_is_killed(runtime, asked, agent, observe):
     container = runtime.start(asked.args("/program", "killed"))
     wait_for(lambda: "killed" in container.out(), "not killed")

@@ -211,6 +211,7 @@ struct kr_task {
     u64 args[6];
     u32 regs_replaced; /* the handler set all registers (sigreturn, exec): do not write a result */
     u32 notified;      /* what the agent has been told of the call (sys/notify.c) */
+    u64 passed[7];     /* the number and the arguments that it has let pass */
 
     /* What another monitor asks, and the call that the question interrupted (ask.h). The host's handler writes a question at
      * any moment; it counts the questions, so that the thread can tell that it has read one as a whole. */

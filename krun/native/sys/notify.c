@@ -3,11 +3,12 @@
  * SECCOMP_RET_USER_NOTIF of the OCI profile: the agent of linux.seccomp.listenerPath is asked, through krun's relay
  * (abi/notify.h; docs/architecture.md, "Seccomp notifications").
  *
- * State: task->notified, which only the task's own thread touches. No locks. Called from dispatch.
+ * State: task->notified and task->passed, which only the task's own thread touches. No locks. Called from dispatch.
  *
  * The wait is a host call whose number the kernel does not have. So a signal interrupts and restarts it as the kernel does
  * with a notification, and a stop or a question of another monitor (process/resume.h) leads here again: `resumed` says so,
- * the tag stays the same, and the agent is not asked twice.
+ * the tag stays the same, and the agent is not asked twice. The payload executes its SYSCALL for that once more, and another thread may
+ * have changed the instruction: so a call that the agent has let pass is known by its number and arguments, too.
  */
 #include "sys.h"
 #include "path.h"
@@ -38,8 +39,15 @@ static long move(struct kr_task *t, u64 answer) {
     return r;
 }
 
+/* Whether the call is the one that the agent has let pass. */
+static int is_passed(const struct kr_task *t) {
+    return t->passed[0] == t->nr && memcmp(t->passed + 1, t->args, sizeof t->args) == 0;
+}
+
 int kr_notify(struct kr_task *t, long *ret) {
     const u64 *a = t->args;
+    if (t->notified & PASSED && !is_passed(t))
+        t->resumed = 0;
     if (!t->resumed)
         t->notified = (u32)(kr_ticks() >> 6) & TAGS;
     if (t->notified & PASSED)
@@ -54,6 +62,8 @@ int kr_notify(struct kr_task *t, long *ret) {
             r = kr_sys1((long)number(t, KR_NOTIFY_MOVED), move(t, (u64)r));
         if ((u64)r == KR_NOTIFY_PASS) {
             t->notified |= PASSED;
+            t->passed[0] = t->nr;
+            memcpy(t->passed + 1, t->args, sizeof t->args);
             return 1;
         }
         /* No result yet: the relay says so, or a signal has cut short the word about a move. */
