@@ -442,10 +442,8 @@ class Relay:
             self.file.answer(request.unique, -ENOENT)
 
     def moved(self, note: Note, moving: "tuple[int, int]", result: int) -> None:
-        """The thread has moved the agent's descriptor, or could not. result: its word, of 64 bits if the monitor was taken over."""
+        """The thread has moved the agent's descriptor, or could not. result: a descriptor or -errno."""
         unique, flags = moving
-        if result >> FD_BITS not in (0, -1):
-            result = -EBADF
         note.moving = None
         note.deadline = 0.0
         kernel = note.kernel

@@ -68,8 +68,9 @@ def test_a_process_of_a_cgroup_ends_and_a_thread_gets_its_number(thread: int, tm
 
 
 def test_numbers_of_others_become_pidfds_in_one_place() -> None:
-    """pidfd_open(2) of a process that is no child: state.open_process, which knows what a number may have become."""
-    children = {"krun/oci/state.py", "krun/oci/spawn.py", "krun/oci/hooks.py"}
+    """pidfd_open(2) of a process that is no child: state.open_process, which knows what a number may have become. The relay opens
+    the agent's thread, which waits for it just then."""
+    children = {"krun/oci/state.py", "krun/oci/spawn.py", "krun/oci/hooks.py", "krun/oci/unotify.py"}
     found = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "krun/oci").rglob("*.py")
