@@ -20,12 +20,15 @@
 /*
  * Our arguments and environment, which the kernel shows as /proc/PID/cmdline to everybody and as environ to whoever may
  * trace us. The child's memory is a copy, and a container's processes see the child from its birth. So the words are blank
- * while a process is made, and the parent puts them back.
+ * while a process is made, and the parent puts them back. A process that was made so has none, and makes others without looking
+ * for them: it may be where there is no /proc.
  */
+static int words_hidden;
+
 struct words {
     char *start[2];
     size_t size[2];
-    char *kept; /* both, one behind the other */
+    char *kept; /* both, one behind the other; NULL: they were hidden before */
 };
 
 /* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. Returns 0 or -errno. */
@@ -57,8 +60,12 @@ static int find_words(struct words *w) {
 /* Returns 0 or -errno: no child is made then that would show them. */
 static int hide_words(struct words *w) {
     static const char name[] = "krun";
-    int r = find_words(w);
+    int r;
 
+    w->kept = NULL;
+    if (words_hidden)
+        return 0;
+    r = find_words(w);
     if (r < 0)
         return r;
     w->kept = malloc(w->size[0] + w->size[1] + 1);
@@ -70,10 +77,14 @@ static int hide_words(struct words *w) {
     }
     if (w->size[0] >= sizeof(name))
         memcpy(w->start[0], name, sizeof(name));
+    words_hidden = 1;
     return 0;
 }
 
 static void show_words(struct words *w) {
+    if (!w->kept)
+        return;
+    words_hidden = 0;
     for (int i = 0; i < 2; i++)
         memcpy(w->start[i], w->kept + (i ? w->size[0] : 0), w->size[i]);
     free(w->kept);
