@@ -36,7 +36,7 @@ NAMED = {
 
 #: file -> why it may -> call: how often.
 ALLOWED = {
-    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock", {"dup3": 2}),
+    "machine/fdtab.c": ("gives and replaces numbers, under fdtab_lock; the plug in place of a copy", {"dup3": 3}),
     "machine/fdname.c": ("the same, away from numbers that calls name; a comparison", {"dup2": 1, "dup3": 2, "F_DUPFD": 4}),
     "machine/fdslot.c": ("the same, for fixed numbers and slots", {"dup3": 2, "F_DUPFD": 2, "eventfd2": 1}),
     "sys/fd.c": ("dup2, dup3 for the payload: kr_fd_dup; kr_fd_dup_onto, or of a hidden copy onto a number that is written down",

@@ -227,16 +227,30 @@ void kr_slot_free_slow(struct kr_task *t, int fd) {
         kr_fd_passed(copy);
 }
 
+static struct entry *find_passing(int fd) {
+    struct entry *e = find((u32)fd);
+    return e && e->holder == &passing ? e : NULL;
+}
+
 void kr_fd_passed(int fd) {
     kr_lock(&fdtab_lock);
-    struct entry *e = find((u32)fd);
-    int is = e && e->holder == &passing;
-    if (is) {
+    int is = find_passing(fd) != NULL;
+    kr_unlock(&fdtab_lock);
+    if (!is)
+        return;
+    /* If it is the file's last descriptor, its close may wait: no lock is held. The plug comes in its place, so that the number is
+     * nobody else's and in no listing for as long as it is in the table. */
+    long n = kr_sys3(__NR_dup3, KR_FD_PLUG, fd, O_CLOEXEC);
+    kr_lock(&fdtab_lock);
+    struct entry *e = find_passing(fd);
+    if (e && n >= 0)
+        kr_sys1(__NR_close, fd);
+    if (e) {
         forget(e);
         set_range();
     }
     kr_unlock(&fdtab_lock);
-    if (is) /* it may be the file's last descriptor: the close may wait */
+    if (e && n < 0) /* beyond the soft limit, where dup3 gives no number */
         kr_fd_shut(fd);
 }
 
@@ -290,6 +304,8 @@ int kr_fd_hidden(u64 arg) {
     kr_unlock(&fdtab_lock);
     return is;
 }
+
+int kr_fd_listed(u64 fd) { return !kr_fd_hidden(fd) && kr_sys2(__NR_fcntl, (u32)fd, F_GETFD) >= 0; }
 
 int kr_fd_name(struct kr_task *t, u32 i, u64 arg) {
     u32 fd = (u32)arg;

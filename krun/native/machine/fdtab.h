@@ -135,6 +135,9 @@ static inline void kr_files_share(struct kr_proc *a, struct kr_proc *b) {
 /* Whether fd is one of the monitor's: the payload gets EBADF for it. For a number that the caller uses under
  * fdtab_lock, that is in a structure, or that it does not give the kernel; else kr_fd_name. */
 int kr_fd_hidden(u64 fd);
+/* Whether a listing that the kernel has made before shows the payload fd. Not what was hidden then and has left the table since:
+ * it is closed before it leaves (kr_fd_passed). */
+int kr_fd_listed(u64 fd);
 
 /* Whether a call that another task makes names fd. Takes mm->lock. */
 int kr_fd_in_call(struct kr_mm *mm, u32 fd);

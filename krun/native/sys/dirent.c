@@ -47,7 +47,7 @@ static long filter_entries(struct kr_task *t, u8 *buf, long n, size_t name_at, i
         u64 number = kr_strtou(name, &end);
         int numeric = end != name && !*end;
         int drop = kind == KR_DIR_EMPTY       ? name[0] != '.'
-                   : kind == KR_DIR_FDS       ? numeric && kr_fd_hidden(number)
+                   : kind == KR_DIR_FDS       ? numeric && !kr_fd_listed(number)
                    : kind == KR_DIR_FDS_OTHER ? numeric && !is_open(other, number)
                                               : numeric && kr_thread_hidden(t, pid, number);
         if (!drop) {

@@ -174,7 +174,7 @@ static long list_fds(struct kr_task *t, int but) {
     u32 kept = 0;
     long r = kr_proc_numbers(t, "thread-self/fd", &l);
     for (u32 i = 0; r == 0 && i < l.n; i++)
-        if ((int)l.v[i] != l.dir && (int)l.v[i] != but && !kr_fd_hidden(l.v[i]))
+        if ((int)l.v[i] != l.dir && (int)l.v[i] != but && kr_fd_listed(l.v[i]))
             l.v[kept++] = l.v[i];
     if (r == 0)
         r = kr_procview_publish(t, l.v, kept * sizeof *l.v, "fds");
