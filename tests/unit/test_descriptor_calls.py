@@ -74,7 +74,7 @@ ALLOWED = {
 
 #: file -> why it may close by close(2) itself instead of kr_fd_shut -> how often.
 CLOSES = {
-    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 8),
+    "machine/fdtab.c": ("under fdtab_lock; kr_fd_shut", 9),
     "machine/fdname.c": ("under fdtab_lock", 4),
     "machine/fdslot.c": ("plugs and placeholders, before anything of the payload's runs", 4),
     "process/core.c": ("the thread has a descriptor table of its own", 3),
