@@ -221,7 +221,7 @@ struct kr_task {
     u32 runs;      /* kr_run has begun */
     u32 exits;     /* returns from KVM that are not on the board yet (board.h) */
     u32 ask_early; /* a question that came before kr_run had begun */
-    u32 was_asked; /* a question came during the call that is being served */
+    u32 was_asked; /* a question or a stop came during the call that is being served */
     u32 resumed;   /* a call that had begun must be executed again, at resume_rip */
     u64 resume_rip;
     u64 began;   /* kr_ticks() at the start of a call with a timeout; 0: the call has none */

@@ -136,7 +136,9 @@ int kr_quiesce_caught(struct kr_task *t, const siginfo_t *si, struct kr_ucontext
                                            (u64)si->si_value.sival_ptr == KR_QUIESCE_KICK;
     if (!kick)
         return 0;
-    if (t->runs) /* else the thread reads `asked` when it begins to run */
+    if (t->runs) { /* else the thread reads `asked` when it begins to run */
+        t->was_asked = 1;
         kr_ask_interrupted(t, uc);
+    }
     return 1;
 }

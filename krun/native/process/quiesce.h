@@ -2,8 +2,8 @@
  *
  * Stops all threads of a process at a point where the process is consistent: each thread is out of the guest
  * and out of blocking calls, holds no lock of the monitor, and its registers say where the payload continues.
- * Threads stop at the run loop (monitor/run.c) or where they wait for a vCPU (machine/share.c), and at no
- * other place. The writer of core files uses it.
+ * Threads stop at the run loop (monitor/run.c), where they wait for a vCPU (machine/share.c), or between two parts of
+ * a transfer (kr_ask_goes_on; the registers are those of the call), and at no other place. The writer of core files uses it.
  *
  *   requester                                        every other thread of the process
  *   proc->quiesce.by = itself
@@ -26,7 +26,8 @@
  * - A second requester stops for the first one, and has its own turn afterwards.
  * - Processes that share the memory (CLONE_VM without CLONE_THREAD) run on: a request is for one process. They
  *   may hold locks and change memory, but never registers of this process.
- * - A write that had transferred some bytes when the request came returns their number, as after a signal.
+ * - A transfer that was cut short goes on afterwards (kr_ask_goes_on has which ones); others return their part, as after
+ *   a signal.
  * - SIGKILL ends all threads at every point.
  *
  * State: proc->quiesce, task->standing. Lock: mm->lock.

@@ -11,6 +11,7 @@
 #include "../machine/mm.h"
 #include "../process/process.h"
 #include "../process/nnp.h"
+#include "../process/quiesce.h"
 #include "../lib/kr_linux.h"
 #include <linux/capability.h>
 #include <linux/fcntl.h>
@@ -247,10 +248,12 @@ static void answer(struct kr_task *t, const struct question *q) {
 }
 
 int kr_ask_goes_on(struct kr_task *t, long done) {
-    if (!t->was_asked || t->sig_caught || t->asked != KR_ASKED_QUESTION ||
-        (done <= 0 && done != -KR_ERESTART))
+    if (!t->was_asked || t->sig_caught || (done <= 0 && done != -KR_ERESTART))
         return 0;
-    kr_ask_serve(t);
+    if (t->asked & KR_ASKED_STAND)
+        kr_quiesce_stand(t);
+    if (t->asked & KR_ASKED_QUESTION)
+        kr_ask_serve(t);
     return 1;
 }
 

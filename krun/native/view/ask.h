@@ -62,8 +62,9 @@ long kr_ask_known(struct kr_task *t, u32 pid, struct kr_board_entry *out);
 /* Answers the question that the signal handler has noted (t->asked). On the task's own thread; no lock
  * held. */
 void kr_ask_serve(struct kr_task *t);
-/* For a call that a question has cut short, and whose parts the payload expects to come together: done, what the last part gave. Answers
- * the question. Whether the next part is to be made; not if there was no question, nor before a signal of the payload's. */
+/* For a call that a question or a stop (process/quiesce.h) has cut short, and whose parts the payload expects to come together: done, what
+ * the last part gave. Answers the question, stands. Whether the next part is to be made; not if there was neither, nor before a signal of the
+ * payload's. */
 int kr_ask_goes_on(struct kr_task *t, long done);
 /* In the child of a fork. */
 void kr_ask_after_fork(void);
