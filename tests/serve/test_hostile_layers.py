@@ -266,7 +266,7 @@ def test_the_child_has_no_descriptor_of_the_worker(tmp_path: Path) -> None:
     said = tmp_path / "said"
 
     def show() -> None:
-        links = [f"/proc/self/fd/{number}" for number in range(3, 64)]
+        links = [f"/proc/self/fd/{number}" for number in range(3, 1024)]
         # Looked at before `said` is opened.
         said.write_text(
             " ".join([os.path.basename(os.readlink(link)) for link in links if os.path.lexists(link)])
