@@ -256,7 +256,7 @@ class Container:
             try:
                 cgroup = Path("/proc", entry, "cgroup").read_text()
                 command = Path("/proc", entry, "cmdline").read_bytes().decode(errors="replace").split("\0")
-                stat = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+                stat = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue
             # KVM's own worker (kvm-nx-lpage-recovery) is in the cgroup of whoever made the VM: a kernel thread.

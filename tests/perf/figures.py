@@ -267,7 +267,7 @@ def cpu_seconds() -> float:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue
             parents[int(entry.name)] = int(fields[1])
