@@ -75,43 +75,40 @@ static u32 head_of(const struct kr_site *s) {
     return (u32)KR_MIN((u64)kr_site_length(s), KR_PAGE_DOWN(s->at) + KR_PAGE - s->at);
 }
 
-/* Writes bytes [from, to) of the site, which lie in one page: all or none. No vCPU has a translation of the page meanwhile. */
-static int edit_part(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes, u32 from, u32 to) {
-    u64 start = KR_PAGE_DOWN(s->at + from), end = start + KR_PAGE;
-    struct kr_vma *v = kr_vma_find(mm, s->at);
-    if (from == to)
-        return 0;
-    if (!v || v->start > s->at) /* only after a death */
-        return -ENOMEM;
-    u32 prot = kr_mm_host_prot(v->prot);
-    kr_pt_update(&mm->vm, start, end, 0, 0);
-    long r = kr_host_protect(start, end - start, PROT_READ | PROT_WRITE);
-    if (r == 0) {
-        r = kr_copy_out(s->at + from, bytes + from, to - from);
-        kr_host_protect(start, end - start, prot);
-    }
-    kr_mm_refill(mm, start, end);
-    return r == 0 ? 0 : -ENOMEM;
-}
-
+/* Whether the site's bytes [from, to) are these. They lie in one page; of a page that the file has lost (truncate(2)) nothing is. */
 static int has(const struct kr_site *s, const u8 *bytes, u32 from, u32 to) {
     u8 now[8];
     return from < to && kr_copy_in(now, s->at + from, to - from) == 0 &&
            !memcmp(now, bytes + from, to - from);
 }
 
-/* Puts the original bytes back, where the patch's are. Of a page that the file has lost (truncate(2)) nothing is left. */
-static int restore(struct kr_mm *mm, const struct kr_site *s) {
+/* Writes the site's bytes. Not where `only` is given and the page has other bytes than those. The second page first: a file that is cut
+ * off loses its last page, and then nothing has changed. No vCPU has a translation of either page from before the first byte until
+ * after the last one: another thread would jump by half a displacement. */
+static int edit(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes, const u8 *only) {
     u32 head = head_of(s), n = kr_site_length(s);
-    int r = has(s, s->now, head, n) ? edit_part(mm, s, s->was, head, n) : 0;
-    return has(s, s->now, 0, head) && edit_part(mm, s, s->was, 0, head) < 0 ? -ENOMEM : r;
+    u64 start = KR_PAGE_DOWN(s->at), end = KR_PAGE_UP(s->at + n);
+    struct kr_vma *v = kr_vma_find(mm, s->at);
+    if (!v || v->start > s->at) /* only after a death */
+        return -ENOMEM;
+    u32 prot = kr_mm_host_prot(v->prot);
+    kr_pt_update(&mm->vm, start, end, 0, 0);
+    long r = kr_host_protect(start, end - start, PROT_READ | PROT_WRITE);
+    if (r == 0) {
+        if (head < n && (!only || has(s, only, head, n)))
+            r = kr_copy_out(s->at + head, bytes + head, n - head);
+        if (only ? has(s, only, 0, head) : r == 0)
+            r |= kr_copy_out(s->at, bytes, head);
+        kr_host_protect(start, end - start, prot);
+    }
+    kr_mm_refill(mm, start, end);
+    return r == 0 ? 0 : -ENOMEM;
 }
 
-/* Writes the site's bytes. The second page first: a file that is cut off loses its last page, and then nothing has changed. */
-static int edit(struct kr_mm *mm, const struct kr_site *s, const u8 *bytes) {
+/* Puts the original bytes back, in each page that has the patch's. */
+static int restore(struct kr_mm *mm, const struct kr_site *s) {
     u32 head = head_of(s), n = kr_site_length(s);
-    int r = edit_part(mm, s, bytes, head, n);
-    return r < 0 ? r : edit_part(mm, s, bytes, 0, head);
+    return has(s, s->now, 0, head) || has(s, s->now, head, n) ? edit(mm, s, s->was, s->now) : 0;
 }
 
 /* The trampoline of site i. */
@@ -228,7 +225,7 @@ int kr_site_patch(struct kr_mm *mm, u64 ret, u32 nr) {
     index_again(vm->sites);
     write_trampoline(vm, i, &s);
     put64(vm->sys + KR_SYS_TABLE + i * 8, KR_OWN_SITES + (u64)i * KR_SITE_SIZE);
-    r = edit(mm, &s, s.now);
+    r = edit(mm, &s, s.now, NULL);
     if (r < 0)
         restore(mm, &s);
     to->live = r == 0;
@@ -267,7 +264,7 @@ void kr_sites_heir(struct kr_mm *mm) {
             continue;
         while (mixed < n && (bytes[mixed] == s->now[mixed] || bytes[mixed] == s->was[mixed]))
             mixed++;
-        if (mixed == n && memcmp(bytes, s->now, n) && edit(mm, s, s->was) == 0)
+        if (mixed == n && memcmp(bytes, s->now, n) && edit(mm, s, s->was, NULL) == 0)
             __atomic_store_n(&s->live, 0, __ATOMIC_RELEASE);
     }
     if (sites->table) /* inside kr_sites_make_room */
