@@ -17,19 +17,9 @@ static volatile long beats[LIVING];
 static volatile int broken[LIVING], stop;
 static char *self;
 
-// Without errno, stack protector, TLS: relatives share the parent's thread area.
-static long bare(long nr, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-    __asm__ volatile("syscall"
-                     : "+a"(nr)
-                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return nr;
-}
-
 static void __attribute__((noreturn)) leave(int code) {
     for (;;)
-        bare(SYS_exit_group, code, 0, 0, 0, 0, 0);
+        attack_bare(SYS_exit_group, code, 0, 0, 0, 0, 0);
 }
 
 // A living relative: its registers are its own over calls, computing and faults.
@@ -37,20 +27,20 @@ static int alive(void *argument) {
     long i = (long)argument;
     const uint64_t first = 0x1111 * (uint64_t)(i + 1), second = 0x2222 * (uint64_t)(i + 1);
     register uint64_t a __asm__("r12") = first, b __asm__("r13") = second;
-    pid_t pid = (pid_t)bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    pid_t pid = (pid_t)attack_bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
     while (!stop) {
         for (int n = 0; n < 1000; n++)
             __asm__ volatile("" : "+r"(a), "+r"(b));
-        if (bare(SYS_getpid, 0, 0, 0, 0, 0, 0) != pid)
+        if (attack_bare(SYS_getpid, 0, 0, 0, 0, 0, 0) != pid)
             broken[i] = 1;
         if (a != first || b != second)
             broken[i] = 2;
-        long p = bare(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        long p = attack_bare(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p > 0) {
             *(volatile long *)p = i;
             if (*(volatile long *)p != i)
                 broken[i] = 3;
-            bare(SYS_munmap, p, 4096, 0, 0, 0, 0);
+            attack_bare(SYS_munmap, p, 4096, 0, 0, 0, 0);
         }
         beats[i]++;
     }
@@ -65,18 +55,18 @@ static int dying(void *argument) {
         long p;
         switch (kind % 8) {
         case 0:
-            p = bare(SYS_mmap, 0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            bare(SYS_munmap, p, 8192, 0, 0, 0, 0);
+            p = attack_bare(SYS_mmap, 0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            attack_bare(SYS_munmap, p, 8192, 0, 0, 0, 0);
             break;
         case 1: // through a slot, where the table is shared
-            p = bare(SYS_openat, AT_FDCWD, (long)"/proc/self/exe", O_RDONLY, 0, 0, 0);
-            bare(SYS_close, p, 0, 0, 0, 0, 0);
+            p = attack_bare(SYS_openat, AT_FDCWD, (long)"/proc/self/exe", O_RDONLY, 0, 0, 0);
+            attack_bare(SYS_close, p, 0, 0, 0, 0, 0);
             break;
         case 2: // in the kernel
-            bare(SYS_pause, 0, 0, 0, 0, 0, 0);
+            attack_bare(SYS_pause, 0, 0, 0, 0, 0, 0);
             break;
         case 3:
-            bare(SYS_execve, (long)self, (long)argv, (long)envp, 0, 0, 0);
+            attack_bare(SYS_execve, (long)self, (long)argv, (long)envp, 0, 0, 0);
             break;
         case 4: // in the guest
             for (;;)
@@ -84,10 +74,10 @@ static int dying(void *argument) {
         case 5:
             leave(0);
         case 6: // another word for set_tid_address
-            bare(SYS_set_tid_address, (long)&word, 0, 0, 0, 0, 0);
+            attack_bare(SYS_set_tid_address, (long)&word, 0, 0, 0, 0, 0);
             break;
         default: // an image that is none: the execve fails
-            bare(SYS_execve, (long)"/", (long)argv, (long)envp, 0, 0, 0);
+            attack_bare(SYS_execve, (long)"/", (long)argv, (long)envp, 0, 0, 0);
         }
     }
 }
@@ -103,7 +93,7 @@ struct waiting {
 // A thread waits for a vfork child; the main thread kills it.
 static volatile pid_t lent;
 static int vforked(void *kind) {
-    lent = (pid_t)bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    lent = (pid_t)attack_bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
     return dying(kind);
 }
 

@@ -36,25 +36,16 @@ static void *holder(void *unused) {
     return unused;
 }
 
-// The heir. It shares the parent's memory and thread area: only bare system calls.
-static long bare(long nr, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-    __asm__ volatile("syscall"
-                     : "+a"(nr)
-                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return nr;
-}
-
+// The heir. It shares the parent's memory and thread area.
 static void __attribute__((noreturn)) heir(void) {
-    inner = bare(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    inner = attack_bare(SYS_gettid, 0, 0, 0, 0, 0, 0);
     while (!done) {
-        long p = bare(SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        long p = attack_bare(SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p > 0)
-            bare(SYS_munmap, p, 4096, 0, 0, 0, 0);
+            attack_bare(SYS_munmap, p, 4096, 0, 0, 0, 0);
     }
     for (;;)
-        bare(SYS_exit, 0, 0, 0, 0, 0, 0);
+        attack_bare(SYS_exit, 0, 0, 0, 0, 0, 0);
 }
 
 // A relative; with a tid in the children's pid namespace, where it has that number. Its number here.

@@ -13,26 +13,16 @@ static struct shared {
     volatile long beats;
 } * shared;
 
-// Without errno and TLS, which the child shares with its maker.
-static long bare(long nr, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-    __asm__ volatile("syscall"
-                     : "+a"(nr)
-                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return nr;
-}
-
 static int child(void *unused) {
-    bare(SYS_setgroups, 0, 0, 0, 0, 0, 0);
-    bare(SYS_setresgid, 1000, 1000, 1000, 0, 0, 0);
-    bare(SYS_setresuid, 1000, 1000, 1000, 0, 0, 0);
-    shared->child = (int)bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    attack_bare(SYS_setgroups, 0, 0, 0, 0, 0, 0);
+    attack_bare(SYS_setresgid, 1000, 1000, 1000, 0, 0, 0);
+    attack_bare(SYS_setresuid, 1000, 1000, 1000, 0, 0, 0);
+    shared->child = (int)attack_bare(SYS_getpid, 0, 0, 0, 0, 0, 0);
     for (int i = 0; i < TURNS; i++) {
-        long p = bare(SYS_mmap, 0, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        bare(SYS_munmap, p, 8192, 0, 0, 0, 0);
+        long p = attack_bare(SYS_mmap, 0, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        attack_bare(SYS_munmap, p, 8192, 0, 0, 0, 0);
     }
-    bare(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+    attack_bare(SYS_exit_group, 0, 0, 0, 0, 0, 0);
     return unused != NULL;
 }
 

@@ -1,10 +1,10 @@
 """The room of the machine: a burst, fairness between services, eviction of idle instances, instances that cannot fit."""
 
 import asyncio
-import functools
 import itertools
 
 import pytest
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import Waiter, World
 from hypothesis import given
@@ -15,14 +15,6 @@ from krun.serve.model.kinds import REVISION
 from krun.serve.scale.share import Amount, Claim, allot
 
 MiB = 1 << 20
-
-
-def loop(test):
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 120))
-
-    return run
 
 
 def claim(group, wanted, needed=None, active=0, memory=MiB, used=0.0):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import functools
 import time
 from pathlib import Path
 
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import World
 
@@ -60,16 +60,6 @@ def readers(path: Path) -> set[str]:
 def test_the_settable_clock_is_read_for_stamps_only() -> None:
     found = set().union(*(readers(path) for path in ROOT.rglob("*.py")))
     assert found == set(STAMPS)
-
-
-def loop(test):
-    """Runs an asynchronous test."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
-
-    return run
 
 
 @loop

@@ -1,9 +1,9 @@
 """The control plane with fake instances: from objects to conditions, hosts, instances; failures; restarts of the server."""
 
 import asyncio
-import functools
 
 import pytest
+from helpers.asynchronous import loop
 from helpers.serveapi import ALPHA, SERVING, ksvc
 from helpers.servefakes import DIGEST, Waiter, World
 
@@ -22,16 +22,6 @@ from krun.serve.model.kinds import (
 from krun.serve.run.errors import StartError
 
 MERGE = "application/merge-patch+json"
-
-
-def loop(test):
-    """Runs an asynchronous test."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
-
-    return run
 
 
 def image(name):

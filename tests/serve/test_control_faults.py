@@ -1,11 +1,11 @@
 """The control plane, when one object, one start or one number is not what it should be: the others go on, and nothing stays behind."""
 
 import asyncio
-import functools
 import sqlite3
 import sys
 
 import pytest
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import DIGEST, Waiter, World
 
@@ -21,16 +21,6 @@ from krun.serve.scale.share import Amount
 
 MERGE = "application/merge-patch+json"
 MAPS = "/api/v1/namespaces/knative-serving/configmaps"
-
-
-def loop(test):
-    """Runs an asynchronous test."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
-
-    return run
 
 
 @loop

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 
 import pytest
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import Waiter, World
 
@@ -17,16 +17,6 @@ from krun.serve.model import conditions
 from krun.serve.model.kinds import POD, REVISION, ROUTE
 from krun.serve.run import wire
 from krun.serve.run.client import Worker
-
-
-def loop(test):
-    """Runs an asynchronous test."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
-
-    return run
 
 
 async def at_zero(world: World) -> None:

@@ -1,9 +1,9 @@
 """Metrics of the autoscaler and of starts: names, values, and the text as Prometheus' format has it."""
 
 import asyncio
-import functools
 import re
 
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, ksvc
 from helpers.servefakes import Waiter, World
 
@@ -12,14 +12,6 @@ from krun.serve.proxy.metrics import Metrics
 from krun.serve.scale.share import Amount
 
 LINE = re.compile(r'[a-z_0-9]+(\{([a-z_0-9]+="[^"\\]*",?)*\})? -?[0-9.e+]+')
-
-
-def loop(test):
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 120))
-
-    return run
 
 
 def metrics(world):

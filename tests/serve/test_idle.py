@@ -1,9 +1,9 @@
 """Idle policies with fake instances: run, freeze, stop; what is refused; races of the freezer with requests, stops and restarts."""
 
 import asyncio
-import functools
 
 import pytest
+from helpers.asynchronous import loop
 from helpers.serveapi import SERVING, Client, ksvc
 from helpers.servefakes import Waiter, World
 
@@ -14,14 +14,6 @@ from krun.serve.model.kinds import REVISION
 from krun.serve.scale.share import Amount
 
 KEY = ("default", "hello-00001")
-
-
-def loop(test):
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 120))
-
-    return run
 
 
 def service(policy=None, delay="0s", name="hello", **notes):
