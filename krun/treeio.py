@@ -7,6 +7,7 @@ or than the descriptors that a process may have.
 
 import os
 from errno import ELOOP, ENODEV, ENOENT, ENOTDIR, EXDEV
+from stat import S_ISREG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,9 +220,12 @@ def _copy_files(source: Cursor, target: int) -> "list[str]":
 
 
 def _copy_file(name: str, source: int, target: int) -> None:
-    # O_NONBLOCK: a FIFO may have come in its place.
+    # Whoever shares the image can put another kind of file in its place. O_NONBLOCK: a FIFO would wait; a device may have no end.
     old = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
     try:
+        info = os.fstat(old)
+        if not S_ISREG(info.st_mode):
+            return
         made = os.open(
             name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
         )
@@ -229,7 +233,7 @@ def _copy_file(name: str, source: int, target: int) -> None:
             while data := os.read(old, 1 << 16):
                 while data:  # a file system that is nearly full takes a part
                     data = data[os.write(made, data) :]
-            _own(made, os.fstat(old))
+            _own(made, info)
         finally:
             os.close(made)
     finally:

@@ -132,6 +132,24 @@ def test_a_copy_has_modes_and_links_and_leaves_other_kinds_out(tmp_path, monkeyp
     assert (made / "below" / "file").read_text() == "words" * 100
 
 
+def test_another_kind_of_file_in_the_place_of_one_is_left_out(tmp_path, monkeypatch):
+    """A container that shares the image puts a device in a file's place (/dev/zero has no end) between the look and the copy."""
+    top = tmp_path / "top"
+    top.mkdir()
+    (top / "file").write_text("")
+    real = treeio._copy_file
+
+    def swapped(name: str, source: int, target: int) -> None:
+        os.unlink(name, dir_fd=source)
+        os.mkfifo(name, dir_fd=source)
+        real(name, source, target)
+
+    monkeypatch.setattr(treeio, "_copy_file", swapped)
+    before = len(os.listdir("/proc/self/fd"))
+    copy(top, tmp_path / "copy")
+    assert os.listdir(tmp_path / "copy") == [] and len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_wide_tree_is_removed_in_parts(tmp_path, monkeypatch):
     """Neither a directory of many entries nor many such directories in one another are in memory as a whole."""
     monkeypatch.setattr(treeio, "_BATCH", 5)
