@@ -15,7 +15,7 @@ def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
     except OSError as e:
         raise SysError("open", path, e.errno or 0) from None
     try:
-        os.write(fd, text.encode())
+        os.write(fd, os.fsencode(text))
     except OSError as e:
         raise SysError("write", path, e.errno or 0) from None
     finally:

@@ -188,7 +188,7 @@ def write_host_proc(path: str, text: str) -> None:
     """Writes `text` with one write(2) into a file of the host's /proc, as open_proc opens it. Raises SysError."""
     fd = open_proc(path, os.O_WRONLY)
     try:
-        os.write(fd, text.encode())
+        os.write(fd, os.fsencode(text))
     except OSError as e:
         raise SysError("write", f"/proc/{path}", e.errno or 0) from None
     finally:

@@ -66,7 +66,7 @@ def write_proc(ctx: Context, path: str, text: str, op: str) -> None:
     # self and thread-self are ordinary symlinks of procfs; anything else is refused (CVE-2019-16884).
     fd = openat2(ctx.proc, path, os.O_WRONLY, RESOLVE_BENEATH, name=path)
     try:
-        os.write(fd, text.encode())
+        os.write(fd, os.fsencode(text))
     except OSError as e:
         raise SysError(op, text, e.errno or 0) from None
     finally:

@@ -113,7 +113,7 @@ def label_file(fd: int, label: str, name: str) -> None:
     real = -1
     try:
         real = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=fd) if is_dir(fd) else os.dup(fd)
-        os.setxattr(real, "security.selinux", label.encode() + b"\0")
+        os.setxattr(real, "security.selinux", os.fsencode(label) + b"\0")
     except OSError as e:
         if e.errno != EOPNOTSUPP:
             raise SysError("label", name, e.errno or 0) from None

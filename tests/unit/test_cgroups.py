@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from krun import fileio
 from krun.errors import KrunError, SysError
 from krun.log import Log
 from krun.oci.cgroup import bpf, convert, devices, files, systemd, tree, v1, v2
@@ -155,6 +156,15 @@ def test_v2_writes_every_limit(folder):
     assert files["io.weight"] == "default 1" and files["io.max"] == "8:0 rbps=1000"
     assert files["hugetlb.2MB.max"] == files["hugetlb.2MB.rsvd.max"] == "4096"
     assert files["rdma.max"] == "mlx5_1 hca_handle=3 hca_object=4"
+
+
+def test_bytes_that_are_no_utf8_reach_the_file(tmp_path):
+    """config.json may have them, as "\\udcff" (jsonio.py): the kernel refuses them, as it does with runc."""
+    for name in ("put", "write"):
+        (tmp_path / name).write_text("")
+    files.put(f"{tmp_path}/put", "1\udcff")
+    fileio.write_file(f"{tmp_path}/write", "1\udcff")
+    assert (tmp_path / "put").read_bytes() == (tmp_path / "write").read_bytes() == b"1\xff"
 
 
 def test_page_sizes_are_no_paths(folder):

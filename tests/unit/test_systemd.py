@@ -102,6 +102,26 @@ def test_unified_properties():
 
 
 @pytest.mark.parametrize(
+    ("resources", "name"),
+    [
+        ({"cpu": {"quota": 1 << 62, "period": 1}}, "CPUQuotaPerSecUSec"),
+        ({"blockIO": {"weight": 5}}, "IOWeight"),
+        ({"unified": {"cpu.max": "5 -5"}}, "CPUQuotaPerSecUSec"),
+        ({"unified": {"memory.max": str(1 << 70)}}, "MemoryMax"),
+    ],
+)
+def test_a_value_beyond_64_bits_is_an_error_with_a_name(resources, name):
+    with pytest.raises(KrunError, match=f"unit property {name}: -?[0-9]+ is out of range"):
+        systemd.limits(resources, True)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("u", 1 << 32), ("y", -1), ("s", "a\udcff")])
+def test_a_value_that_has_no_wire_form_is_an_error(kind, value):
+    with pytest.raises(KrunError, match=f"marshal D-Bus type {kind}"):
+        dbus.marshal(kind, [value], bytearray())
+
+
+@pytest.mark.parametrize(
     ("signature", "values"),
     [
         ("", []),

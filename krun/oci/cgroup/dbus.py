@@ -91,9 +91,15 @@ def _pad(out: bytearray, alignment: int) -> None:
 def _put(kind: str, value: "Any", out: bytearray) -> None:
     _pad(out, _ALIGN[kind[0]])
     if kind in _SIZE:
-        out += int(value).to_bytes(_SIZE[kind], "little", signed=kind in "nix")
+        try:
+            out += int(value).to_bytes(_SIZE[kind], "little", signed=kind in "nix")
+        except OverflowError:
+            raise KrunError(f"marshal D-Bus type {kind}: {value} does not fit") from None
     elif kind in ("s", "o"):
-        data = value.encode()
+        try:
+            data = value.encode()
+        except UnicodeEncodeError:
+            raise KrunError(f"marshal D-Bus type {kind}: {value!r} is not UTF-8") from None
         out += len(data).to_bytes(4, "little") + data + b"\0"
     elif kind == "g":
         out += bytes((len(value),)) + value.encode() + b"\0"

@@ -72,7 +72,7 @@ def put(path: str, value: "str | int", dir_fd: "int | None" = None) -> None:
     """Write one value into a file that exists. Argument: dir_fd, where a relative path starts. Errors: OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
-        os.write(fd, str(value).encode())
+        os.write(fd, os.fsencode(str(value)))
     finally:
         os.close(fd)
 

@@ -227,6 +227,9 @@ def limits(resources: "dict[str, Any]", v2: bool) -> "list[Property]":
                 found.append((unit[0], ("ay" if isinstance(number, bytes) else "t", number)))
     if v2:
         found += _unified(resources.get("unified") or {})
+    for name, (kind, number) in found:
+        if kind == "t" and not 0 <= number <= UNLIMITED:
+            raise KrunError(f"unit property {name}: {number} is out of range")
     return found
 
 
