@@ -5,7 +5,7 @@ This file imports next to nothing, because it is on every hot path.
 
 import os
 
-from krun.errors import SysError
+from krun.errors import KrunError, SysError
 
 
 def write_file(path: str, text: str, dirfd: "int | None" = None) -> None:
@@ -47,6 +47,15 @@ def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> by
         raise SysError("read", path, e.errno or 0) from None
     finally:
         os.close(fd)
+
+
+def check_owner(info: os.stat_result, path: str) -> None:
+    """Refuses a container's state that is neither ours nor root's: it names processes to kill, groups and mounts to remove, hooks to run.
+
+    Arguments: info, of the open file or directory; path. Raises KrunError.
+    """
+    if info.st_uid not in (0, os.geteuid()):
+        raise KrunError(f"use {path}: it belongs to uid {info.st_uid}; run krun as this user")
 
 
 def replace_file(path: str, data: bytes, dir_fd: "int | None" = None) -> None:

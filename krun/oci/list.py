@@ -42,7 +42,7 @@ def containers(root: str, log: "Log") -> "list[dict[str, Any]]":
     for name in st.ids(root):
         statedir = st.StateDir(root, name)
         try:
-            state = statedir.load()
+            state = statedir.load(anybody=True)
             owner = _user(os.stat(statedir.path).st_uid)
             found.append(st.oci_state(state, st.status(state, statedir), owner))
         except (NotFoundError, FileNotFoundError):

@@ -12,7 +12,7 @@ import os
 import time
 
 from krun.errors import KrunError, NotFoundError, SysError
-from krun.fileio import replace_file
+from krun.fileio import check_owner, replace_file
 from krun.jsonio import dumps, loads
 from krun.treeio import make_directories, remove_tree
 
@@ -143,8 +143,10 @@ class Lock:
         try:
             self._acquire()
             # The previous holder of the lock may have deleted the container.
-            if os.fstat(self._fd).st_nlink == 0:
+            info = os.fstat(self._fd)
+            if info.st_nlink == 0:
                 raise NotFoundError(f"container does not exist: {self._id}")
+            check_owner(info, self._path)
         except BaseException:
             os.close(self._fd)
             raise
@@ -265,14 +267,15 @@ class StateDir:
         except OSError as error:
             raise SysError.of("write", error, path) from None
 
-    def read(self, name: str) -> bytes:
-        """Return the content of a file in the directory. Errors: NotFoundError when it is not there,
-        SysError.
-        """
+    def read(self, name: str, anybody: bool = False) -> bytes:
+        """Return a file's content. Argument: anybody, whether it may be another user's. Errors: NotFoundError, check_owner's, SysError."""
         path = f"{self.path}/{name}"
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # Not blocking: another user's may be a FIFO.
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
+                if not anybody:
+                    check_owner(os.fstat(fd), path)
                 parts = []
                 while part := os.read(fd, 1 << 16):
                     parts.append(part)
@@ -284,12 +287,10 @@ class StateDir:
         except OSError as error:
             raise SysError.of("read", error, path) from None
 
-    def load(self) -> ContainerState:
-        """Read state.json. Unknown members are ignored: another version of krun may have written them.
-
-        Errors: NotFoundError "container does not exist", ConfigError for a damaged file.
-        """
-        members = loads(self.read(STATE_FILE), f"{self.path}/{STATE_FILE}")
+    def load(self, anybody: bool = False) -> ContainerState:
+        """Read state.json. Unknown members are ignored: another version of krun may have written them. Argument: anybody, whether it is
+        only shown. Errors: NotFoundError "container does not exist", ConfigError for a damaged file."""
+        members = loads(self.read(STATE_FILE, anybody), f"{self.path}/{STATE_FILE}")
         if type(members) is not dict:
             raise KrunError(f"read {self.path}/{STATE_FILE}: not a JSON object")
         state = ContainerState()

@@ -15,7 +15,7 @@ def main(opts: "Options") -> int:
     NotFoundError.
     """
     statedir = st.StateDir(opts.root, opts.id)
-    state = statedir.load()
+    state = statedir.load(anybody=True)
     # Not sys.stdout: the fast launcher makes no streams.
     text = dumps(st.oci_state(state, st.status(state, statedir)), 2).encode("utf-8", "surrogateescape")
     while text:
