@@ -35,6 +35,7 @@ THREADS, FRAMES, STACK = (
 )  # bounds of what is shown: threads of a process, frames, bytes of the stack
 UNHEARD = 3  # threads of a process that are waited for in vain: it is frozen or stopped
 NO_CALL = (1 << 64) - 1
+_PAGE = 4096
 
 
 class Mapping:
@@ -54,22 +55,42 @@ class Process:
         self.pid = pid
         self._unheard = 0
         self.folder, self._memory = _open(pid)
+        self._pages = -1
         try:
+            self._pages = os.open(f"{self.folder}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
             self.maps, self._table = self._read_maps()
         except BaseException:
-            os.close(self._memory)
+            self.close()
             raise
 
     def close(self) -> None:
         """Close the process's memory."""
         os.close(self._memory)
+        if self._pages >= 0:
+            os.close(self._pages)
+            self._pages = -1
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory of the process: fewer bytes, or none, where it has no more."""
+        """Return memory of the process: fewer bytes, or none, where it has no more. Of the payload's only pages that are in memory or
+        in swap: the kernel would fetch others from the payload's file, and nothing, not even SIGKILL, ends the wait for a FUSE server.
+        """
         try:
+            if address < WINDOW_END:
+                size = self._present(address, size)
             return os.pread(self._memory, size, address)
         except (OSError, OverflowError, ValueError):
             return b""
+
+    def _present(self, address: int, size: int) -> int:
+        """Return how many of these bytes are on pages with bit 63 or 62 (Documentation/admin-guide/mm/pagemap.rst). Errors: OSError."""
+        first = address // _PAGE
+        data = os.pread(self._pages, 8 * ((address + size - 1) // _PAGE - first + 1), 8 * first)
+        count = 0
+        for (entry,) in struct.iter_unpack("<Q", data):
+            if not entry >> 62:
+                break
+            count += 1
+        return max(0, min(size, (first + count) * _PAGE - address))
 
     def _read_maps(self) -> tuple[list[Mapping], tuple[int, ...]]:
         found, own, executed = [], [], set()

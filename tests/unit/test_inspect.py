@@ -25,6 +25,39 @@ def test_a_process_without_a_table() -> None:
         inspect.Process(1 << 22)
 
 
+UNTOUCHED = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+with open(sys.argv[1]) as file:
+    at = libc.mmap(0x500000000000, 4096, 1, 2 | 0x100000, file.fileno(), 0)  # PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE
+assert at == 0x500000000000
+print("ready", flush=True)
+sys.stdin.readline()
+ctypes.string_at(at, 1)
+print("touched", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_page_of_a_file_that_is_not_there_is_not_fetched(tmp_path: Path) -> None:
+    """Of a file of FUSE it would be waited for without an end: not even SIGKILL ended krun debug."""
+    (tmp_path / "file").write_bytes(b"words" * 1000)
+    argv = [sys.executable, "-c", UNTOUCHED, str(tmp_path / "file")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout and child.stdin and child.stdout.readline() == "ready\n"
+        process = inspect.Process(child.pid)
+        assert process.read(0x500000000000, 5) == b"" and process.read(0x4FFFFFFFFFFF, 5) == b""
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "touched\n"
+        assert process.read(0x500000000000, 5) == b"words"
+        assert process.read(0x500000000000 + 4090, 10) == (b"words" * 1000)[4090:4096]
+        process.close()
+        child.stdin.close()
+
+
 HOSTILE = """
 import ctypes, mmap, os, struct, sys, time
 file = open(sys.argv[1], "r+b")
@@ -109,7 +142,8 @@ def test_a_number_that_is_used_again_gets_no_signal() -> None:
     after = sleeper()
     process = inspect.Process.__new__(inspect.Process)
     process.pid, process._memory, process._unheard, process._table = after.pid, memory, 0, (0,) * 11
-    assert process._kick(after.pid, 1 << 20) is False
+    process._pages = -1
+    assert process._kick(after.pid, inspect.WINDOW_END) is False
     process.close()
     # A signal that was sent has an effect before the next one.
     after.terminate()
