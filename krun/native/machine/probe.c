@@ -1,85 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the page that the host refuses. Before Linux 6.8 KVM answers a failed host access with -EFAULT and
- * without an address.
+ * Finds the page that the host refuses. Before Linux 6.8, and on PVM, KVM answers a failed host access with
+ * -EFAULT and without an address.
  *
  * The probe gives the vCPU an empty root table of its own. Each page that the instruction needs then raises a
  * guest #PF, which has the address. The monitor touches that page on the host: either the host refuses it, or
  * the page is entered into the probe's tables and the guest runs on.
  *
- * Takes mm->lock. The case is rare (a file is truncated under a mapping), so the probe may be slow. The root
- * table comes from the pool once for each VM (vm->probe_gpa) and is used again.
+ * Another thread may have given the page back meanwhile: then the host refuses nothing, and the guest goes on from
+ * instruction to instruction, for as long as it stays on the pages that were entered. So
+ *   - the registers of a #PF are those of the exit, as for every exception
+ *   - mm->lock is not held while the guest runs, and a signal interrupts it (kr_call_intr), as in the run loop
+ *   - each probe under way has a root of its own. What other threads change meanwhile is not in its tables; there the host's
+ *     own mapping decides, which has no more rights than the array
+ *
+ * State: vm->probe_gpa, the roots that no probe uses, under mm->lock. They come from the pool and are used again. The case is
+ * rare (a file is truncated under a mapping), so the probe may be slow.
  */
+#include "cpu.h"
 #include "mm.h"
 #include "root.h"
 #include "usercopy.h"
 #include "x86.h"
+#include <linux/mman.h>
 
 #define TRIES 64
+#define NEXT 511 /* the entry of a free root that has the next one; it is never present */
+
+_Static_assert((KR_SYS_BASE >> 39 & 511) < NEXT, "an entry of the root that nothing else uses");
+
+static u64 *table(const struct kr_vm *vm, u64 gpa) { return (u64 *)(vm->pt + (gpa - KR_PT_GPA)); }
+
+/* A root without pages of the window; 0: no memory. Locked. */
+static u64 take_root(struct kr_vm *vm) {
+    u64 root = vm->probe_gpa;
+    if (root) {
+        vm->probe_gpa = table(vm, root)[NEXT];
+        table(vm, root)[NEXT] = 0;
+    } else {
+        root = kr_pt_table(vm);
+    }
+    if (root) /* shared with the real root */
+        table(vm, root)[KR_SYS_BASE >> 39 & 511] = table(vm, vm->root_gpa)[KR_SYS_BASE >> 39 & 511];
+    return root;
+}
+
+static void give_root(struct kr_vm *vm, u64 root) {
+    table(vm, root)[NEXT] = vm->probe_gpa;
+    vm->probe_gpa = root;
+}
+
+/* Writes the entry of a page in the probe's tables; prot 0 clears it. Locked. */
+static int put(struct kr_vm *vm, u64 root, u64 page, u32 prot) {
+    u64 real = vm->root_gpa;
+    vm->root_gpa = root; /* kr_pt_update works on it */
+    int r = kr_pt_update(vm, page, page + KR_PAGE, prot, prot != 0);
+    vm->root_gpa = real;
+    return r;
+}
+
+/* What the processor has pushed for a #PF, and the address. */
+struct fault {
+    u64 error, rip, cs, rflags, rsp, ss, addr;
+};
+
+/* Whether the guest stands at the stub of #PF. */
+static int is_fault(struct kr_task *t, struct fault *f) {
+    u64 rip = kr_regs(t)->rip, stub = KR_SYS_BASE + KR_SYS_EXC + VEC_PF * 16;
+    if (rip < stub || rip > stub + 2)
+        return 0;
+    memcpy(f, t->vcpu->ist + KR_PAGE - offsetof(struct fault, addr), offsetof(struct fault, addr));
+    f->addr = t->run->s.regs.sregs.cr2;
+    return 1;
+}
+
+/* Enters the page of a #PF into the probe's tables. 1: the guest can go on. 0: the fault is the payload's, or there is no memory;
+ * the run loop serves it. -EFAULT: the host refuses the page. Locked. */
+static int enter_page(struct kr_mm *mm, u64 root, const struct fault *f) {
+    const struct kr_vma *v = f->addr < KR_WINDOW_END ? kr_vma_find(mm, f->addr) : NULL;
+    u32 need = f->error & 2 ? PROT_WRITE : f->error & 16 ? PROT_EXEC : 0;
+    if (f->rip >= KR_WINDOW_END || !v || v->start > f->addr || !v->prot || (v->prot & need) != need)
+        return 0;
+    if (kr_touch_raw((u32 *)(f->addr & ~3ULL), need & PROT_WRITE))
+        return -EFAULT;
+    u64 page = KR_PAGE_DOWN(f->addr);
+    return kr_vm_cover(&mm->vm, page, page + KR_PAGE) == 0 && put(&mm->vm, root, page, v->prot) == 0;
+}
+
+/* Leaves the stub: the guest goes on where the #PF was. */
+static void go_back(struct kr_task *t, const struct fault *f) {
+    struct kvm_regs *r = kr_regs(t);
+    r->rip = f->rip;
+    r->rsp = f->rsp;
+    r->rflags = (f->rflags & KR_FLAGS_USER) | KR_FLAGS_FIXED;
+    kr_x86_user_segments(&t->run->s.regs.sregs);
+}
 
 u64 kr_probe_fault(struct kr_task *t) {
-    struct kr_vm *vm = &t->mm->vm;
+    struct kr_mm *mm = t->mm;
+    struct kr_vm *vm = &mm->vm;
     u64 culprit = 0, entered[TRIES];
     u32 n = 0;
-    kr_lock(&t->mm->lock);
-    u64 real = vm->root_gpa, root = vm->probe_gpa ? vm->probe_gpa : kr_pt_table(vm);
+    kr_lock(&mm->lock);
+    u64 root = take_root(vm);
+    kr_unlock(&mm->lock);
     if (!root)
-        goto out;
-    vm->probe_gpa = root;
-    u64 *from = (u64 *)(vm->pt + (real - KR_PT_GPA)), *to = (u64 *)(vm->pt + (root - KR_PT_GPA));
-    to[KR_SYS_BASE >> 39 & 511] = from[KR_SYS_BASE >> 39 & 511]; /* shared with the real root */
-    /* kr_pt_update works on the probe's tables. Other vCPUs keep their CR3; if they fault, they wait for the lock. */
-    vm->root_gpa = root;
+        return 0;
     t->run->s.regs.sregs.cr3 = root;
-    t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
     t->run->request_interrupt_window = 0; /* every fault must reach its stub */
     while (n < TRIES) {
-        struct kvm_regs before = *kr_regs(t);
-        long r = kr_sys3(__NR_ioctl, t->vcpu->fd, KVM_RUN, 0);
-        struct kvm_regs *now = kr_regs(t);
-        u64 rip = now->rip, pf = KR_SYS_BASE + KR_SYS_EXC + VEC_PF * 16;
-        if (r == -EFAULT || rip < pf || rip > pf + 2)
-            break; /* the guest went on, or stopped for another reason: the run loop serves that with the real root */
-        u64 f[6];
-        memcpy(f, t->vcpu->ist + KR_PAGE - sizeof f, sizeof f);
-        u64 addr = t->run->s.regs.sregs.cr2;
-        before.rip = f[1];
-        before.rsp = f[4];
-        before.rflags = (f[3] & KR_FLAGS_USER) | KR_FLAGS_FIXED;
-        struct kr_vma *v = kr_vma_find(t->mm, addr);
-        before.rax = now->rax; /* a REP instruction makes progress between faults */
-        before.rcx = now->rcx;
-        before.rsi = now->rsi;
-        before.rdi = now->rdi;
-        *now = before;
-        kr_x86_user_segments(&t->run->s.regs.sregs);
+        struct fault f;
         t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS | KVM_SYNC_X86_REGS;
-        if (!v || v->start > addr || !v->prot)
-            break; /* a true fault of the payload */
-        u8 b;
-        u32 seen;
-        long bad = kr_copy_raw(&b, (const void *)addr, 1);
-        if (!bad && (f[0] & 2))
-            bad = kr_cas32_raw((u32 *)(addr & ~3ULL), 0, 0, &seen);
-        if (bad < 0) {
-            culprit = addr;
+        long r = kr_call_intr(__NR_ioctl, (u64)t->vcpu->fd, KVM_RUN, 0, 0, 0, 0);
+        if (r == -EINTR)
+            kr_cpu_drop_fault(t);
+        if (r < 0 || !is_fault(t, &f))
+            break; /* the guest went on, or stopped for another reason: the run loop serves that with the real root */
+        kr_lock(&mm->lock);
+        int in = enter_page(mm, root, &f);
+        kr_unlock(&mm->lock);
+        if (in == 0)
+            break;
+        go_back(t, &f);
+        if (in < 0) {
+            culprit = f.addr;
             break;
         }
-        u64 page = KR_PAGE_DOWN(addr);
-        if (kr_vm_cover(vm, page, page + KR_PAGE) < 0 ||
-            kr_pt_update(vm, page, page + KR_PAGE, v->prot, 1) < 0)
-            break;
-        entered[n++] = page;
+        entered[n++] = KR_PAGE_DOWN(f.addr);
     }
-    /* The next probe uses the same tables, so they become empty again. */
+    kr_lock(&mm->lock);
     for (u32 i = 0; i < n; i++)
-        kr_pt_update(vm, entered[i], entered[i] + KR_PAGE, 0, 0);
+        put(vm, root, entered[i], 0);
     if (n)
         kr_vm_flush(vm);
-    vm->root_gpa = real;
+    give_root(vm, root);
     t->run->s.regs.sregs.cr3 = kr_root(vm, t->vcpu->idx);
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
-out:
-    kr_unlock(&t->mm->lock);
+    kr_unlock(&mm->lock);
     return culprit;
 }

@@ -403,7 +403,7 @@ static int has_owner(const struct kr_vcpu *v, const struct kr_task *tasks) {
 void kr_vm_heir(struct kr_vm *vm, const struct kr_task *tasks) {
     vm->inherited = 1;
     if (vm->root_gpa !=
-        KR_PT_GPA) { /* inside kr_probe_fault; the pool's first table is the root (kr_pt_init) */
+        KR_PT_GPA) { /* inside a step of kr_probe_fault; the pool's first table is the root (kr_pt_init) */
         vm->root_gpa = KR_PT_GPA;
         vm->probe_gpa = 0;
     }

@@ -54,7 +54,7 @@ struct kr_vm {
     u32 waiters, released; /* threads that wait for a vCPU; futex word that counts releases; atomic */
     u64 slice;             /* when threads were last interrupted for a waiter (share.c), ns; under mm->lock */
     u64 root_gpa;
-    u64 probe_gpa; /* root of the probe's own tables (probe.c); 0: none yet */
+    u64 probe_gpa; /* a root of probe.c that no probe uses; 0: there is none */
     u64 *roots;    /* roots of the vCPUs, by number (root.h); 0: vm->root_gpa */
     u32 nroots;
     struct kr_sites *sites; /* patched sites (site.h); NULL: there was none yet. Set once */
