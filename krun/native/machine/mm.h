@@ -115,8 +115,11 @@ int kr_mm_fault(struct kr_mm *mm, u64 addr, u64 error);
 
 /* After a KVM_RUN that gave -EFAULT without an address: finds the guest address that the host refuses. The
  * guest runs on with an empty page table, which is filled page by page (probe.c). 0: the host refuses none any
- * more. */
+ * more. KR_PROBE_BLIND: there is no memory for that table. */
+#define KR_PROBE_BLIND (~0ULL)
 u64 kr_probe_fault(struct kr_task *t);
+/* Whether the host refuses addr, which the page tables allow: the signal for the payload, with its si_code; 0: it does not. */
+int kr_mm_refused(struct kr_mm *mm, u64 addr, int *code);
 
 /* Called by the process that has got mm->lock from a dead one (lib/kr_lock.h): completes what the dead one left
  * half done, or takes it back. Ends the process if neither is possible. Locked. */

@@ -23,6 +23,8 @@
 #include "usercopy.h"
 #include "x86.h"
 #include <linux/mman.h>
+#include <asm/siginfo.h>
+#include <asm/signal.h>
 
 #define TRIES 64
 #define NEXT 511 /* the entry of a free root that has the next one; it is never present */
@@ -74,8 +76,8 @@ static int is_fault(struct kr_task *t, struct fault *f) {
     return 1;
 }
 
-/* Enters the page of a #PF into the probe's tables. 1: the guest can go on. 0: the fault is the payload's, or there is no memory;
- * the run loop serves it. -EFAULT: the host refuses the page. Locked. */
+/* Enters the page of a #PF into the probe's tables. 1: the guest can go on. 0: the fault is the payload's, and the run loop serves
+ * it. -EFAULT: the host refuses the page. -ENOMEM. Locked. */
 static int enter_page(struct kr_mm *mm, u64 root, const struct fault *f) {
     const struct kr_vma *v = f->addr < KR_WINDOW_END ? kr_vma_find(mm, f->addr) : NULL;
     u32 need = f->error & 2 ? PROT_WRITE : f->error & 16 ? PROT_EXEC : 0;
@@ -84,7 +86,9 @@ static int enter_page(struct kr_mm *mm, u64 root, const struct fault *f) {
     if (kr_touch_raw((u32 *)(f->addr & ~3ULL), need & PROT_WRITE))
         return -EFAULT;
     u64 page = KR_PAGE_DOWN(f->addr);
-    return kr_vm_cover(&mm->vm, page, page + KR_PAGE) == 0 && put(&mm->vm, root, page, v->prot) == 0;
+    if (kr_vm_cover(&mm->vm, page, page + KR_PAGE) < 0 || put(&mm->vm, root, page, v->prot) < 0)
+        return -ENOMEM;
+    return 1;
 }
 
 /* Leaves the stub: the guest goes on where the #PF was. */
@@ -105,7 +109,7 @@ u64 kr_probe_fault(struct kr_task *t) {
     u64 root = take_root(vm);
     kr_unlock(&mm->lock);
     if (!root)
-        return 0;
+        return KR_PROBE_BLIND;
     t->run->s.regs.sregs.cr3 = root;
     t->run->request_interrupt_window = 0; /* every fault must reach its stub */
     while (n < TRIES) {
@@ -123,7 +127,7 @@ u64 kr_probe_fault(struct kr_task *t) {
             break;
         go_back(t, &f);
         if (in < 0) {
-            culprit = f.addr;
+            culprit = in == -EFAULT ? f.addr : KR_PROBE_BLIND;
             break;
         }
         entered[n++] = KR_PAGE_DOWN(f.addr);
@@ -138,4 +142,21 @@ u64 kr_probe_fault(struct kr_task *t) {
     t->run->kvm_dirty_regs |= KVM_SYNC_X86_SREGS;
     kr_unlock(&mm->lock);
     return culprit;
+}
+
+int kr_mm_refused(struct kr_mm *mm, u64 addr, int *code) {
+    kr_lock(&mm->lock);
+    struct kr_vma *v = kr_vma_find(mm, addr);
+    int mapped = v && v->start <= addr;
+    u32 prot = mapped ? v->prot : 0;
+    int sig = prot ? (int)kr_touch_raw((u32 *)(addr & ~3ULL), prot & PROT_WRITE) : 0;
+    *code = sig == SIGBUS ? BUS_ADRERR : SEGV_MAPERR;
+    u64 entry = kr_pt_get(&mm->vm, addr);
+    if (!sig && (entry & KR_PTE_P) && (!prot || ((entry & KR_PTE_W) && !(prot & PROT_WRITE)))) {
+        sig =
+            SIGSEGV; /* kr_pt_update had no memory to take the right away: a page of a block that one entry maps */
+        *code = mapped ? SEGV_ACCERR : SEGV_MAPERR;
+    }
+    kr_unlock(&mm->lock);
+    return sig;
 }

@@ -196,6 +196,8 @@ struct kr_task {
     struct kr_altstack altstack;
     u64 fault_rip; /* where the monitor itself has faulted, or seems to have (hostsig.c) */
     u32 faults;    /* how often since the run loop */
+    u64 blind_rip; /* where the host refused a page that could not be found, and how often in sequence (run.c) */
+    u32 blind;
 
     struct kr_robust robust;   /* list of robust futexes: process/robust.h */
     u64 trapno, error, cr2;    /* of the last fault, for sigcontext (thread.trap_nr in the kernel) */

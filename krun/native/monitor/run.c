@@ -201,6 +201,10 @@ static void forged(struct kr_task *t) {
 
 static void decode(struct kr_task *t, int is_out);
 
+/* Without memory for the probe (RLIMIT_AS) it is not known which page the host refuses. An access that it refuses so
+ * many times is one that it refuses for good, and the payload gets the signal of an address that is not known. */
+#define BLIND_TRIES 1000
+
 /* Serves an exit for a page that the page tables allow but the host refuses: a file truncated under a
  * mapping, or a race with munmap. KVM names the page since Linux 6.8. On older kernels the monitor finds it
  * by running on from an empty page table (machine/probe.c). */
@@ -220,6 +224,13 @@ static void host_fault(struct kr_task *t) {
             kr_local_changed(t);
         addr = kr_probe_fault(t);
     }
+    if (addr == KR_PROBE_BLIND) {
+        t->blind = kr_regs(t)->rip == t->blind_rip ? t->blind + 1 : 0;
+        t->blind_rip = kr_regs(t)->rip;
+        if (t->blind >= BLIND_TRIES)
+            kr_signal_force(t, SIGSEGV, SI_KERNEL, 0, VEC_PF, 4);
+        return;
+    }
     if (!addr) { /* the host refuses no page now; the probe may have reached a stub */
         if (t->local.possible)
             kr_local_fault(t);
@@ -227,16 +238,10 @@ static void host_fault(struct kr_task *t) {
             decode(t, 0);
         return;
     }
-    /* Does the host refuse the page now? Under the lock no mapping changes. */
-    kr_lock(&t->mm->lock);
-    struct kr_vma *v = kr_vma_find(t->mm, addr);
-    int mapped = v && v->start <= addr;
-    u32 prot = mapped ? v->prot : 0;
-    long sig = mapped && prot ? kr_touch_raw((u32 *)(addr & ~3ULL), prot & 2) : 0;
-    kr_unlock(&t->mm->lock);
+    int code, sig = kr_mm_refused(t->mm, addr, &code);
     if (sig) { /* the page lies behind the end of a file, or in a region of MADV_GUARD_INSTALL */
         t->cr2 = addr;
-        kr_signal_force(t, (int)sig, sig == SIGBUS ? BUS_ADRERR : SEGV_MAPERR, addr, VEC_PF, 4);
+        kr_signal_force(t, sig, code, addr, VEC_PF, 4);
     }
 }
 
