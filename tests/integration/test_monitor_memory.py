@@ -149,3 +149,36 @@ def test_a_program_that_leaves_by_execve_leaves_nothing_behind() -> None:
     finally:
         process.communicate(timeout=60)
     assert sizes[0] == sizes[1] == sizes[2]
+
+
+PAGEMAP = """
+import os, sys
+fd = os.open('/proc/self/pagemap', os.O_RDONLY)
+print('ready', id(os), flush=True)
+for page in [id(os) >> 12, *(int(word) for word in sys.stdin.readline().split())]:
+    print(int.from_bytes(os.pread(fd, 8, page * 8), 'little'), flush=True)
+"""
+
+
+def test_pagemap_shows_no_page_of_the_monitor() -> None:
+    """The own pagemap: entries of the payload alone, and no number of a page frame, whatever capabilities the payload has."""
+    process = subprocess.Popen(
+        [*DIRECT, "/usr/bin/python3", "-c", PAGEMAP],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout and process.stdout.readline().startswith("ready ")
+        pages = []
+        for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
+            start, end = (int(n, 16) for n in line.split()[0].split("-"))
+            if WINDOW_END <= start < 1 << 47:
+                pages += range(start >> 12, min(end, start + (64 << 12)) >> 12)
+        assert len(pages) > 100
+    finally:
+        out, _ = process.communicate(" ".join(map(str, pages)) + "\n", timeout=60)
+    own, *others = map(int, out.split())
+    assert own >> 63 and not own & ((1 << 55) - 1)
+    assert others == [0] * len(pages)

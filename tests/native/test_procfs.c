@@ -422,7 +422,7 @@ static void parser(void) {
     } cases[] = {
         {"12/maps", KR_PE_MAPS, 12, 0, 0},
         {"12/task/13/mem", KR_PE_MEM, 12, 13, 0},
-        {"12/pagemap", KR_PE_REFUSED, 12, 0, 0},
+        {"12/pagemap", KR_PE_PAGEMAP, 12, 0, 0},
         {"12/fd/7", KR_PE_FD_N, 12, 0, 7},
         {"12/task/12/fdinfo/1023", KR_PE_FDINFO_N, 12, 12, 1023},
         {"12/fd", KR_PE_FD, 12, 0, 0},

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The own /proc/PID/mem: reads and writes of the payload's memory by its addresses (proc_pid_mem(5)).
+ * The own /proc/PID/mem: reads and writes of the payload's memory by its addresses (proc_pid_mem(5)); the own pagemap and
+ * clear_refs (pagemap.c).
  *
- * The kernel's file shows the monitor's memory, too. So the payload gets an O_PATH descriptor of the entry, for which the
+ * The kernel's files show the monitor's memory, too. So the payload gets an O_PATH descriptor of the entry, for which the
  * kernel answers EBADF to each call that reads or writes (open(2)). Behind that answer the monitor serves read, write, pread64,
- * pwrite64 and lseek, if the number is in the table of those that were opened. What it reads and writes, the payload could reach
+ * pwrite64 and lseek, if the number is in the table of those that were opened. What it reads and writes in mem, the payload could reach
  * itself, after an mprotect(2) where a private mapping is read-only (FOLL_FORCE in the kernel).
  *
  * The kernel keeps no position and no mode for such a descriptor. So they belong to the number, which counts as long as it
@@ -13,6 +14,7 @@
  * State: the table, under files_lock. Callers: sys/open.c after an EACCES, kr_perform after an EBADF.
  */
 #include "memfile.h"
+#include "pagemap.h"
 #include "sys.h"
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
@@ -25,8 +27,9 @@
 #define MAX_RW 0x7ffff000u /* MAX_RW_COUNT */
 
 struct file {
-    struct kr_proc *proc;   /* NULL: free */
-    u32 fd, access;         /* access: O_ACCMODE of the open */
+    struct kr_proc *proc; /* NULL: free */
+    u32 fd, access;       /* access: O_ACCMODE of the open */
+    enum kr_proc_entry entry;
     u64 ino, dev, at, used; /* used: the order of the opens */
 };
 static struct file files[8];
@@ -53,7 +56,7 @@ static struct file *find(const struct kr_task *t, u32 fd) {
     return NULL;
 }
 
-static void enter(struct kr_task *t, u32 fd, u32 access, const struct statx *sx) {
+static void enter(struct kr_task *t, u32 fd, u32 access, enum kr_proc_entry entry, const struct statx *sx) {
     static u64 clock;
     kr_lock(&files_lock);
     struct file *f = find(t, fd);
@@ -66,50 +69,51 @@ static void enter(struct kr_task *t, u32 fd, u32 access, const struct statx *sx)
             if (files[i].used < f->used)
                 f = &files[i];
     }
-    *f = (struct file){t->proc, fd, access, sx->stx_ino, device(sx), 0, ++clock};
+    *f = (struct file){t->proc, fd, access, entry, sx->stx_ino, device(sx), 0, ++clock};
     kr_unlock(&files_lock);
     __atomic_store_n(&kr_memfiles, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- open ---- */
 
-/* 0 if the payload may open the entry at slot, else -errno. */
-static long may_open(struct kr_task *t, int slot, u64 flags, struct statx *sx) {
+/* 0 if the payload may open the entry at slot, which has to be `entry`, else -errno. */
+static long may_open(struct kr_task *t, int slot, enum kr_proc_entry entry, u64 flags, struct statx *sx) {
     struct kr_proc_name w;
     struct statfs sf;
     char *path = kr_alloc_any(KR_PATH_ROOM);
     if (!path)
         return -ENOMEM;
     int is = kr_stat_fd(slot, sx) == 0 && kr_on_proc(slot, sx) && kr_place_name(t, slot, sx, path, &w) == 0 &&
-             w.entry == KR_PE_MEM && kr_place_own(&w) && kr_rules_let(t, slot, &w, sx->stx_mode);
+             w.entry == entry && kr_place_own(&w) && kr_rules_let(t, slot, &w, sx->stx_mode);
     kr_free(path, KR_PATH_ROOM);
     if (!is)
         return -EACCES;
-    return (flags & O_ACCMODE) != O_RDONLY && kr_sys2(__NR_fstatfs, slot, &sf) == 0 && sf.f_flags & ST_RDONLY
-               ? -EROFS
-               : 0;
+    if ((flags & O_ACCMODE) != O_RDONLY && kr_sys2(__NR_fstatfs, slot, &sf) == 0 && sf.f_flags & ST_RDONLY)
+        return -EROFS;
+    return entry == KR_PE_MEM ? 0 : kr_pagemap_may(t, entry, flags);
 }
 
 long kr_memfile_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | (asked->flags & O_NOFOLLOW),
                            .resolve = asked->resolve};
-    size_t n = strlen(path);
+    const char *base = strrchr(path, '/');
+    enum kr_proc_entry entry = kr_proc_entry_of(base ? base + 1 : path);
     struct statx sx;
-    if (n < 3 || strcmp(path + n - 3, "mem") != 0 || (n > 3 && path[n - 4] != '/') ||
+    if ((entry != KR_PE_MEM && entry != KR_PE_PAGEMAP && entry != KR_PE_CLEAR_REFS) ||
         asked->flags & (O_PATH | O_DIRECTORY | __O_TMPFILE) ||
         (asked->flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
         return -EACCES;
     long slot = kr_slot_put(t, (int)kr_open(t, dirfd, path, &how));
     if (slot < 0)
         return slot;
-    long fd = may_open(t, (int)slot, asked->flags, &sx);
+    long fd = may_open(t, (int)slot, entry, asked->flags, &sx);
     if (fd < 0) {
         kr_slot_free((int)slot);
         return fd;
     }
     fd = kr_found_hand_out(slot, asked->flags);
     if (fd >= 0)
-        enter(t, (u32)fd, asked->flags & O_ACCMODE, &sx);
+        enter(t, (u32)fd, asked->flags & O_ACCMODE, entry, &sx);
     return fd;
 }
 
@@ -157,6 +161,8 @@ static long move(struct kr_mm *mm, u64 at, u64 buf, u64 size, int writes) {
 }
 
 static long seek(struct file *f, u64 offset, u32 whence) {
+    if (f->entry == KR_PE_CLEAR_REFS) /* noop_llseek(); no write moves it */
+        return (long)f->at;
     if (whence > 1) /* SEEK_SET, SEEK_CUR */
         return -EINVAL;
     f->at = whence ? f->at + offset : offset;
@@ -167,20 +173,25 @@ long kr_memfile_call(struct kr_task *t, u64 nr, const u64 a[6]) {
     int moves = nr == __NR_read || nr == __NR_write, writes = nr == __NR_write || nr == __NR_pwrite64;
     struct statx sx;
     long r = -EBADF;
-    if ((!moves && !writes && nr != __NR_pread64 && nr != __NR_lseek) || kr_stat_fd((int)a[0], &sx) < 0)
+    if ((!moves && !writes && nr != __NR_pread64 && nr != __NR_lseek && nr != __NR_ioctl) ||
+        kr_stat_fd((int)a[0], &sx) < 0)
         return r;
     kr_lock(&files_lock);
     struct file *f = find(t, (u32)a[0]), was;
     int is = f && f->ino == sx.stx_ino && f->dev == device(&sx);
+    if (is && nr == __NR_ioctl)
+        r = -ENOTTY;
     if (is && nr == __NR_lseek)
         r = seek(f, a[1], (u32)a[2]);
     if (is)
         was = *f;
     kr_unlock(&files_lock);
-    if (!is || nr == __NR_lseek || was.access == (writes ? O_RDONLY : O_WRONLY))
+    if (!is || nr == __NR_lseek || nr == __NR_ioctl || was.access == (writes ? O_RDONLY : O_WRONLY))
         return r;
-    r = move(t->mm, moves ? was.at : a[3], a[1], a[2], writes);
-    if (moves && r > 0) {
+    u64 at = moves ? was.at : a[3];
+    r = was.entry == KR_PE_MEM ? move(t->mm, at, a[1], a[2], writes)
+                               : kr_pagemap_move(t, was.entry, at, a[1], a[2], writes);
+    if (moves && r > 0 && was.entry != KR_PE_CLEAR_REFS) {
         kr_lock(&files_lock);
         f = find(t, (u32)a[0]);
         if (f && f->used == was.used)

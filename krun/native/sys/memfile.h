@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The own /proc/PID/mem (memfile.c).
+ * The own /proc/PID/mem, pagemap and clear_refs (memfile.c).
  */
 #ifndef KR_SYS_MEMFILE_H
 #define KR_SYS_MEMFILE_H
@@ -9,13 +9,13 @@
 
 struct open_how;
 
-/* Whether the process has ever opened its mem. A hint; atomic. */
+/* Whether the process has ever opened one of them. A hint; atomic. */
 extern u32 kr_memfiles;
 
-/* An open has failed with EACCES. A descriptor if path is the calling process's mem, which it may open; else -errno. path: a private
+/* An open has failed with EACCES. A descriptor if path is one of them of the calling process, which it may open; else -errno. path: a private
  * copy. */
 long kr_memfile_open(struct kr_task *t, int dirfd, const char *path, const struct open_how *asked);
-/* The call nr has failed with EBADF. Its result on an own mem; -EBADF if a[0] is none. a: checked (kr_check_args). */
+/* The call nr has failed with EBADF. Its result on one of them; -EBADF if a[0] is none. a: checked (kr_check_args). */
 long kr_memfile_call(struct kr_task *t, u64 nr, const u64 a[6]);
 
 void kr_memfile_before_fork(void);

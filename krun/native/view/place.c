@@ -276,6 +276,8 @@ enum kr_verdict kr_judge(struct kr_task *t, int fd, const struct statx *sx, stru
     case KR_PE_TASK:
         return KR_V_PASS;
     case KR_PE_MEM:
+    case KR_PE_PAGEMAP:
+    case KR_PE_CLEAR_REFS:
     case KR_PE_REFUSED:
         return KR_V_DENY; /* of any process: other processes are monitors as well */
     case KR_PE_MAP_FILES_N:

@@ -114,10 +114,12 @@ enum kr_proc_entry {
     KR_PE_MAP_FILES_N,
     KR_PE_CWD,
     KR_PE_ROOT,
-    KR_PE_NS_N,    /* ns/NAME */
-    KR_PE_TASK,    /* the directory */
-    KR_PE_MEM,     /* refused as well, except by sys/memfile.c */
-    KR_PE_REFUSED, /* pagemap, clear_refs, stack: they give power over a process, or show its memory */
+    KR_PE_NS_N, /* ns/NAME */
+    KR_PE_TASK, /* the directory */
+    KR_PE_MEM,  /* this and the next two: refused as well, except by sys/memfile.c */
+    KR_PE_PAGEMAP,
+    KR_PE_CLEAR_REFS,
+    KR_PE_REFUSED, /* stack: it shows the monitor's calls */
 };
 /* Whose numbers a procfs has. Each procfs belongs to a pid namespace, and a payload can reach a procfs of another one. */
 #define KR_NUMBERS_MINE 1u /* those of the calling process's pid namespace: getpid(2), gettid(2) */

@@ -25,8 +25,8 @@ static const struct {
     {"cwd", KR_PE_CWD},
     {"root", KR_PE_ROOT},
     {"mem", KR_PE_MEM},
-    {"pagemap", KR_PE_REFUSED},
-    {"clear_refs", KR_PE_REFUSED},
+    {"pagemap", KR_PE_PAGEMAP},
+    {"clear_refs", KR_PE_CLEAR_REFS},
     {"stack", KR_PE_REFUSED},
 };
 
