@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * view/place.c, view/proclink.c: what cannot be judged is refused. Sources: procfs.c found.c protected.c hidden.c parent.c mapfiles.c place.c rules.c instance.c walk.c proclink.c procname.c procread.c
- * procview.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c seccomp.c evaluate.c nnp.c kr_alloc.c
+ * procview.c procsize.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c seccomp.c evaluate.c nnp.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/fdtab.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * view/procfs.c, view/procview.c, sys/open.c against the real /proc. Sources: procfs.c found.c protected.c hidden.c parent.c mapfiles.c place.c rules.c instance.c walk.c proclink.c procname.c procread.c
- * procview.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c evaluate.c nnp.c kr_alloc.c
+ * procview.c procsize.c proctext.c procmaps.c fdtab.c fdname.c fdslot.c fdlimit.c open.c stat.c name.c path.c xattr.c cwd.c dirent.c fd.c seccomp.c evaluate.c nnp.c kr_alloc.c
  */
 #include "harness.h"
 #include "machine/fdtab.h"
@@ -454,7 +454,8 @@ static void parser(void) {
         }
     }
     CHECK(kr_proc_suspect("mem") && kr_proc_suspect("17") && kr_proc_suspect("exe"));
-    CHECK(!kr_proc_suspect("statm") && !kr_proc_suspect("") && !kr_proc_suspect("memory"));
+    CHECK(kr_proc_suspect("statm") && !kr_proc_suspect("statn") && !kr_proc_suspect("") &&
+          !kr_proc_suspect("memory"));
 
     /* Fuzz: random strings from an alphabet of pieces; a suspect name is never taken for harmless when it has
      * PID/name form. */

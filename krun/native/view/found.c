@@ -14,7 +14,7 @@
 /* The view of entry w of this process: a descriptor or -errno. fd: as for kr_procview_own_text. */
 static long view(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     char rel[64];
-    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
+    if (kr_proc_figures(w->entry))
         return kr_procview_own_text(t, w, fd);
     kr_snprintf(rel, sizeof rel, "thread-self/%s",
                 kr_proc_entry_name(w->entry)); /* all threads share the memory */
@@ -65,7 +65,8 @@ static long other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, 
     /* The calling process itself has an unknown number where the payload looks from a pid namespace of its own, or into
      * a procfs of another one. What status and environ show of it is the payload's (kr_publish_mm). fdinfo shows the
      * monitor's descriptors; auxv tells where a monitor lies that has just been started. */
-    return r == -ESRCH && w->entry != KR_PE_STATUS ? -EACCES : kr_found_hand_out(r, flags);
+    return r == -ESRCH && w->entry != KR_PE_STATUS && w->entry != KR_PE_STATM ? -EACCES
+                                                                              : kr_found_hand_out(r, flags);
 }
 
 long kr_found_other_text(struct kr_task *t, const struct kr_proc_name *w, int fd, u64 flags) {

@@ -143,8 +143,8 @@ static void strip(char *s, const char *mark) {
  * place w is not that entry; else 0. */
 static int understood(const char *base, const struct kr_proc_name *w) {
     enum kr_proc_entry e = kr_proc_entry_of(base);
-    return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && e != KR_PE_STATUS && e != KR_PE_STAT &&
-                   e != KR_PE_FD && e != KR_PE_FDINFO && e != KR_PE_CWD && e != KR_PE_ROOT
+    return w->entry == KR_PE_OTHER && e != KR_PE_OTHER && !kr_proc_figures(e) && e != KR_PE_FD &&
+                   e != KR_PE_FDINFO && e != KR_PE_CWD && e != KR_PE_ROOT
                ? -EACCES
                : 0;
 }

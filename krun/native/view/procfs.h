@@ -103,6 +103,7 @@ enum kr_proc_entry {
     KR_PE_NUMA_MAPS,
     KR_PE_STATUS,
     KR_PE_STAT,
+    KR_PE_STATM,
     KR_PE_AUXV,
     KR_PE_ENVIRON,
     KR_PE_SYSCALL,
@@ -138,13 +139,18 @@ void kr_proc_parse(const char *rel, struct kr_proc_name *out);
  * place. */
 int kr_proc_suspect(const char *name);
 
+/* Whether entry is status, stat or statm, which every process may read. */
+static inline int kr_proc_figures(enum kr_proc_entry entry) {
+    return entry == KR_PE_STATUS || entry == KR_PE_STAT || entry == KR_PE_STATM;
+}
+
 /* The NAME of ns/NAME with index n, or NULL. */
 const char *kr_proc_ns_name(u64 n);
 
 /* The payload's view of an entry (view/procview.c): a descriptor for reading, close-on-exec, or -errno. rel
  * is the name of the entry below the monitor's procfs handle, for example "thread-self/maps". */
 long kr_procview(struct kr_task *t, enum kr_proc_entry entry, const char *rel);
-/* The view of w, status or stat of the calling process or of one of its threads. fd: the entry, or an O_PATH descriptor of it,
+/* The view of w, status, stat or statm of the calling process or of one of its threads. fd: the entry, or an O_PATH descriptor of it,
  * where no other thread can exchange it. The text comes from fd, never from a number: the same number is another process in
  * the procfs of another pid namespace. Descriptor or -errno. */
 long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int fd);
@@ -152,9 +158,9 @@ long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int f
 /* The view of an entry of the calling process for another process that asks (view/ask.h): maps, smaps,
  * smaps_rollup, numa_maps, auxv, environ, fdinfo/N. -EACCES for other entries. */
 long kr_procview_own(struct kr_task *t, enum kr_proc_entry entry, u32 n);
-/* The view of w, an entry of another process. status and stat: the text of fd (as above) with the payload's values in
- * place of the monitor's, and without addresses. Every process may read these two, so no question is needed: the
- * board has the values. Other entries: the answer of that process (ask.h). -ESRCH: the process is not known to be a monitor of
+/* The view of w, an entry of another process. status, stat and statm: the text of fd (as above) with the payload's values in
+ * place of the monitor's, and without addresses. Every process may read these three, so no question is needed: the
+ * board has the values, and procsize.h. Other entries: the answer of that process (ask.h). -ESRCH: the process is not known to be a monitor of
  * this container (not for stat, nor for environ, of which the kernel's text is shown then). */
 long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd);
 /* A sealed memfd with the n bytes at data, open for reading only, or -errno. name: for its label. */

@@ -16,6 +16,7 @@ static const struct {
     {"numa_maps", KR_PE_NUMA_MAPS},
     {"status", KR_PE_STATUS},
     {"stat", KR_PE_STAT},
+    {"statm", KR_PE_STATM},
     {"auxv", KR_PE_AUXV},
     {"environ", KR_PE_ENVIRON},
     {"syscall", KR_PE_SYSCALL},

@@ -9,7 +9,7 @@
  *
  * State: none. Locks: mm->lock while the list of tasks is walked, sig_lock for the signal lines of status.
  */
-#include "proctext.h"
+#include "procsize.h"
 #include "ask.h"
 #include "place.h"
 #include "../abi/boot.h"
@@ -44,23 +44,8 @@ static struct thread_view thread_view(struct kr_task *t, const struct kr_proc_na
     return v;
 }
 
-/* A line of status that shows the monitor, at s in text: replaced, and 1; else 0. VmPeak counts the window, which a monitor
- * maps as a whole for a moment (kr_host_take_window), and never more than that. The present size stands in its place. */
-static int replaced(struct kr_text *o, const char *text, const char *s) {
-    const char *size = begins(s, "VmPeak:") ? kr_line_after(text, "VmSize:") : NULL;
-    const char *end = size ? strchr(size, '\n') : NULL, *peak = s + strlen("VmPeak:");
-    if (!end)
-        return 0;
-    while (*peak == ' ' || *peak == '\t')
-        peak++;
-    if (kr_strtou(peak, NULL) < (KR_HOST_LOW - KR_WINDOW_START) >> 10)
-        return 0;
-    kr_text_add(o, s, strlen("VmPeak:"));
-    kr_text_add(o, size, (size_t)(end + 1 - size));
-    return 1;
-}
-
-static void make_status(struct kr_text *o, const char *text, struct kr_proc *proc, struct thread_view view) {
+static void make_status(struct kr_text *o, const char *text, struct kr_proc *proc, struct thread_view view,
+                        const struct kr_excess *x) {
     kr_sigset ignored = 0, caught = 0;
     kr_lock(&proc->sig_lock);
     for (int sig = 1; sig <= KR_NSIG; sig++) {
@@ -86,7 +71,7 @@ static void make_status(struct kr_text *o, const char *text, struct kr_proc *pro
             kr_text_addf(o, "SigIgn:\t%016lx\n", (unsigned long)ignored);
         else if (begins(s, "SigCgt:"))
             kr_text_addf(o, "SigCgt:\t%016lx\n", (unsigned long)caught);
-        else if (!replaced(o, text, s))
+        else if (!kr_excess_line(o, text, s, x))
             kr_text_add(o, s, (size_t)(end + 1 - s));
         s = end + 1;
     }
@@ -101,8 +86,9 @@ static int is_address(int field) { return (field >= 26 && field <= 30) || (field
  * reader gets that may not trace it: 1 for the bounds of the text, else 0 (do_task_stat() in fs/proc/array.c). Of the
  * calling process, only addresses in the payload's window are shown: the kernel may have refused the payload's bounds, and
  * then has the monitor's (kr_publish_mm). The instruction and stack pointer are left out, which the kernel shows of a thread
- * that ends. The name in field 2 may contain any character. */
-static void make_stat(struct kr_text *o, const char *text, u32 threads, int other) {
+ * that ends. x: what is left out of the sizes. The name in field 2 may contain any character. */
+static void make_stat(struct kr_text *o, const char *text, u32 threads, int other,
+                      const struct kr_excess *x) {
     const char *p = strrchr(text, ')'), *end;
     if (!p || p[1] != ' ')
         return;
@@ -116,6 +102,10 @@ static void make_stat(struct kr_text *o, const char *text, u32 threads, int othe
                      (other || field == 29 || field == 30 || kr_strtou(p + 1, NULL) >= KR_WINDOW_END);
         if (field == 20 && threads != ~0u)
             kr_text_addf(o, " %u", threads);
+        else if (field == 23) /* vsize, in bytes */
+            kr_text_addf(o, " %lu", kr_less(kr_strtou(p + 1, NULL), x->size << 10));
+        else if (field == 24) /* rss, in pages */
+            kr_text_addf(o, " %lu", kr_less(kr_strtou(p + 1, NULL), (x->anon + x->file) / (KR_PAGE >> 10)));
         else if (hidden)
             kr_text_addf(o, " %d", (field == 26 || field == 27) && p[1] != '0');
         else
@@ -137,7 +127,8 @@ long kr_procview_publish(struct kr_task *t, const void *data, size_t n, const ch
     return kr_text_publish(t, &o, name);
 }
 
-static void other_status(struct kr_text *o, const char *text, const struct kr_board_entry *e, u32 workers) {
+static void other_status(struct kr_text *o, const char *text, const struct kr_board_entry *e, u32 workers,
+                         const struct kr_excess *x) {
     for (const char *s = text; *s;) {
         const char *end = strchr(s, '\n');
         if (!end)
@@ -160,7 +151,7 @@ static void other_status(struct kr_text *o, const char *text, const struct kr_bo
             kr_text_addf(
                 o, "SigCgt:\t%016lx\n",
                 (unsigned long)((kr_hex_of(colon + 1) & ~KR_CORE_SIGNALS) | (e->caught & KR_CORE_SIGNALS)));
-        else if (!replaced(o, text, s))
+        else if (!kr_excess_line(o, text, s, x))
             kr_text_add(o, s, (size_t)(end + 1 - s));
         s = end + 1;
     }
@@ -190,20 +181,43 @@ long kr_procview_own_text(struct kr_task *t, const struct kr_proc_name *w, int f
     char *kernel = text_of(t, fd, &size);
     if (!kernel)
         return -EACCES;
+    u32 threads = __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED);
+    struct kr_excess x;
+    kr_excess_of(t, threads, &x);
+    kr_excess_exact(t, w->entry, kernel, &x);
     if (w->entry == KR_PE_STATUS)
-        make_status(&o, kernel, t->proc, thread_view(t, w));
+        make_status(&o, kernel, t->proc, thread_view(t, w), &x);
+    else if (w->entry == KR_PE_STATM)
+        kr_excess_statm(&o, kernel, &x);
     else
-        make_stat(&o, kernel, __atomic_load_n(&t->proc->refs, __ATOMIC_RELAXED), 0);
+        make_stat(&o, kernel, threads, 0, &x);
     long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, kr_proc_entry_name(w->entry));
     kr_free(kernel, size);
     kr_free(o.buf, o.room);
     return r;
 }
 
-/* status or stat of another process. -ESRCH: the process is not known to be a monitor of this container (status only). */
+/* The number of threads of the process of w, from its text, or from its stat. */
+static u32 threads_in(struct kr_task *t, const struct kr_proc_name *w, const char *text) {
+    const char *line = w->entry == KR_PE_STATUS ? kr_line_after(text, "Threads:") : NULL;
+    char rel[32];
+    size_t size, len;
+    if (line)
+        return (u32)kr_text_number(line);
+    if (w->entry == KR_PE_STAT)
+        return threads_of(text);
+    kr_snprintf(rel, sizeof rel, "%u/stat", kr_place_asked(w));
+    char *stat = kr_proc_slurp(t, rel, &size, &len);
+    u32 n = stat ? threads_of(stat) : 0;
+    kr_free(stat, stat ? size : 0);
+    return n;
+}
+
+/* status, stat or statm of another process. -ESRCH: the process is not known to be a monitor of this container (not for stat). */
 static long of_all(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     struct kr_board_entry e;
     struct kr_text o = {0};
+    struct kr_excess x = {0};
     size_t size;
     int monitor = kr_ask_known(t, kr_place_asked(w), &e) >= 0;
     if (!monitor && w->entry != KR_PE_STAT)
@@ -211,11 +225,16 @@ static long of_all(struct kr_task *t, const struct kr_proc_name *w, int fd) {
     char *kernel = text_of(t, fd, &size);
     if (!kernel)
         return -ENOENT;
-    u32 workers = (u32)kr_has_kvm_thread(t), n = threads_of(kernel);
+    u32 workers = (u32)kr_has_kvm_thread(t), n = threads_in(t, w, kernel);
+    n = n > workers ? n - workers : n;
+    if (monitor)
+        kr_excess_of(t, n, &x);
     if (w->entry == KR_PE_STATUS)
-        other_status(&o, kernel, &e, workers);
+        other_status(&o, kernel, &e, workers, &x);
+    else if (w->entry == KR_PE_STATM)
+        kr_excess_statm(&o, kernel, &x);
     else
-        make_stat(&o, kernel, !monitor ? ~0u : n > workers ? n - workers : n, 1);
+        make_stat(&o, kernel, monitor ? n : ~0u, 1, &x);
     long r = o.failed ? -ENOMEM : kr_text_publish(t, &o, kr_proc_entry_name(w->entry));
     kr_free(kernel, size);
     kr_free(o.buf, o.room);
@@ -252,7 +271,7 @@ static long environ_of(struct kr_task *t, int fd) {
 }
 
 long kr_procview_other(struct kr_task *t, const struct kr_proc_name *w, int fd) {
-    if (w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT)
+    if (kr_proc_figures(w->entry))
         return of_all(t, w, fd);
     long r = kr_ask_text(t, w);
     return r == -ESRCH && w->entry == KR_PE_ENVIRON ? environ_of(t, fd) : r;

@@ -53,8 +53,7 @@ static int owner_lets(struct kr_task *t, int fd, const struct kr_proc_name *w, u
 }
 
 int kr_rules_let(struct kr_task *t, int fd, const struct kr_proc_name *w, u32 mode) {
-    int open_to_all = (mode & 0004) != 0,
-        by_mode = kr_place_own(w) || w->entry == KR_PE_STATUS || w->entry == KR_PE_STAT;
+    int open_to_all = (mode & 0004) != 0, by_mode = kr_place_own(w) || kr_proc_figures(w->entry);
     struct question q = {.fd = fd, .pid = w->pid, .flags = KR_IS_DIR(mode) ? O_DIRECTORY : 0};
     q.beside = !(open_to_all && by_mode); /* else only a rule can have refused the entry itself */
     return owner_lets(t, fd, w, mode) && (!t->domains.n || kr_private(t, opens, &q) == 0);
