@@ -32,7 +32,9 @@ from krun.native import build_native
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 LAUNCHER = HERE / "launcher"
-SOURCES = (LAUNCHER / "krun.c", LAUNCHER / "arena.c", LAUNCHER / "arena.h", LAUNCHER / "start.py")
+SOURCES = tuple(
+    LAUNCHER / name for name in ("krun.c", "blocks.c", "arena.c", "arena.h", "blocks.h", "start.py")
+)
 #: The functions that the hot verbs run, in the order of their first calls: "path:qualified name" (tests/perf/frequent.py).
 FREQUENT = LAUNCHER / "frequent.txt"
 
@@ -46,6 +48,8 @@ SMALL = (1, (1 << 64) - 1) if sys.version_info < (3, 12) else (8, 8 | 2)
 DISTRIBUTION = "/usr/lib/python3/dist-packages"
 PT_LOAD, PT_DYNAMIC, DT_RELA, DT_RELASZ = 1, 2, 7, 8
 
+#: The hot verbs that make no process.
+SHORT = ("state", "start", "kill", "delete")
 #: Compiled modules on hot paths; the module of krun needs cffi's run time first.
 COMPILED = {"krun.native._krun": ("_cffi_backend",), "_cffi_backend": (), "_json": ()}
 #: Imported inside functions of hot modules, and too rare for the launcher (what is heavy stays out by itself): full interpreter.
@@ -209,8 +213,9 @@ def modules() -> bytes:
     return marshal.dumps((code(LAUNCHER / "start.py"), frequent(c for _, _, c in loaded.values()), bundle))
 
 
-def frequent(codes: Iterable[Any]) -> tuple[Any, ...]:
-    """Returns the code objects, below these of modules, that FREQUENT names, in its order.
+def frequent(codes: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Returns the code objects, below these of modules, that FREQUENT names, in its order: those of modules that short verbs
+    import, and the others.
 
     They are read first, so they lie side by side in the memory. A call writes to its code object (the number of references), and the
     first write to a page of the executable makes a copy of the page: 1.4 us, and once more in the child. Without the order, `create`
@@ -223,7 +228,11 @@ def frequent(codes: Iterable[Any]) -> tuple[Any, ...]:
         waiting += below
         for c in below:
             found.setdefault(f"{os.path.relpath(c.co_filename, ROOT)}:{c.co_qualname}", []).append(c)
-    return tuple(c for line in FREQUENT.read_text().splitlines() for c in found.get(line, ()))
+    ordered = orders()
+    short = {str(module_file(name)) for verb in SHORT for name in ordered[verb] if name not in COMPILED}
+    codes = [c for line in FREQUENT.read_text().splitlines() for c in found.get(line, ())]
+    light = tuple(c for c in codes if c.co_filename in short)
+    return light, tuple(c for c in codes if c.co_filename not in short)
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
@@ -266,11 +275,11 @@ def _link(folder: Path) -> bool:
         *(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "free")),
         *(f'-D{name}="{value}"' for name, value in text.items()),
         *(f"-I{path}" for path in {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}),
-        str(SOURCES[0]),
+        *(str(path) for path in SOURCES[:2]),
         str(library),
         *shlex.split(" ".join(words)),
         *(_archive(name) for name in ("expat", "z")),
-        str(SOURCES[1]),
+        str(SOURCES[2]),
     ]
     stamp = folder / ".krun.stamp"
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES) + stamps() + modules())
@@ -286,8 +295,10 @@ def _link(folder: Path) -> bool:
             (work / "stamps").write_bytes(stamps())
             (work / "modules").write_bytes(modules())
             seed = str(int.from_bytes(os.urandom(4), "little"))
-            for again in ("memory", "again"):
-                _run([str(work / "plain"), *(str(work / n) for n in ("stamps", "modules", again)), seed])
+            # The first time what lies together is found out.
+            for again in ("order", "memory", "again"):
+                files = (str(work / n) for n in ("stamps", "modules", again))
+                _run([str(work / "plain"), *files, seed, str(work / "order")])
             plain = (work / "plain").read_bytes()
             memory, second = (pristine(plain, (work / n).read_bytes(), anew) for n in ("memory", "again"))
             if strays := differences(plain, memory, second):

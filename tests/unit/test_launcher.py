@@ -75,10 +75,34 @@ def test_another_python_gets_the_script(tmp_path: Path, monkeypatch: pytest.Monk
 def test_functions_that_the_hot_verbs_call_lie_together() -> None:
     """The list may lag behind the sources a little: what it does not name costs time only (tests/perf/frequent.py)."""
     lines = build_launcher.FREQUENT.read_text().splitlines()
-    frequent = marshal.loads(build_launcher.modules())[1]
-    named = {code.co_qualname for code in frequent}
+    short, others = marshal.loads(build_launcher.modules())[1]
+    assert short and others
+    named = {code.co_qualname for code in (*short, *others)}
     missing = [line for line in lines if line.partition(":")[2] not in named]
     assert len(lines) == len(set(lines)) and len(missing) <= len(lines) // 10, missing
+
+
+def test_objects_that_the_hot_verbs_touch_lie_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of the memory, from its beginning: 512 are for them, and what is not among them lies behind."""
+    command = with_main(
+        monkeypatch,
+        tmp_path,
+        "import os, sys\n"
+        "def main(t0=0):\n"
+        "    from krun.cli import fast, table\n"
+        "    from krun.oci import container, spec, state\n"
+        "    near = fast.parse, fast.parse.__code__, state.StateDir.load, table.RUNTIME, os.open, str.partition, spec.load,\\\n"
+        "        container.create, container.create.__code__\n"
+        "    far = test, test.__code__, sys.setrecursionlimit\n"
+        "    os.write(1, repr([[id(thing) >> 12 for thing in things] for things in (near, far)]).encode())\n"
+        "    os._exit(0)\n"
+        "def test():\n"
+        "    pass\n",
+    )
+    near, far = json.loads(call(command, "state", "x").stdout)
+    assert max(near) - min(near) < 512 and min(far) > max(near), (near, far)
 
 
 def test_a_second_build_changes_nothing(command: Path) -> None:
@@ -173,6 +197,7 @@ LIST = [bytearray(n) for n in range(1000)]
 def test_nothing_of_the_making_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILD", "only there")
     command = with_main(monkeypatch, tmp_path, PROBE)
+    assert b"only there" not in command.read_bytes()
     with subprocess.Popen(
         [command, "state", "x\u00e9"],
         stdout=subprocess.PIPE,

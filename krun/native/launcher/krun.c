@@ -4,7 +4,7 @@
  * This file is linked twice into the same executable, so to speak.  build_launcher.py links it with the
  * static libpython and runs the result once (make): the interpreter starts, krun/native/launcher/start.py
  * loads every module of the hot verbs, and the writable memory of the process (everything from .data to the
- * last byte handed out by malloc below) is written to a file.  build_launcher.py puts that memory into a copy
+ * last byte handed out in blocks.c) is written to a file.  build_launcher.py puts that memory into a copy
  * of the executable, in the place of .data and .bss.  The copy is what callers run (resume): it finds
  * everything made, renews what belongs to a process (thread, signals, environment, arguments) and goes
  * straight to the verb.
@@ -40,18 +40,16 @@
 #include <unistd.h>
 
 #include "arena.h"
+#include "blocks.h"
 
 extern int _PySignal_Init(int install_handlers); /* hidden, but we are linked statically */
 extern char __data_start[], _end[];
 
-static int made; /* 1 in the executable that callers run */
 static PyObject *resume_function;
 static PyOS_sighandler_t on_interrupt;
 static const char *sources; /* build_launcher.py, `stamps` */
 static size_t sources_size;
 static char **arguments;
-
-static size_t arena_used;
 
 /* Where the interpreter keeps the thread's state: from 3.12 on in a thread-local variable, which is no part of
  * the memory, and the key of PyGILState_Ensure() has moved. */
@@ -70,71 +68,6 @@ static PyThreadState *thread_again(void) { return _Py_tss_tstate = kept; }
 static void keep_thread(PyThreadState *thread) { (void)thread; }
 static PyThreadState *thread_again(void) { return PyThreadState_Get(); }
 #endif
-
-/* ------------------------------------------------------------------------------------------------ allocation
- * The linker sends every call of malloc and relatives in libpython here (--wrap).
- */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void __real_free(void *old);
-
-static int in_arena(const void *p) {
-    return (const char *)p >= kr_arena && (const char *)p < kr_arena + KR_ARENA;
-}
-
-/* From the kr_arena, while it is made; size is kept in the 16 bytes before. */
-static void *take(size_t size, size_t align) {
-    size_t at = (arena_used + 16 + align - 1) & ~(align - 1);
-    if (size > KR_ARENA - at)
-        return NULL;
-    arena_used = at + size;
-    memcpy(kr_arena + at - 16, &size, sizeof(size));
-    return kr_arena + at;
-}
-
-void *__wrap_malloc(size_t size) { return made ? __real_malloc(size) : take(size ? size : 1, 16); }
-
-void *__wrap_calloc(size_t count, size_t size) {
-    if (made)
-        return __real_calloc(count, size);
-    size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? NULL
-                                                       : take(bytes ? bytes : 1, 16); /* zero: never used */
-}
-
-void __wrap_free(void *old) {
-    if (!in_arena(old))
-        __real_free(old);
-}
-
-void *__wrap_realloc(void *old, size_t size) {
-    if (old && !in_arena(old))
-        return __real_realloc(old, size);
-    char *fresh = __wrap_malloc(size);
-    size_t had = 0;
-    if (old)
-        memcpy(&had, (char *)old - 16, sizeof(had));
-    if (fresh && had)
-        memcpy(fresh, old, had < size ? had : size);
-    return fresh;
-}
-
-/* Of small objects: 1 MiB at a time (obmalloc.c). */
-static void *block_alloc(void *unused, size_t size) {
-    (void)unused;
-    if (!made)
-        return take(size, 4096);
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-static void block_free(void *unused, void *at, size_t size) {
-    (void)unused;
-    if (!in_arena(at))
-        munmap(at, size);
-}
 
 /* ---------------------------------------------------------------------------------------------- for start.py
  */
@@ -165,7 +98,18 @@ static PyObject *host_script(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *host_choose(PyObject *self, PyObject *pair) {
+    PyObject *object;
+    int part;
+    (void)self;
+    if (!PyArg_ParseTuple(pair, "Oi", &object, &part))
+        return NULL;
+    kr_order_choose(object, part);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef host_methods[] = {
+    {"choose", host_choose, METH_VARARGS, "Says that hot verbs touch an object (blocks.c)."},
     {"full", host_full, METH_NOARGS, "Does the second phase of the interpreter's start."},
     {"script", host_script, METH_NOARGS, "Becomes the plain script; does not return."},
     {NULL, NULL, 0, NULL},
@@ -239,12 +183,11 @@ static void drop_sha2(void) {}
 
 static void interpreter(unsigned long seed) {
     drop_sha2();
-    PyObjectArenaAllocator blocks = {NULL, block_alloc, block_free};
-    PyObject_SetArenaAllocator(&blocks);
     PyPreConfig pre;
     PyPreConfig_InitIsolatedConfig(&pre);
     pre.utf8_mode = 1;
     check(Py_PreInitialize(&pre), "preinitialize");
+    kr_without_pools();
     if (PyImport_AppendInittab("_krun_host", host_init) < 0)
         fail("table of modules");
     PyConfig config;
@@ -303,26 +246,46 @@ static void write_whole(int fd, const void *data, size_t size) {
     }
 }
 
+static void write_order(const char *path, PyObject *touched, PyObject *frequent) {
+    if (!touched || !PyObject_CallObject(touched, frequent))
+        fail("start.py, touched");
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        fail(path);
+    size_t count;
+    const unsigned char *order = kr_order_end(&count);
+    write_whole(fd, order, count);
+    _exit(0);
+}
+
 /*
- * PROGRAM STAMPS MODULES MEMORY SEED: files of build_launcher.py, seed of Python's hashes; what is written to
+ * PROGRAM STAMPS MODULES MEMORY SEED ORDER: files of build_launcher.py, seed of Python's hashes; if ORDER is not there,
+ * it is made, and nothing else (blocks.c).  What is written to
  * MEMORY begins with the addresses of its first byte, after its last, and of the type int.  The process is
  * not in Python while it writes: a frame has pointers to the stack.
  */
 static void make(int argc, char **argv) {
-    if (argc != 5)
-        fail("usage: STAMPS MODULES MEMORY SEED");
+    if (argc != 6)
+        fail("usage: STAMPS MODULES MEMORY SEED ORDER");
     if (kr_arena + KR_ARENA != _end)
         fail("the arena is not the end of .bss");
     signal(SIGINT, SIG_DFL);
+    size_t size;
+    int first = access(argv[5], F_OK) < 0;
+    if (first)
+        kr_order_begin();
+    else {
+        char *order = read_whole(argv[5], &size);
+        kr_order_use((unsigned char *)order, size);
+    }
     interpreter(strtoul(argv[4], NULL, 10));
     PyGC_Disable();
     /* Of the second phase; the module _signal cannot be imported without it. */
     if (_PySignal_Init(1) < 0)
         fail("signals");
     on_interrupt = PyOS_getsig(SIGINT);
-    size_t size;
     char *stamps = read_whole(argv[1], &size);
-    sources = __wrap_malloc(size);
+    sources = PyMem_RawMalloc(size);
     sources_size = size;
     memcpy((char *)sources, stamps, size);
     char *modules = read_whole(argv[2], &size);
@@ -339,6 +302,8 @@ static void make(int argc, char **argv) {
     /* No longer made when it is first used, and an error handler may be looked for before the second phase. */
     check(_PyCodec_InitRegistry(PyInterpreterState_Get()), "codecs");
 #endif
+    if (first)
+        write_order(argv[5], PyDict_GetItemString(space, "touched"), PyTuple_GET_ITEM(all, 1));
     PyDict_DelItemString(space, "BUNDLE");
     Py_DECREF(all);
     resume_function = PyDict_GetItemString(space, "resume");
@@ -348,14 +313,14 @@ static void make(int argc, char **argv) {
     PyThreadState *thread = PyThreadState_Get();
     thread->thread_id = thread->native_thread_id = _PyRuntime.main_thread = 0;
     keep_thread(thread);
+    kr_with_pools();
     int fd = open(argv[3], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         fail(argv[3]);
-    uint64_t range[3] = {(uint64_t)__data_start, ((uint64_t)kr_arena + arena_used + 7) & ~7ull,
-                         (uint64_t)&PyLong_Type};
+    uint64_t range[3] = {(uint64_t)__data_start, (uint64_t)kr_arena_end(), (uint64_t)&PyLong_Type};
     write_whole(fd, range, sizeof(range));
     arguments = NULL;
-    made = 1;
+    kr_made = 1;
     write_whole(fd, (void *)range[0], range[1] - range[0]);
     _exit(0);
 }
@@ -427,7 +392,7 @@ static PyObject *environment(void) {
 int main(int argc, char **argv) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!made)
+    if (!kr_made)
         make(argc, argv);
     arguments = argv;
     if (!unchanged())

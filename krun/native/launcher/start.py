@@ -131,6 +131,99 @@ def whole() -> None:
     gc.enable()
 
 
+def touched(light: "tuple[Any, ...]", others: "tuple[Any, ...]") -> None:
+    """Say which objects the hot verbs touch: what the functions that they call name (host.choose, blocks.c).
+
+    Arguments: the code of the functions that short verbs call, and of those that only create, run and exec call. Only while the
+    launcher is made, the first time.
+    """
+    import gc
+
+    known: dict[int, Any] = {id(thing): thing for thing in gc.get_objects()}
+    everything = list(known.values())
+    for thing in everything:  # grows
+        for part in gc.get_referents(thing):
+            if id(part) not in known:
+                known[id(part)] = part
+                everything.append(part)
+    Touched(light, everything, 1)
+    Touched(others, everything, 2)
+
+
+#: Characters of a text that explains a function.
+LONG = 100
+
+
+class Touched:
+    """What some functions touch goes into one part of the memory."""
+
+    def __init__(self, codes: "tuple[Any, ...]", everything: "list[Any]", part: int) -> None:
+        self.part = part
+        self.names: set[str] = set()
+        self.used: set[int] = set()
+        self.seen: set[int] = set()
+        for code in codes:
+            self.code(code)
+        functions = [thing for thing in everything if type(thing) is type(load)]
+        for function in functions:
+            # Each import inside of a function goes through the importer. Of the standard library the name must do.
+            space = function.__globals__["__name__"]
+            if space in ("_frozen_importlib", "__main__") or (
+                space in ("os", "posixpath", "genericpath", "codecs") and function.__name__ in self.names
+            ):
+                self.code(function.__code__)
+        for function in functions:
+            if id(function.__code__) in self.used:
+                self.function(function)
+        for thing in everything:
+            if isinstance(thing, (type, Module)):
+                self.members(thing)
+
+    def choose(self, *things: object) -> None:
+        for thing in things:
+            host.choose(thing, self.part)
+
+    def code(self, code: "Any") -> None:
+        """The code of a function with that of its comprehensions."""
+        self.used.add(id(code))
+        self.choose(code)
+        self.names.update(code.co_names)
+        for value in code.co_consts:
+            if type(value) is type(code) and value.co_name[0] == "<":
+                self.code(value)
+        for value in (code.co_name, code.co_qualname, code.co_names, code.co_consts):
+            self.data(value)
+
+    def function(self, function: "Any") -> None:
+        space, cells = function.__globals__, function.__closure__
+        self.choose(function, space, function.__defaults__, function.__kwdefaults__, cells, *(cells or ()))
+        for word in function.__code__.co_names:
+            if word in space:
+                self.data(space[word])
+
+    def data(self, value: "Any") -> None:
+        """An object with all that it consists of."""
+        if id(value) in self.seen or isinstance(value, (type(load), type(load.__code__))):
+            return
+        if type(value) is str and len(value) > LONG:
+            return
+        self.seen.add(id(value))
+        self.choose(value)
+        if isinstance(value, type):
+            self.choose(value.__mro__)
+        elif not isinstance(value, Module):
+            import gc
+
+            for part in gc.get_referents(value):
+                self.data(part)
+
+    def members(self, space: "Any") -> None:
+        """What an attribute's name may lead to."""
+        for word, value in vars(space).items():
+            if word in self.names and not isinstance(value, (type(load), Module)):
+                self.choose(value)
+
+
 def resume(line: "list[str]", environment: "dict[bytes, bytes]", t0: int) -> None:
     """Run one command.
 
@@ -142,8 +235,7 @@ def resume(line: "list[str]", environment: "dict[bytes, bytes]", t0: int) -> Non
             break
     else:
         host.script()
-    # os.environ and os.environb are views of this very dictionary.
-    posix.environ.clear()
+    # os.environ and os.environb are views of this very dictionary, which is empty.
     posix.environ.update(environment)
     sys.argv = line
     try:
@@ -164,6 +256,7 @@ if sys.version_info >= (3, 13):
     sys.modules["encodings"] = Module("encodings")
 main = sys.modules["krun.__main__"].main
 sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+posix.environ.clear()
 ready.append(True)
 # Code is in the functions now.
 MODULES = dict.fromkeys(MODULES)
