@@ -309,7 +309,10 @@ static void make(int argc, char **argv) {
     resume_function = PyDict_GetItemString(space, "resume");
     if (!resume_function)
         fail("start.py has no resume");
+    /* It does nothing while it is disabled. Also the lists of free objects go, which lie everywhere. */
+    PyGC_Enable();
     PyGC_Collect();
+    PyGC_Disable();
     PyThreadState *thread = PyThreadState_Get();
     thread->thread_id = thread->native_thread_id = _PyRuntime.main_thread = 0;
     keep_thread(thread);
