@@ -771,6 +771,154 @@ static void file_calls(void) {
     faults = 0;
 }
 
+/* ---- on the connection that was accepted last ---- */
+
+static u32 left, length;
+
+static void prepare_accepted(void) {
+    prepare_socket();
+    sockets->left = left;
+    memcpy(array, &length, sizeof length);
+}
+
+static void accepted_changed(int complete) {
+    struct kr_sock_record r;
+    struct kr_sock_accepted *a = &sockets->accepted;
+    u32 nr = (u32)start.rax, fd = socket_fd();
+    CHECK_EQ(sockets->tail, complete && nr == __NR_close ? tail + sizeof r : tail);
+    CHECK(sockets->left == left || (nr == __NR_close && sockets->left == a->gen));
+    if (!complete)
+        return;
+    if (nr == __NR_close) {
+        memcpy(&r, (u8 *)sockets->queue + tail, sizeof r);
+        CHECK(r.fd == fd && !r.len && r.gen == a->gen && r.kind == KR_SR_LEAVE && sockets->left == a->gen);
+        CHECK(sockets->spent[fd] >= 0xffffffff);
+    } else if (nr == __NR_getsockname) {
+        const struct kr_sock_name *n = fd == a->fd ? &a->name : &a->listener;
+        CHECK(!memcmp(buffer, n->addr, n->len) && (u32)array[0] == n->len);
+    }
+}
+
+static void accepted_call(void) {
+    struct kr_sock_accepted *a = &sockets->accepted;
+    u32 index = (u32)kr_test_below(4), fd = (u32)kr_test_below(KR_SOCK_FDS), second = 0;
+    socket_call(__NR_close, __NR_close);
+    start.rax = (u64[]){__NR_getsockname, __NR_fcntl, __NR_ioctl, __NR_close}[index];
+    *a = (struct kr_sock_accepted){.gen = (u32)kr_test_random() | 1,
+                                   .fd = fd,
+                                   .closes = 1,
+                                   .fd_flags = (u32)kr_test_below(2),
+                                   .flags = (u32)kr_test_below(0x8000),
+                                   .nonblock = (u32)kr_test_below(2),
+                                   .name = {.fd = fd, .len = kr_test_below(2) ? 16 : 28},
+                                   .listener = {.fd = fd ^ 1, .len = kr_test_below(2) ? 16 : 28}};
+    for (u32 i = 0; i < KR_SN_MOST; i++)
+        a->name.addr[i] = (u8)kr_test_random(), a->listener.addr[i] = (u8)kr_test_random();
+    left = a->gen - 1;
+    tail = 8 * kr_test_below(1000);
+    sockets->limit = KR_SOCK_QUEUE_SIZE;
+    sockets->file.gen = 0;
+    length = 28 + (u32)kr_test_below(100);
+    expected_result = 0;
+    completes = 1;
+    faults = 0;
+    start.rdi = fd | kr_test_random() << 32;
+    if (index == 0) {
+        second = (u32)kr_test_below(2);
+        start.rdi ^= second;
+        start.rsi = (u64)buffer;
+        start.rdx = (u64)array;
+    } else if (index == 1) {
+        u32 which = 1 + (u32)kr_test_below(4);
+        start.rsi = which | kr_test_random() << 32;
+        expected_result = which == 1 ? a->fd_flags : which == 3 ? a->flags : 0;
+        completes = which < 4 && (which != 2 || (start.rdx & 1) == a->fd_flags);
+    } else if (index == 2) {
+        start.rsi = 0x5421 | kr_test_random() << 32;
+        start.rdx = (u64)array;
+        length = a->nonblock ? (u32)kr_test_random() | 1 : 0;
+    } else {
+        entry.len = used = kr_test_below(2) ? 100 : 0;
+    }
+    switch (kr_test_below(10)) {
+    case 0:
+        a->gen = 0;
+        break;
+    case 1:
+        start.rdi ^= 2;
+        break;
+    case 2:
+        left = a->gen;
+        completes &= second;
+        return;
+    case 3: /* a bad address, which is not touched */
+        if (index & 1)
+            return;
+        *(index == 0 && kr_test_below(2) ? &start.rsi : &start.rdx) =
+            (u64[]){KR_WINDOW_END - 3, KR_WINDOW_END, (u64)sockets, ~0ULL - 7}[kr_test_below(4)];
+        break;
+    case 4: /* one that faults */
+        if (index & 1)
+            return;
+        *(index == 0 && kr_test_below(2) ? &start.rsi : &start.rdx) = (u64)payload + 2 * KR_PAGE;
+        faults = 1;
+        break;
+    case 5:
+        if (index == 0)
+            length = kr_test_below(2) ? (u32)kr_test_below(16) : (u32)kr_test_random() | 0x80000000;
+        else if (index == 2)
+            length = !length;
+        else if (index == 3)
+            a->closes = 0;
+        else
+            return;
+        break;
+    case 6:
+        if (index == 0)
+            start.rdx = start.rsi + kr_test_below(28); /* the length lies in the address */
+        else if (index == 2)
+            start.rsi ^= 1u << kr_test_below(32);
+        else if (index == 3)
+            entry.len = 101, used = kr_test_below(101);
+        else
+            return;
+        break;
+    case 7:
+        if (index == 0)
+            (second ? &a->listener : &a->name)->len = 0;
+        else if (index == 3)
+            tail = KR_SOCK_QUEUE_SIZE - KR_SR_HEADER + 8;
+        else
+            return;
+        break;
+    case 8:
+        if (index != 3)
+            return;
+        sockets->limit = 0;
+        break;
+    default:
+        return;
+    }
+    completes = 0;
+}
+
+static void accepted_calls(void) {
+    u32 done = 0;
+    changed = accepted_changed;
+    prepare = prepare_accepted;
+    fact->way[__NR_getsockname] = KR_WAY_FILE | 6 << KR_WAY_SHIFT;
+    fact->way[__NR_fcntl] = KR_WAY_FILE | 7 << KR_WAY_SHIFT;
+    fact->way[__NR_ioctl] = KR_WAY_FILE | 8 << KR_WAY_SHIFT;
+    for (u32 round = 0; round < 2 * ROUNDS_SOCKETS; round++) {
+        accepted_call();
+        one();
+        done += completes;
+    }
+    CHECK(done > ROUNDS_SOCKETS / 2);
+    sockets->accepted.gen = 0;
+    faults = 0;
+}
+
 static void socket_calls(void) {
     long at = kr_sys6(__NR_mmap, KR_SOCK_GVA, KR_SK_SIZE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, (u64)-1, 0);
@@ -782,6 +930,7 @@ static void socket_calls(void) {
     reads();
     sends();
     file_calls();
+    accepted_calls();
 }
 
 /* The payload can write anything to the call page: the end of a call gives no flags that ring 3 must not have. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * local/sockets.h on real connections: which sockets are owned and when no longer, what of the payload's claims about reads and
- * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c opened.c queue.c rows.c kr_alloc.c */
+ * sends counts, and where a send that fails later shows. Sources: sockets.c enroll.c prefetch.c opened.c accepted.c queue.c rows.c kr_alloc.c */
 #include "harness.h"
 #include "abi/boot.h"
 #include "filter/seccomp.h"
@@ -334,7 +334,8 @@ static void sends(void) {
     connection(b, 0);
     peer_gives(s, "?"), peer_gives(b, "?");
     ready(b[0]);
-    CHECK(area->entry[b[0]].len == 1 && area->entry[b[0]].credit == 0); /* it may block */
+    CHECK(area->entry[b[0]].len == 1 &&
+          area->entry[b[0]].credit); /* also of one that may block: there is room */
     ready(s[0]);
     u32 gen = area->entry[s[0]].gen, credit = area->entry[s[0]].credit;
     put((u32)s[0], gen, "one ", 4), put((u32)s[0], gen, "two ", 4);
@@ -534,6 +535,98 @@ static void files(void) {
     CHECK(kr_sockets_fails(t, (u32)s[0], a, &ret) && ret == -ECONNRESET);
     kr_sys1(__NR_close, f);
     over(s);
+}
+
+/* The connection that was accepted last: what is known of it, and what of its close counts. */
+static void accepted(void) {
+    struct kr_sock_accepted *a = &area->accepted;
+    int s[2], two[2];
+    u16 name16[14];
+    u32 len = sizeof name16;
+    connection(s, 02000000);
+    kr_sockets_enter(t);
+    kr_sys3(__NR_getsockname, s[0], name16, &len);
+    CHECK(a->gen && a->fd == (u32)s[0] && a->closes && a->fd_flags == 1 && a->flags == 2 && !a->nonblock);
+    CHECK(a->name.fd == (u32)s[0] && a->name.len == len && !memcmp(a->name.addr, name16, len));
+    CHECK(a->listener.fd == (u32)listener && a->listener.len == len &&
+          !memcmp(a->listener.addr, name16, len));
+    CHECK(area->entry[s[0]].credit);
+    put((u32)s[0], area->entry[s[0]].gen, "bye", 3);
+    put_file((u32)s[0], a->gen - 1, KR_SR_LEAVE, 0, 0); /* another one's */
+    put_file((u32)listener, a->gen, KR_SR_LEAVE, 0, 0); /* the connection's own number counts */
+    put((u32)s[0], area->entry[s[0]].gen, "late", 4);
+    CHECK(is_open(s[0]));
+    kr_sockets_left(t);
+    CHECK(!is_open(s[0]) && is_open(listener) && !a->gen && !owned((u32)s[0]));
+    CHECK_STR(arrived(s[1], 0), "bye");
+    kr_sys1(__NR_close, s[1]);
+    /* once, and not without the facts */
+    connection(s, 04000);
+    u32 gen = t->mm->sockets->accepted.count;
+    put_file((u32)s[0], gen, KR_SR_LEAVE, 0, 0), put_file((u32)s[0], gen + 1, KR_SR_LEAVE, 0, 0);
+    kr_sockets_left(t);
+    CHECK(is_open(s[0]));
+    kr_sockets_enter(t);
+    CHECK(a->gen && a->flags == 04002 && a->nonblock && !a->fd_flags);
+    kr_sockets_left(t);
+    /* calls that could change the facts end them, others do not */
+    for (u32 i = 0; i < 6; i++) {
+        static const u32 calls[] = {__NR_recvfrom, __NR_fchmod, __NR_setsockopt,
+                                    __NR_fcntl,    __NR_dup2,   __NR_ioctl};
+        u32 was;
+        connection(two, 0);
+        kr_sockets_enter(t), kr_sockets_left(t);
+        was = a->gen;
+        t->nr = calls[i];
+        t->args[1] = F_GETFL;
+        kr_sockets_call(t);
+        kr_sockets_enter(t);
+        CHECK_EQ(a->gen != 0, i != 4);
+        CHECK_EQ(a->gen == was, i < 2); /* else they were asked for anew */
+        kr_sockets_left(t);
+        over(two);
+    }
+    connection(two, 0);
+    kr_sockets_enter(t), kr_sockets_left(t);
+    drop();
+    kr_sockets_enter(t);
+    CHECK(a->gen && !a->listener.len && a->name.len);
+    kr_sockets_left(t);
+    over(two);
+    /* SO_LINGER, a process that has another thread, a socket that somebody else has */
+    s32 linger[2] = {1, 0};
+    connection(two, 0);
+    kr_sys5(__NR_setsockopt, two[0], 1, 13, linger, sizeof linger);
+    kr_sockets_enter(t);
+    CHECK(a->gen && !a->closes);
+    kr_sockets_left(t);
+    t->proc->refs = 2;
+    kr_sockets_enter(t);
+    CHECK(!a->gen);
+    kr_sockets_left(t);
+    t->proc->refs = 1;
+    over(two);
+    connection(two, 0);
+    kr_sockets_passed(t, (u64)two[0]);
+    kr_sockets_enter(t);
+    CHECK(!a->gen);
+    kr_sockets_left(t);
+    over(two);
+    over(s);
+    /* bytes that came before it, at the same place for each connection */
+    for (u32 i = 0; i < 3; i++) {
+        s[1] = (int)kr_sys3(__NR_socket, 2, 1, 0);
+        kr_sys3(__NR_connect, s[1], address, 16);
+        peer_gives(s, "early");
+        s[0] = (int)kr_sys4(__NR_accept4, listener, 0, 0, 0);
+        call(__NR_accept4, (u64)listener, 0, 0, s[0]);
+        CHECK(area->entry[s[0]].len == 5 && area->entry[s[0]].whole && area->entry[s[0]].off == 0);
+        kr_sockets_enter(t);
+        area->used[s[0]] = 5;
+        kr_sockets_left(t);
+        CHECK_STR(arrived(s[0], 1), "");
+        over(s);
+    }
 }
 
 static void errors(void) {
@@ -739,6 +832,7 @@ void test_main(void) {
     fresh();
     sends();
     files();
+    accepted();
     errors();
     anything();
     kr_sockets_release(t);

@@ -31,6 +31,7 @@ NAMED = {
     "machine/window.h": "after which calls a program touches memory",
     "local/sockets.c": "which calls leave a socket read and sent on inside the guest",
     "local/opened.c": "which opens wait for nobody",
+    "local/accepted.c": "after which calls what is known of a connection stays true",
     "local/enroll.c": "after which calls a socket is one that is read and sent on inside the guest",
 }
 

@@ -130,6 +130,7 @@ restore_and_decline:
 #include "engine_read.inc"
 #include "engine_queue.inc"
 #include "engine_file.inc"
+#include "engine_accepted.inc"
 #include "engine_action.inc"
 
 /* Ways that change something end here, by one store. */

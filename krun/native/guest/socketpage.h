@@ -33,11 +33,20 @@
 #define KR_SK_FILE_PATH_SIZE 0xec
 #define KR_SK_FILE_PATH 0xf0
 #define KR_SK_ENTRIES 0x1000
+#define KR_SK_AC_GEN 0x9000
+#define KR_SK_AC_FD 0x9004
+#define KR_SK_AC_CLOSES 0x9008
+#define KR_SK_AC_FD_FLAGS 0x900c
+#define KR_SK_AC_FLAGS 0x9010
+#define KR_SK_AC_NONBLOCK 0x9014
+#define KR_SK_AC_NAME 0x9018
+#define KR_SK_AC_LISTENER 0x903c
 #define KR_SK_DATA 0x10000
 #define KR_SK_USED 0x20000
 #define KR_SK_SPENT 0x22000
 #define KR_SK_TAIL 0x24000
 #define KR_SK_CLOSED 0x24008
+#define KR_SK_AC_CLOSED 0x24010
 #define KR_SK_CONTROL_END 0x25000
 #define KR_SK_QUEUE 0x30000
 #define KR_SK_SIZE 0x40000
@@ -57,11 +66,18 @@
 #define KR_SR_KIND 12
 #define KR_SR_HEADER 16
 
+/* A socket's name: 36 bytes. */
+#define KR_SN_FD 0
+#define KR_SN_LEN 4
+#define KR_SN_ADDR 8
+#define KR_SN_MOST 28
+
 /* Kinds of records. */
 #define KR_SR_DATA 0  /* the data follow */
 #define KR_SR_FILE 1  /* bytes of the file, from the offset that follows */
 #define KR_SR_CLOSE 2 /* the file is closed */
 #define KR_SR_OPEN 3  /* and opened again */
+#define KR_SR_LEAVE 4 /* the connection that was accepted is closed */
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -88,6 +104,21 @@ struct kr_sock_file {
     char path[KR_SOCK_PATH];
 };
 
+/* What getsockname(2) says of a socket. */
+struct kr_sock_name {
+    uint32_t fd, len; /* 0: not known */
+    uint8_t addr[KR_SN_MOST];
+};
+
+/* The connection that the process has accepted last. */
+struct kr_sock_accepted {
+    uint32_t gen; /* counts them; 0: none */
+    uint32_t fd;
+    uint32_t closes;                    /* close(2) does not wait */
+    uint32_t fd_flags, flags, nonblock; /* as fcntl(2) gives them; 1: O_NONBLOCK */
+    struct kr_sock_name name, listener;
+};
+
 struct kr_sock_record {
     uint32_t fd, len, gen, kind;
 };
@@ -98,13 +129,16 @@ struct kr_sock_area {
     struct kr_sock_file file;
     uint8_t pad1[KR_SK_ENTRIES - KR_SK_FILE_GEN - sizeof(struct kr_sock_file)];
     struct kr_sock_entry entry[KR_SOCK_FDS];
-    uint8_t pad2[KR_SK_DATA - KR_SK_ENTRIES - KR_SOCK_FDS * sizeof(struct kr_sock_entry)];
+    struct kr_sock_accepted accepted;
+    uint8_t pad2[KR_SK_DATA - KR_SK_AC_GEN - sizeof(struct kr_sock_accepted)];
     uint8_t data[KR_SOCK_DATA_SIZE];
     volatile uint64_t used[KR_SOCK_FDS];  /* by descriptor: bytes of `data` that calls have read */
     volatile uint64_t spent[KR_SOCK_FDS]; /* by descriptor: bytes of `credit` that calls have taken */
     volatile uint64_t tail;               /* where the next record begins */
     volatile uint32_t closed;             /* the file that has been closed, by its gen */
-    uint8_t pad3[KR_SK_QUEUE - KR_SK_CLOSED - 4];
+    uint32_t pad3;
+    volatile uint32_t left; /* the connection that has been closed, by its gen */
+    uint8_t pad4[KR_SK_QUEUE - KR_SK_AC_CLOSED - 4];
     volatile uint8_t queue[KR_SOCK_QUEUE_SIZE];
 };
 
@@ -115,6 +149,22 @@ _Static_assert(offsetof(struct kr_sock_area, used) == KR_SK_USED, "engine_read.i
 _Static_assert(offsetof(struct kr_sock_area, spent) == KR_SK_SPENT, "engine_queue.inc");
 _Static_assert(offsetof(struct kr_sock_area, tail) == KR_SK_TAIL, "engine_queue.inc");
 _Static_assert(offsetof(struct kr_sock_area, closed) == KR_SK_CLOSED, "engine_file.inc");
+_Static_assert(offsetof(struct kr_sock_area, accepted) == KR_SK_AC_GEN, "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, fd) == KR_SK_AC_FD - KR_SK_AC_GEN, "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, closes) == KR_SK_AC_CLOSES - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, fd_flags) == KR_SK_AC_FD_FLAGS - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, flags) == KR_SK_AC_FLAGS - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, nonblock) == KR_SK_AC_NONBLOCK - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, name) == KR_SK_AC_NAME - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_accepted, listener) == KR_SK_AC_LISTENER - KR_SK_AC_GEN,
+               "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_name, addr) == KR_SN_ADDR, "engine_accepted.inc");
+_Static_assert(offsetof(struct kr_sock_area, left) == KR_SK_AC_CLOSED, "engine_accepted.inc");
 _Static_assert(offsetof(struct kr_sock_area, file) == KR_SK_FILE_GEN, "engine_file.inc");
 _Static_assert(offsetof(struct kr_sock_file, fd) == KR_SK_FILE_FD - KR_SK_FILE_GEN, "engine_file.inc");
 _Static_assert(offsetof(struct kr_sock_file, size) == KR_SK_FILE_SIZE - KR_SK_FILE_GEN, "engine_file.inc");

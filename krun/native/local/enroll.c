@@ -63,7 +63,7 @@ static int may_hold(const struct kr_task *t) {
 static int map_area(struct kr_vm *vm) {
     for (u32 at = 0; at < KR_SK_SIZE; at += KR_PAGE) {
         u64 writable = at >= KR_SK_USED ? KR_PTE_W : 0;
-        int used = at < KR_SK_ENTRIES + KR_SOCK_FDS * sizeof(struct kr_sock_entry) ||
+        int used = at < KR_SK_AC_GEN + sizeof(struct kr_sock_accepted) ||
                    (at >= KR_SK_DATA && at < KR_SK_CONTROL_END) || at >= KR_SK_QUEUE;
         if (used && kr_pt_sys(vm, KR_SOCK_GVA + at, KR_SYS_GPA + KR_SYS_SOCKETS + at,
                               KR_PTE_U | KR_PTE_NX | writable) < 0)
@@ -204,8 +204,15 @@ void kr_sockets_served(struct kr_task *t, u64 nr, long ret) {
         __attribute__((fallthrough));
     case __NR_accept:
     case __NR_accept4:
-        if (ret >= 0)
-            enroll(t, (u32)ret);
+        if (ret < 0)
+            return;
+        enroll(t, (u32)ret);
+        k = kr_sockets_of(t);
+        if (nr != __NR_socket && k && t == k->holder) {
+            kr_lock(&k->lock);
+            kr_accepted(k, (u32)ret, (u32)t->args[0]);
+            kr_unlock(&k->lock);
+        }
         return;
     case __NR_open:
     case __NR_openat:

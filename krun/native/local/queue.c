@@ -75,7 +75,7 @@ void kr_socket_credit(struct kr_sockets *k, u32 fd) {
         long flags = kr_sys3(__NR_fcntl, fd, F_GETFL, 0);
         s->nonblock = flags >= 0 && (flags & O_NONBLOCK);
     }
-    if (!s->nonblock || !is_open(fd))
+    if (!is_open(fd))
         return;
     u32 credit = KR_MIN(room(fd), MOST_CREDIT);
     if (credit < LEAST_CREDIT || !kr_socket_live(k, fd))
@@ -134,7 +134,7 @@ static void send(struct kr_sockets *k, struct batch *b) {
     b->file = 0;
 }
 
-static int is_of_number(u32 kind) { return kind == KR_SR_CLOSE || kind == KR_SR_OPEN; }
+static int is_of_number(u32 kind) { return kind >= KR_SR_CLOSE && kind <= KR_SR_LEAVE; }
 
 /* One record at `at`. Its length in the queue; 0: it is none. */
 static u64 record(struct kr_sockets *k, struct batch *b, u64 at, u64 end) {
@@ -151,6 +151,8 @@ static u64 record(struct kr_sockets *k, struct batch *b, u64 at, u64 end) {
     if (is_of_number(r.kind)) {
         if (r.kind == KR_SR_CLOSE)
             kr_file_close(k, r.gen);
+        else if (r.kind == KR_SR_LEAVE)
+            kr_accepted_close(k, r.gen);
         else
             kr_file_open(k, r.gen);
         return size;

@@ -119,6 +119,7 @@ void kr_sockets_enter(struct kr_task *t) {
         if (k->nlive && kr_window_closed(&t->window))
             kr_sockets_fresh(k);
         kr_file_offer(k);
+        kr_accepted_offer(k);
     } else { /* a call that began before the holder looked may have told the thread of more bytes */
         for (u32 i = 0; i < k->nlive; i++)
             k->area->entry[k->live[i]].whole = 0;
@@ -170,6 +171,7 @@ void kr_sockets_call(struct kr_task *t) {
     t->local.clones = k->clones;
     t->local.guesses = __atomic_load_n(&k->guesses, __ATOMIC_RELAXED);
     kr_file_call(k, (u32)t->nr, t->args);
+    kr_accepted_call(k, (u32)t->nr, t->args);
     if (is_wait(t->nr))
         drop_live(k);
     kr_unlock(&k->lock);
@@ -263,7 +265,7 @@ static void guess(struct kr_sockets *k, u32 fd) {
 void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
     struct kr_sockets *k = kr_sockets_of(t);
     u32 fd = (u32)number, nr = (u32)t->nr;
-    if (k && k->file.known && k->file.known - 1 == fd && t == k->holder)
+    if (k && t == k->holder && ((k->file.known && k->file.known - 1 == fd) || kr_accepted_named(k, fd)))
         t->local.named_own = 1;
     if (!k || fd >= KR_SOCK_FDS)
         return;
@@ -278,7 +280,7 @@ void kr_sockets_named(struct kr_task *t, u64 number, const u64 a[6]) {
     if (s->owned && t != k->holder) {
         meddle(k, fd, fd);
     } else if (s->owned) {
-        t->local.named_own = 1;
+        t->local.named_own |= nr != __NR_getsockname && nr != __NR_fcntl && nr != __NR_ioctl; /* accepted.c */
         if (nr == __NR_read || nr == __NR_recvfrom)
             kr_socket_missed(k, fd);
         if (keeps(s, nr, a))
@@ -346,13 +348,13 @@ static const struct {
     {__NR_read, KR_WAY_READ, 0},       {__NR_recvfrom, KR_WAY_READ, 1}, {__NR_write, KR_WAY_QUEUE, 0},
     {__NR_sendto, KR_WAY_QUEUE, 1},    {__NR_writev, KR_WAY_QUEUE, 2},  {__NR_fstat, KR_WAY_FILE, 0},
     {__NR_newfstatat, KR_WAY_FILE, 1}, {__NR_close, KR_WAY_FILE, 2},    {__NR_sendfile, KR_WAY_FILE, 3},
-    {__NR_openat, KR_WAY_FILE, 4},     {__NR_open, KR_WAY_FILE, 5},
+    {__NR_openat, KR_WAY_FILE, 4},     {__NR_open, KR_WAY_FILE, 5},     {__NR_getsockname, KR_WAY_FILE, 6},
+    {__NR_fcntl, KR_WAY_FILE, 7},      {__NR_ioctl, KR_WAY_FILE, 8},
 };
 
 int kr_sockets_allowed(struct kr_task *t, u32 way) {
     for (u32 i = 0; i < KR_COUNT(calls); i++)
-        if (calls[i].way == way && calls[i].nr != __NR_openat &&
-            calls[i].nr != __NR_open && /* kr_file_offer() */
+        if (calls[i].way == way && (way != KR_WAY_FILE || calls[i].index < 4) && /* opens: kr_file_offer() */
             !kr_seccomp_allows(t, calls[i].nr))
             return 0;
     return 1;

@@ -12,6 +12,7 @@
  *   any thread of the process       kr_sockets_left   takes what the guest's code has done: bytes that were read leave the
  *   leaves the guest                                  kernel's queue, records are sent
  *   a call names a descriptor       kr_sockets_named  what was seen of its socket is forgotten
+ *   accept has given a connection   kr_accepted       its next bytes are looked at, what servers ask about it is known, close is a record
  *   an open has given a file        kr_file_opened    its size is known until the next exit, sendfile and close are records
  *   a wait has found sockets ready  kr_sockets_ready  their next bytes are looked at, room in the send buffer becomes credit
  *
@@ -61,6 +62,14 @@ struct kr_opened {
     } times;      /* of the file that was offered last */
 };
 
+/* The connection that was accepted last (accepted.c). `fd` and `listener` are 1 + a descriptor; 0: none. */
+struct kr_accepted {
+    u32 fd, listener;
+    u32 called;  /* `fd`, as it was before the call that is under way */
+    u32 count;   /* of those that were offered */
+    u32 offered; /* its facts stand in the area */
+};
+
 struct kr_sockets {
     struct kr_lock lock;
     struct kr_task *holder; /* NULL: nobody */
@@ -76,7 +85,8 @@ struct kr_sockets {
     u32 fresh, asked,
         answered; /* prefetch.c: sockets to ask again at an entry; that were asked, and that were read since */
     u64 head;     /* the queue's records up to here have been sent */
-    struct kr_opened file; /* opened.c */
+    struct kr_opened file;       /* opened.c */
+    struct kr_accepted accepted; /* accepted.c */
     u16 live[KR_SOCKETS_LIVE];
     u16 by_data[KR_SOCK_FDS]; /* 1 + descriptor by a hash of its data; 0: none */
     struct kr_socket s[KR_SOCK_FDS];
@@ -125,6 +135,17 @@ const u8 *kr_file_bytes(struct kr_sockets *k, u64 offset, u32 len);
 /* For records: closes it, or opens it again, if it is the file of that number. */
 void kr_file_close(struct kr_sockets *k, u32 gen);
 void kr_file_open(struct kr_sockets *k, u32 gen);
+
+/* accepted.c: the process accepts a connection: fd, on listener. */
+void kr_accepted(struct kr_sockets *k, u32 fd, u32 listener);
+/* The holder makes a call by an exit. */
+void kr_accepted_call(struct kr_sockets *k, u32 nr, const u64 a[6]);
+/* Whether the holder's call, which names fd, is on the connection, or on the socket that has accepted it. */
+int kr_accepted_named(const struct kr_sockets *k, u32 fd);
+/* The holder enters the guest: tells the guest's code what is known of the connection. */
+void kr_accepted_offer(struct kr_sockets *k);
+/* For records: closes it, if it is the connection of that number. */
+void kr_accepted_close(struct kr_sockets *k, u32 gen);
 
 /* queue.c: gives credit to the socket, if it can be sent on. */
 void kr_socket_credit(struct kr_sockets *k, u32 fd);
