@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.ports import free_port
 from helpers.runtime import ROOT, find
 from helpers.serveapi import SERVING, ksvc
 from helpers.wsclient import Client, exec_path
@@ -33,12 +34,6 @@ def images(tmp_path_factory):
     subprocess.run(["gcc", "-static", "-O1", "-o", str(root / "payload"), str(SOURCE)], check=True)
     (root.parent / "config.json").write_text('{"Entrypoint":["/payload"],"User":"1000"}')
     return directory
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 class Server:
