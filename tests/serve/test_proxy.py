@@ -1,6 +1,7 @@
 """The proxy between real sockets: queue and slots, time-outs, fields, framing, upgrades, hostile instances, hostile clients."""
 
 import contextlib
+import errno
 import json
 import socket
 import struct
@@ -9,6 +10,9 @@ import time
 
 import pytest
 from helpers.proxyrig import Rig, head_of
+
+from krun.errors import SysError
+from krun.serve.proxy.queue import Backend
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -389,7 +393,6 @@ def test_a_failed_revision_answers_at_once(rig):
 
 def test_ten_thousand_refusals_do_not_recurse(rig):
     """Each connect fails at once: the queue must go on in a loop, not by recursion."""
-    from krun.serve.proxy.queue import Backend
 
     queue = rig.queue(concurrency=1)
 
@@ -675,6 +678,19 @@ def test_nothing_listens(rig):
     # Another instance takes over.
     rig.echo(queue)
     assert {rig.get()[0] for _ in range(20)} == {200}
+
+
+def test_an_instance_that_has_gone_before_the_connect(rig):
+    """Its network namespace is no more (the worker was killed): such a request had no answer before its time was over."""
+
+    def gone():
+        raise SysError("setns", "network namespace of an instance", errno.EBADF)
+
+    queue = rig.queue()
+    rig.call(lambda: queue.add(Backend("gone", gone), rig.loop.time()))
+    answer = (502, b"connect to the instance: setns network namespace of an instance: bad file descriptor\n")
+    assert rig.get() == answer
+    assert queue.in_flight == 0
 
 
 # ----------------------------------------------------------------------------------------------- back-pressure

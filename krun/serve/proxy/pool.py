@@ -107,6 +107,10 @@ class Pool(Keeper):
         except OSError as error:
             wanting.unreachable(f"connect to the instance: {error.strerror or error}")
             return
+        except Exception as error:
+            # KrunError: the instance has gone since the request was given to it. Whatever it is, the request gets an answer.
+            wanting.unreachable(f"connect to the instance: {error}")
+            return
         if isinstance(protocol, Up2):
             self._links.append(protocol)
         if not wanting.connected(protocol) and isinstance(protocol, Up1):
