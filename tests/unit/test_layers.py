@@ -191,7 +191,12 @@ LAYERS: list[list[set[str]]] = [
         {"krun.serve.run.image.store"},
         {"krun.serve.run.image.collector"},
         {"krun.serve.run.seccomp"},
-        {"krun.serve.run.firewall", "krun.serve.run.pool", "krun.serve.run.doors"},
+        {
+            "krun.serve.run.firewall",
+            "krun.serve.run.pool",
+            "krun.serve.run.doors",
+            "krun.serve.run.conntrack",
+        },
         {"krun.serve.run.bridge"},
         {"krun.serve.run.bundle"},
         {"krun.serve.run.sandbox"},

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from krun.errors import KrunError, strerror
-from krun.serve.run import firewall, pool
+from krun.serve.run import conntrack, firewall, pool
 from krun.serve.run.doors import Doors
 from krun.sysio import CLONE_NEWNET, setns
 
@@ -49,6 +49,7 @@ class Bridge:
             _remove(self.name, self.ports)
             network = pool.choose(wanted, pool.read(kept), _taken())
             pool.write(kept, network)
+            conntrack.forget(network)
             self._make(network, allow, flows or firewall.flows_of_host())
         finally:
             os.close(lock)
@@ -122,9 +123,10 @@ class Bridge:
         netlink.fdb("add", ifindex=index, lladdr=hardware, state=_NUD_NOARP, flags=_NTF_MASTER)
 
     def detach(self, number: int) -> None:
-        """Remove an instance's interface, and give its address back. Raises KrunError."""
+        """Remove an instance's interface, then what the host knows of its connections, and give its address back. Raises KrunError."""
         with _routes("remove an interface") as netlink:
             _unplug(netlink, f"{self.ports}{number:x}")
+        conntrack.forget(ipaddress.IPv4Network(self.pool.network[number]))
         self.pool.give(number)
 
     def remove(self) -> None:
