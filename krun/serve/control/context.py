@@ -68,6 +68,9 @@ class Hosts(Protocol):
     def set_mapping(self, name: str, namespace: str, route: str) -> None:
         """The host `name` leads to a route; "" : it leads nowhere."""
 
+    def owner(self, host: str) -> str:
+        """Returns the Route that has a host by its own name, as namespace/name; "" if none has."""
+
 
 class Context:
     """See above. `enqueue` asks for an object to be reconciled, `later` for that after some seconds."""

@@ -40,7 +40,11 @@ def reconcile(ctx: Context, mapping: Object) -> None:
     else:
         found.true("ReferenceResolved")
         ctx.hosts.set_mapping(host, meta.namespace(mapping), route)
-        found.true("IngressReady")
+        owner = ctx.hosts.owner(host)
+        if owner:
+            found.false("IngressReady", "HostOfRoute", f"The domain name is a host of the Route {owner}")
+        else:
+            found.true("IngressReady")
     ctx.save(DOMAIN_MAPPING, mapping, status)
 
 

@@ -46,6 +46,10 @@ class HostTables:
         if before != self._mappings.get(name):
             self._dirty = True
 
+    def owner(self, host: str) -> str:
+        """Returns the Route that has a host by its own name, as namespace/name; "" if none has."""
+        return next(("/".join(key) for key, hosts in self._routes.items() if host in hosts), "")
+
     def flush(self) -> None:
         """Makes the changes visible to requests, all at once."""
         if not self._dirty:
@@ -57,7 +61,8 @@ class HostTables:
         for name, (namespace, route) in self._mappings.items():
             hosts = self._routes.get((namespace, route), {})
             main = hosts.get(domains.internal(config, route, namespace)[0])
-            if main is not None:
+            # A mapping may have any name, also one under which a Route of another namespace is reached.
+            if main is not None and name not in out:
                 out[name] = HostRoute(
                     main.targets, main.tags, False, "external", main.namespace, main.service, main.route
                 )
