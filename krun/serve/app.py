@@ -53,6 +53,8 @@ _TRIM = 60.0
 #: Seconds that requests have: when the instances end, and when the next server takes them over.
 _DRAIN, _DRAIN_SHORT = 10.0, 0.5
 _UNDO = 10.0
+#: Bytes of the key that signs service account tokens.
+_KEY = 32
 
 
 class Options:
@@ -256,7 +258,11 @@ class App:
         port = self.ingress_port if options.url_port and self.ingress_port not in (80, 443) else 0
         self.live.base = replace(self.live.base, port=port)
         self.live.config = replace(self.live.config, port=port)
-        seed(self.store, self.ingress_port)
+        try:
+            seed(self.store, self.ingress_port)
+        except KrunError as error:
+            # A full disk: what the store has is served. What is missing here is made by the next start.
+            self.report(f"write the objects of a fresh server: {error.message}")
         self.api = Api(
             self.store,
             lambda: self.live.config.options,
@@ -395,13 +401,19 @@ class _Tokens:
 
     def _key(self) -> bytes:
         try:
-            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
             with open(self.path, "rb") as stream:
-                return stream.read()
-        with open(fd, "wb") as stream:
-            key = os.urandom(32)
+                key = stream.read()
+            # A full disk, or a crash, left an earlier krun an empty file: anybody could sign with that.
+            if len(key) == _KEY:
+                return key
+        except FileNotFoundError:
+            pass
+        key = os.urandom(_KEY)
+        with open(f"{self.path}.new", "wb", opener=private.opener) as stream:
             stream.write(key)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(f"{self.path}.new", self.path)
         return key
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -211,12 +212,20 @@ def _known_kubeconfig(options: Options, opts: CommandLine) -> str:
 
 def _say(app: App) -> None:
     """Writes the kubeconfig and tells what can be done now."""
+    from krun.serve import private
+
     options = app.options
     port = app.api_server.port if app.api_server else 0
     path = os.path.join(options.directory, "kubeconfig")
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w") as stream:
-        stream.write(kubeconfig(options, port))
+    try:
+        with open(f"{path}.new", "w", opener=private.opener) as stream:
+            stream.write(kubeconfig(options, port))
+        os.rename(f"{path}.new", path)
+    except OSError as error:
+        # A full disk ends no server that runs.
+        with contextlib.suppress(OSError):
+            os.unlink(f"{path}.new")
+        app.report(f"write {path}: {error.strerror}; krun serve --print-kubeconfig prints it")
     sys.stdout.write(
         f"krun serve: API on {options.api[0]}:{port}, services on {options.ingress[0]}:{app.ingress_port}\n"
         f"kubeconfig: {path}\n"

@@ -46,15 +46,17 @@ class Server:
         self.flags = []
 
     def start(self):
-        path = self.directory / "kubeconfig"
-        path.unlink(missing_ok=True)
+        (self.directory / "kubeconfig").unlink(missing_ok=True)
         command = [sys.executable, "-m", "krun", "serve", "--directory", str(self.directory), "--api", f"127.0.0.1:{self.api}",
                    "--listen", f"127.0.0.1:{self.ingress}", "--runtime", self.runtime, "--images", str(self.images), "--no-pull",
                    "--access-log", str(self.directory / "access"), *self.flags]  # fmt: skip
         self.directory.mkdir(exist_ok=True)
         with open(self.directory / "log", "a") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        self.until(path.exists, "krun serve starts")
+        self.until(self.started, "krun serve starts")
+
+    def started(self):
+        return (self.directory / "kubeconfig").exists()
 
     def end(self, number=signal.SIGINT):
         if self.process is not None:

@@ -258,7 +258,11 @@ class Pools:
         running = {one["id"] for one in instances}
         for pod in self.store.each(POD):
             if meta.name(pod) not in running:
-                pods.remove(self.store, meta.namespace(pod), meta.name(pod))
+                try:
+                    pods.remove(self.store, meta.namespace(pod), meta.name(pod))
+                except KrunError as error:
+                    # A full disk: the next server removes it.
+                    self.report(f"remove pod {meta.name(pod)}, which has no instance: {error.message}")
         return orphans
 
     def _pod_of(self, name: str) -> Object | None:

@@ -71,8 +71,17 @@ def read(path: str) -> "str | None":
     return str(parse(str(kept)))
 
 
+def _kept(path: str) -> "str | None":
+    try:
+        return read(path)
+    except KrunError:
+        return None
+
+
 def write(path: str, network: ipaddress.IPv4Network) -> None:
-    """Keep the network for later starts. Raises OSError."""
+    """Keep the network for later starts. Raises OSError, never where it is kept already: a full disk ends no worker."""
+    if _kept(path) == str(network):
+        return
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump({"pool": str(network)}, file)
         file.flush()

@@ -49,18 +49,22 @@ class Database:
                 os.fchmod(fd, 0o600)
                 os.close(fd)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=True)
+            # One writer: a second krun serve on the same file is refused instead of overwriting. Before the file is read: WAL then needs no
+            # file for its index (-shm), and a store that is there is opened on a full disk.
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA busy_timeout=2000")
             # The store holds the objects itself: half a megabyte for the pages of a write.
             self._db.execute("PRAGMA cache_size=-512")
-            # One writer: a second krun serve on the same file is refused instead of overwriting.
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, _VERSION):
                 raise KrunError(
                     f"open store {path}: it is of version {version}, this krun reads {_VERSION}; use the krun that wrote it"
                 )
-            self._db.executescript(f"BEGIN EXCLUSIVE;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT;")
+            if version:
+                self._db.executescript("BEGIN EXCLUSIVE;COMMIT;")
+            else:
+                self._db.executescript(f"BEGIN EXCLUSIVE;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT;")
         except (OSError, sqlite3.Error) as error:
             raise KrunError(
                 f"open store {path}: {error}; is another krun serve running on it, is the disk full?"
