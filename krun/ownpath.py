@@ -9,8 +9,9 @@ from krun.errors import KrunError
 _LINKS = 40  # as the kernel (path_resolution(7))
 
 
-def open_directory(path: str) -> int:
+def open_directory(path: str, sticky: bool = False) -> int:
     """Open the directory at `path`, in which nobody else may make or rename anything. Return its descriptor (O_PATH).
+    Argument: sticky, whether the last one may have the sticky bit, too, where others make files but rename none of ours.
 
     A directory on the way to it may have the sticky bit instead (/tmp): nobody renames what another user has there. Besides root and the
     caller the owner of / is trusted: in a user namespace without the host's root it is the number of all unmapped users.
@@ -42,7 +43,7 @@ def open_directory(path: str) -> int:
             below = os.open(name, flags, dir_fd=fd)
             os.close(fd)
             at, fd = there, below
-        _judge(path, at, os.fstat(fd), trusted, 0)
+        _judge(path, at, os.fstat(fd), trusted, stat.S_ISVTX if sticky else 0)
     except BaseException:
         os.close(fd)
         raise

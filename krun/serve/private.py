@@ -7,6 +7,7 @@ nodes that a hostile image brings would be any local user's (CVE-2021-41091).
 import os
 import stat
 
+from krun import ownpath
 from krun.errors import KrunError, SysError
 
 
@@ -14,10 +15,15 @@ def directory(path: str) -> str:
     """Make a directory of mode 0700, or give this mode to one that is there; its parents are made with the caller's umask.
 
     Returns the path. Raises KrunError: the directory is another user's, who could give it back to himself, or one in which all
-    users make files.
+    users make files; or another user could put one of his own in the place of a directory on the way.
     """
+    parent = os.path.dirname(os.path.abspath(path))
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        there = parent
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        os.close(ownpath.open_directory(there, sticky=True))
+        os.makedirs(parent, exist_ok=True)
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:

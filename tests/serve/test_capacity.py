@@ -230,7 +230,7 @@ async def test_an_instance_larger_than_the_machine_is_told_at_once():
         found = world.condition(REVISION, revision, "ResourcesAvailable")
         assert found[:2] == ("False", "Unschedulable") and "101 MiB of 100" in found[2]
         (waiter,) = burst(world, revision, 1)
-        assert waiter.refused[0] == 503 and "Unschedulable" in waiter.refused[1]
+        assert waiter.refused == (503, "Unschedulable\n")
         assert not world.runner.started
 
 

@@ -177,9 +177,16 @@ async def test_a_container_that_exits():
         await world.until(lambda: world.condition(SERVICE, "hello", "Ready")[0] == "False", "it fails")
         found = world.condition(REVISION, "hello-00001", "ContainerHealthy")
         assert found == ("False", "ExitCode5", "Container failed with: last words")
+        pool = world.pools.pools["default", "hello-00001"]
+        for _ in range(10):  # what a client without a token reads has none of the program's words
+            instance[0].again()
+            instance[0].crash(5, "last words")
+            await asyncio.sleep(0.01)
+        await world.until(lambda: pool.queue.failure, "requests are refused")
+        assert pool.queue.failure == "ExitCode5\n"
         instance[0].again()
         pod = await world.until(lambda: world.store.list(POD), "a pod")
-        assert pod[0]["status"]["containerStatuses"][0]["restartCount"] == 1
+        assert pod[0]["status"]["containerStatuses"][0]["restartCount"] == 11
         assert pod[0]["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 5
 
 

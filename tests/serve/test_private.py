@@ -64,6 +64,20 @@ def test_a_directory_of_another_user_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_a_directory_below_one_of_another_user_is_none(tmp_path: Path) -> None:
+    """Its owner could rename ours, and put one of his own in its place."""
+    (tmp_path / "theirs" / "ours").mkdir(0o755, parents=True)
+    os.chown(tmp_path / "theirs", 1000, 1000)
+    for name in ("theirs/ours/data", "theirs/new/data"):
+        with pytest.raises(KrunError, match="owned by uid 1000, mode 0755: others could change it"):
+            private.directory(str(tmp_path / name))
+    assert [one.name for one in (tmp_path / "theirs").rglob("*")] == ["ours"]
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    private.directory(str(tmp_path / "all" / "new" / "data"))
+
+
+@pytest.mark.root
 def test_a_worker_of_another_user_is_none(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(tmp_path / "worker.sock"))

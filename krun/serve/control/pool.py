@@ -291,7 +291,8 @@ class Pool:
 
     def _fail(self, failure: tuple[str, str, str]) -> None:
         self.state.failure = failure
-        self.queue.fail(f"{failure[1]}: {failure[2]}\n"[:2048], self.loop.time())
+        # Whoever sends a request learns the reason, not the message: that has paths, registries, what the program wrote last.
+        self.queue.fail(f"{failure[1]}\n", self.loop.time())
 
     def _again(self) -> None:
         self._retry = None

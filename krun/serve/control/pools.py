@@ -160,7 +160,7 @@ class Pools:
             if self.pools.get(key) is not pool:
                 return
             pool.state.missing = text
-            pool.queue.fail(f"ContainerMissing: {text}\n"[:2048], self.loop.time())
+            pool.queue.fail("ContainerMissing\n", self.loop.time())
             self.changed(*key)
             await asyncio.sleep(_RESOLVE_AGAIN[min(count, len(_RESOLVE_AGAIN) - 1)])
             count += 1
