@@ -295,10 +295,10 @@ def _link(folder: Path) -> bool:
             (work / "stamps").write_bytes(stamps())
             (work / "modules").write_bytes(modules())
             seed = str(int.from_bytes(os.urandom(4), "little"))
-            # The first time what lies together is found out.
+            # The first time what lies together is found out. Without an environment, which would be in the memory.
             for again in ("order", "memory", "again"):
                 files = (str(work / n) for n in ("stamps", "modules", again))
-                _run([str(work / "plain"), *files, seed, str(work / "order")])
+                _run([str(work / "plain"), *files, seed, str(work / "order")], {})
             plain = (work / "plain").read_bytes()
             memory, second = (pristine(plain, (work / n).read_bytes(), anew) for n in ("memory", "again"))
             if strays := differences(plain, memory, second):
@@ -326,8 +326,8 @@ class _Failed(Exception):
     """A step of the launcher's making failed; the text is for people."""
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(command: list[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise _Failed(f"{shlex.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
 

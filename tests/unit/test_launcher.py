@@ -196,6 +196,7 @@ LIST = [bytearray(n) for n in range(1000)]
 
 def test_nothing_of_the_making_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILD", "only there")
+    monkeypatch.setenv("LONG", "only there" * 1000)
     command = with_main(monkeypatch, tmp_path, PROBE)
     assert b"only there" not in command.read_bytes()
     with subprocess.Popen(

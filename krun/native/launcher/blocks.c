@@ -80,9 +80,9 @@ static void *take(size_t size) {
 static void give(void *block) {
     const struct head *head = head_of(block);
     size_t class = whole(head->size ? head->size : 1) / STEP;
+    memset(block, 0, head->size);
     if (class >= CLASSES)
         return;
-    memset(block, 0, head->size);
     memcpy(block, &freed[head->part][class], sizeof(void *));
     freed[head->part][class] = block;
 }
