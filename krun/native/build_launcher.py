@@ -41,6 +41,7 @@ FREQUENT = LAUNCHER / "frequent.txt"
 #: Versions of Python whose memory krun.c knows how to keep: it touches the interpreter's inside. Others get the script.
 #: Debian 12, Ubuntu 24.04, Debian 13 (`./dev test-suites fresh` makes roots of them).
 KNOWN = ((3, 11), (3, 12), (3, 13))
+STAMP = ".krun.stamp"  # what the executable was made of
 HEAD = 24  # of what krun.c's make() writes
 #: ob_size of an int of one digit, from 3.12 on lv_tag (8 times the digits, 2 = negative).
 SMALL = (1, (1 << 64) - 1) if sys.version_info < (3, 12) else (8, 8 | 2)
@@ -255,7 +256,7 @@ def paths() -> list[str]:
 
 
 def _link(folder: Path) -> bool:
-    """Makes the executable. Returns False where it cannot be made."""
+    """Makes the executable. Returns False where nobody expects it, raises _Failed where it cannot be made."""
     variables = sysconfig.get_config_vars()
     library = Path(str(variables.get("LIBPL"))) / str(variables.get("LIBRARY"))
     if not library.exists() or sys.version_info[:2] not in KNOWN:
@@ -281,32 +282,28 @@ def _link(folder: Path) -> bool:
         *(_archive(name) for name in ("expat", "z")),
         str(SOURCES[2]),
     ]
-    stamp = folder / ".krun.stamp"
+    stamp = folder / STAMP
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES) + stamps() + modules())
     seen = f"{shlex.join(command)} {digest.hexdigest()} {library.stat().st_mtime_ns}"
     if (folder / "krun").exists() and stamp.exists() and stamp.read_text() == seen:
         return True
     with tempfile.TemporaryDirectory(prefix=".krun.", dir=folder) as name:
         work = Path(name)
-        try:
-            _run([*command, "-o", str(work / "plain")])
-            anew = _mimalloc(work / "plain")
-            _run(["strip", "--strip-all", str(work / "plain")])
-            (work / "stamps").write_bytes(stamps())
-            (work / "modules").write_bytes(modules())
-            seed = str(int.from_bytes(os.urandom(4), "little"))
-            # The first time what lies together is found out. Without an environment, which would be in the memory.
-            for again in ("order", "memory", "again"):
-                files = (str(work / n) for n in ("stamps", "modules", again))
-                _run([str(work / "plain"), *files, seed, str(work / "order")], {})
-            plain = (work / "plain").read_bytes()
-            memory, second = (pristine(plain, (work / n).read_bytes(), anew) for n in ("memory", "again"))
-            if strays := differences(plain, memory, second):
-                raise _Failed(f"what was kept depends on the process: {len(strays)} words, {strays[0]}")
-            image = with_memory(plain, memory)
-        except _Failed as e:
-            print(f"krun: no fast launcher, the script takes its place:\n{e}", file=sys.stderr)
-            return False
+        _run([*command, "-o", str(work / "plain")])
+        anew = _mimalloc(work / "plain")
+        _run(["strip", "--strip-all", str(work / "plain")])
+        (work / "stamps").write_bytes(stamps())
+        (work / "modules").write_bytes(modules())
+        seed = str(int.from_bytes(os.urandom(4), "little"))
+        # The first time what lies together is found out. Without an environment, which would be in the memory.
+        for again in ("order", "memory", "again"):
+            files = (str(work / n) for n in ("stamps", "modules", again))
+            _run([str(work / "plain"), *files, seed, str(work / "order")], {})
+        plain = (work / "plain").read_bytes()
+        memory, second = (pristine(plain, (work / n).read_bytes(), anew) for n in ("memory", "again"))
+        if strays := differences(plain, memory, second):
+            raise _Failed(f"what was kept depends on the process: {len(strays)} words, {strays[0]}")
+        image = with_memory(plain, memory)
     _replace(folder / "krun", image, 0o755)
     stamp.write_text(seen)
     return True
@@ -318,18 +315,23 @@ def _compiler() -> list[str]:
 
 def _archive(name: str) -> str:
     """Returns the linker's word for a library: the static one if there is one, because ld.so's work is 0.03 ms for each."""
-    done = subprocess.run([*_compiler(), f"-print-file-name=lib{name}.a"], capture_output=True, text=True)
-    return f"-l:lib{name}.a" if "/" in done.stdout else f"-l{name}"
+    found = _run([*_compiler(), f"-print-file-name=lib{name}.a"])
+    return f"-l:lib{name}.a" if "/" in found else f"-l{name}"
 
 
 class _Failed(Exception):
     """A step of the launcher's making failed; the text is for people."""
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+def _run(command: list[str], env: dict[str, str] | None = None) -> str:
+    """Returns what a command prints. Raises _Failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+    except OSError as e:
+        raise _Failed(f"{shlex.join(command)}: {e.strerror}") from None
     if done.returncode:
         raise _Failed(f"{shlex.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _headers(plain: bytes) -> list[tuple[int, tuple[int, ...]]]:
@@ -389,10 +391,9 @@ def _mimalloc(program: Path) -> list[tuple[int, int]]:
     """
     if sys.hexversion < 0x030D0000:
         return []
-    done = subprocess.run(["readelf", "-sW", str(program)], capture_output=True, text=True, check=True)
     found = []
     file = ""
-    for line in done.stdout.splitlines():
+    for line in _run(["readelf", "-sW", str(program)]).splitlines():
         words = line.split()
         if len(words) == 8 and words[3] == "FILE":
             file = words[7].partition(".")[0]
@@ -461,7 +462,13 @@ def build(folder: Path) -> Path:
     ).encode()
     _replace(folder / "krun.py", script, 0o755)
     (folder / "krun.bundle").unlink(missing_ok=True)  # of former versions
-    if not _link(folder):
+    try:
+        made = _link(folder)
+    except _Failed as e:
+        print(f"krun: no fast launcher, the script takes its place:\n{e}", file=sys.stderr)
+        made = False
+    if not made:
+        (folder / STAMP).unlink(missing_ok=True)
         _replace(command, script, 0o755)
     return command
 

@@ -333,6 +333,18 @@ def test_without_a_static_libpython_the_script_is_the_command(
     assert call(command, "--root", str(tmp_path / "r"), "state", "no-such").returncode == 1
 
 
+def test_without_a_compiler_the_script_is_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What pip has installed needs none. The static libpython comes without one. With a compiler it is made again."""
+    make(tmp_path)
+    with monkeypatch.context() as without:
+        without.setenv("CC", "/nonexistent/gcc")
+        assert build_launcher.build(tmp_path).read_bytes().startswith(b"#!")
+    assert "/nonexistent/gcc" in capsys.readouterr().err
+    make(tmp_path)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_the_monitor_gets_its_mode_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pip makes it 0755: who can read it is dumpable at first when it executes it."""
