@@ -45,6 +45,8 @@ static void positions(int fd) {
     say("%d of 3000", present);
     SHOW(pread(fd, e, 4, at)), SHOW(pread(fd, e, 8, at + 4)), SHOW(pread(fd, e, 0, at)),
         SHOW(pread(fd, (void *)8, 8, at));
+    MUST(munmap(p + PAGE, PAGE));
+    SHOW(pread(fd, e, 4100, at)), SHOW(pread(fd, p, 2 * PAGE, at));
     SHOW(lseek(fd, 0, SEEK_END)), SHOW(pread(fd, e, 8, 0x7ffffffff000 / PAGE * 8 + (1 << 20)));
     SHOW(write(fd, e, 8));
 }

@@ -24,8 +24,6 @@
 #include "../view/place.h"
 #include <linux/fs.h>
 
-#define MAX_RW 0x7ffff000u /* MAX_RW_COUNT */
-
 struct file {
     struct kr_proc *proc; /* NULL: free */
     u32 fd, access;       /* access: O_ACCMODE of the open */
@@ -151,7 +149,7 @@ static long piece(struct kr_mm *mm, u64 at, u64 buf, u64 n, int writes) {
 static long move(struct kr_mm *mm, u64 at, u64 buf, u64 size, int writes) {
     u64 done = 0;
     long r = 0;
-    size = KR_MIN(size, (u64)MAX_RW);
+    size = KR_MIN(size, KR_MAX_RW);
     while (done < size && r == 0) {
         u64 n = KR_MIN(size - done, KR_PAGE - ((at + done) & (KR_PAGE - 1)));
         r = piece(mm, at + done, buf + done, n, writes);

@@ -9,6 +9,8 @@
 
 struct open_how;
 
+#define KR_MAX_RW 0x7ffff000ULL /* MAX_RW_COUNT */
+
 /* Whether the process has ever opened one of them. A hint; atomic. */
 extern u32 kr_memfiles;
 

@@ -13,6 +13,7 @@
  * Locks: mm->lock while the mappings are looked up. Callers: memfile.c.
  */
 #include "pagemap.h"
+#include "memfile.h"
 #include "../machine/fdtab.h"
 #include "../machine/mm.h"
 #include "../machine/usercopy.h"
@@ -54,6 +55,8 @@ static void reduce(struct kr_mm *mm, u64 *entry, u64 n, u64 addr) {
 static long read_map(struct kr_task *t, int fd, u64 at, u64 buf, u64 size) {
     u64 *entry = kr_alloc(ENTRIES * sizeof *entry), done = 0;
     long r = entry ? 0 : -ENOMEM;
+    if (size % sizeof *entry) /* of the whole, not of its last part */
+        r = -EINVAL;
     while (entry && r >= 0 && (done < size || !done)) {
         r = kr_sys4(__NR_pread64, fd, entry, KR_MIN(size - done, ENTRIES * sizeof *entry), at + done);
         if (r <= 0)
@@ -65,7 +68,7 @@ static long read_map(struct kr_task *t, int fd, u64 at, u64 buf, u64 size) {
             done += (u64)r;
     }
     kr_free(entry, ENTRIES * sizeof *entry);
-    return done ? (long)done : r;
+    return r < 0 ? r : (long)done; /* as pagemap_read(): an error also behind the first entries */
 }
 
 static long write_command(int fd, u64 buf, u64 size) {
@@ -81,6 +84,7 @@ long kr_pagemap_move(struct kr_task *t, enum kr_proc_entry entry, u64 at, u64 bu
         return -EINVAL; /* the file has no such operation */
     if (!kr_span_ok(buf, size))
         return -EFAULT; /* access_ok() in vfs_read() */
+    size = KR_MIN(size, KR_MAX_RW);
     long fd = open_own(t, entry, writes ? O_WRONLY : O_RDONLY);
     if (fd < 0)
         return fd;
