@@ -232,6 +232,23 @@ static void options(void) {
     is_closed(fd);
 }
 
+// open(2) gives the lowest number, also if a close that was completed has made it free.
+static void numbers(int round) {
+    struct stat st;
+    int fd = next(), file, again;
+    request(fd);
+    file = MUST(open("file", O_RDONLY));
+    CHECK(file > fd && fstat(file, &st) == 0);
+    CHECK(send(fd, "text", 4, 0) == 4);
+    CHECK(close(round & 1 ? fd : file) == 0);
+    CHECK(close(round & 1 ? file : fd) == 0);
+    again = MUST(open("file", O_RDONLY));
+    CHECK(again == fd);
+    CHECK(fstat(again, &st) == 0 && fstat(file, &st) == -1 && errno == EBADF);
+    CHECK(close(again) == 0);
+    answered(4, 0);
+}
+
 static void serve(int family) {
     memset(&address, 0, sizeof address);
     address.sin6_family = (sa_family_t)family;
@@ -262,8 +279,8 @@ static void serve(int family) {
     lingers();
     shared();
     options();
-    for (int round = 0; round < 20; round++)
-        plain(round);
+    for (int round = 0; round < 40; round++)
+        plain(round), numbers(round);
     flags(), names(), unread(), lingers(), shared(), options();
     close(order[1]), close(told[0]), close(listener);
     int status;
@@ -275,6 +292,7 @@ int main(void) {
     other = MUST(socket(AF_INET, SOCK_STREAM, 0));
     heart = MUST(open("heart", O_RDWR | O_CREAT, 0600));
     MUST(unlink("heart"));
+    MUST(close(MUST(open("file", O_WRONLY | O_CREAT, 0600))));
     serve(AF_INET);
     serve(AF_INET6);
     return wrong;

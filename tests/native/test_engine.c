@@ -536,9 +536,12 @@ static void sends(void) {
 static u64 offset; /* of a sendfile, before the call */
 static u32 closed;
 
+static u32 left;
+
 static void prepare_file(void) {
     prepare_socket();
     sockets->closed = closed;
+    sockets->left = left;
     if (start.rax == __NR_sendfile && !faults)
         memcpy(buffer, &offset, sizeof offset);
 }
@@ -686,6 +689,7 @@ static void open_call(void) {
     u32 size = 2 + (u32)kr_test_below(20);
     socket_call(__NR_openat, __NR_openat);
     start.rax = old ? __NR_open : __NR_openat;
+    sockets->accepted.gen = 0;
     for (u32 i = 0; i < LONGEST; i++)
         before_call[i] |= 1;
     before_call[size - 1] = 0;
@@ -738,6 +742,12 @@ static void open_call(void) {
         faults = 1;
         return;
     }
+    case 10: /* the connection has been closed, too */
+        sockets->accepted.gen = left = (u32)kr_test_random() | 1;
+        return;
+    case 11:
+        sockets->accepted.gen = (left | 1) ^ 2;
+        break;
     }
     completes = 1;
 }
@@ -773,7 +783,7 @@ static void file_calls(void) {
 
 /* ---- on the connection that was accepted last ---- */
 
-static u32 left, length;
+static u32 length;
 
 static void prepare_accepted(void) {
     prepare_socket();
