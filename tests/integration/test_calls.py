@@ -2,15 +2,20 @@
 
 import json
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from helpers.settings import complete_calls
 
+from krun.kvm import board
+
 pytestmark = pytest.mark.parametrize("runtime", ["krun"], indirect=True)
 CALLS = 5000
 PVM = Path("/sys/module/kvm_pvm").is_dir()
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 ECHOES = 2000
@@ -78,6 +83,50 @@ FILES = ECHO.replace(
     }
 """,
 )
+
+
+CONNECTIONS = 400
+#: A server with a connection for each request: the calls of gunicorn's worker for one.
+ACCEPTS = f"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(void) {{
+    struct sockaddr_in a = {{.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof a;
+    int l = socket(AF_INET, SOCK_STREAM, 0), c, off = 0;
+    char b[64];
+    if (bind(l, (void *)&a, n) || listen(l, 64) || getsockname(l, (void *)&a, &n))
+        return 1;
+    dprintf(1, "%d\\n", ntohs(a.sin_port));
+    for (int i = 0; i < {CONNECTIONS}; i++) {{
+        if ((c = accept4(l, 0, 0, SOCK_CLOEXEC)) < 0 || getsockname(c, (void *)&a, &n) || ioctl(c, FIONBIO, &off))
+            return 2;
+        if (fcntl(c, F_GETFD) != FD_CLOEXEC || fcntl(c, F_SETFD, FD_CLOEXEC) || recv(c, b, sizeof b, 0) != 8)
+            return 3;
+        if (getsockname(l, (void *)&a, &n) || send(c, "head", 4, 0) != 4 || send(c, "body", 4, 0) != 4 || close(c))
+            return 4;
+    }}
+    return 0;
+}}
+"""
+DIRECT = """
+import sys
+from krun.kvm import boot, direct
+direct.exec_monitor(sys.argv[2], sys.argv[2:], boot.FLAG_LOCAL | boot.FLAG_SOCKETS, board_fd=int(sys.argv[1]))
+"""
+
+
+def wait_for_end(client):
+    got = b""
+    while more := client.recv(100):
+        got += more
+    client.close()
+    return got
 
 
 @pytest.fixture(scope="session")
@@ -155,6 +204,33 @@ def test_files(runtime, bundle, program):
     after = counts(container)
     completed = after["completed"]["file"] - before["completed"]["file"]
     assert completed > ECHOES * 3 * 0.8 if PVM else completed == 0
+
+
+def test_accepts(runtime, program):
+    """A server with a connection for each request makes an exit for its accept, and none for the other nine calls. Its clients run natively,
+    so all exits are the server's."""
+    folder = program.parent
+    (folder / "accepts.c").write_text(ACCEPTS)
+    subprocess.run(["gcc", "-O1", "-static", "-o", folder / "accepts", folder / "accepts.c"], check=True)
+    path = folder / "accepts.board"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    board.fill(fd)
+    command = [sys.executable, "-c", DIRECT, str(fd), os.fspath(folder / "accepts")]
+    server = subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE, cwd=ROOT)
+    os.close(fd)
+    port = int(server.stdout.readline())
+    for _ in range(CONNECTIONS // 20):
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        for client in clients:
+            client.sendall(b"question")
+        assert [wait_for_end(client) for client in clients] == [b"headbody"] * 20
+    assert server.wait() == 0
+    counters = board.counters(os.fspath(path))
+    completed = sum(counters[board.COMPLETED + way] for way in board.WAYS.values())
+    if PVM:
+        assert completed > CONNECTIONS * 6 and counters[board.EXITS] <= CONNECTIONS * 4
+    else:
+        assert completed == 0
 
 
 def test_reads_of_files_leave_the_samples(runtime, bundle, program):
