@@ -63,6 +63,7 @@ ALLOWED = {
     "sys/name.c": ("O_PATH of parents", {"openat2": 1}),
     "sys/cwd.c": ("O_PATH of the working directory", {"open": 1}),
     "sys/open.c": ("the payload's own: to read; or O_PATH, which kr_open_found judges and opens again", {"open_by_handle_at": 2}),
+    "sys/pagemap.c": ("the kernel's file of the process itself, in a slot", {"openat2": 1}),
     "sys/event.c": ("the payload's own", {"signalfd4": 1}),
     "sys/socket.c": ("the payload's own", {"socket": 1, "recvmsg": 2}),
     "local/prefetch.c": ("of TCP, without room for control data", {"recvmsg": 1}),

@@ -24,6 +24,7 @@ NAMED = {
     "filter/jail.c": "rows and rules of the filter",
     "filter/profile.c": "rows of the filter",
     "machine/window.h": "after which calls a program touches memory",
+    "local/accepted.c": "after which calls what is known of a connection stays true",
     "sys/mman.c": "numbers for kr_host_forward(), which checks the range",
 }
 
@@ -98,6 +99,9 @@ OTHERS = {
             "kr_sys6(__NR_mmap, 0, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, (u64)v->fd, 0)",
         ],
         "munmap": ["kr_sys2(__NR_munmap, run, vm->run_size)", "kr_sys2(__NR_munmap, v->run, vm->run_size)"],
+    },
+    "view/procsize.c": {  # changes nothing; addresses of the kernel's list of the monitor's own mappings
+        "mincore": ["kr_sys3(__NR_mincore, at, n * KR_PAGE, in)"]
     },
 }
 
