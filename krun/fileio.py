@@ -49,6 +49,19 @@ def read_file(path: str, limit: int = 1 << 26, dirfd: "int | None" = None) -> by
         os.close(fd)
 
 
+def read_start(path: str) -> str:
+    """Returns up to 4 KiB of a file, "" if it cannot be read. Another user may have chosen the path: a FIFO is not waited for, and a link,
+    which may lead to a device, not followed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(fd, 4096).decode(errors="replace")
+        finally:
+            os.close(fd)
+    except (OSError, ValueError):  # ValueError: the path has a NUL
+        return ""
+
+
 def check_owner(info: os.stat_result, path: str) -> None:
     """Refuses a container's state that is neither ours nor root's: it names processes to kill, groups and mounts to remove, hooks to run.
 

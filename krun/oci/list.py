@@ -3,7 +3,7 @@
 import os
 import sys
 
-from krun.errors import KrunError, NotFoundError, UsageError
+from krun.errors import KrunError, NotFoundError, UsageError, one_line
 from krun.jsonio import dumps
 from krun.oci import state as st
 
@@ -62,8 +62,10 @@ def _user(uid: int) -> str:
 
 
 def table(rows: "list[list[str]]") -> str:
-    """Return rows in columns with runc's header (Go's tabwriter with width 12, padding 3)."""
-    lines = [[name.upper() for name in _COLUMNS], *rows]
+    """Return rows in columns with runc's header (Go's tabwriter with width 12, padding 3). Control characters are shown as text: the
+    words may be another user's."""
+    shown = [[cell if cell.isprintable() else one_line(cell) for cell in row] for row in rows]
+    lines = [[name.upper() for name in _COLUMNS], *shown]
     widths = [max(12, *(len(line[i]) + 3 for line in lines)) for i in range(len(_COLUMNS) - 1)]
     return "".join(
         "".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)) + line[-1] + "\n"

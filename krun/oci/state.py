@@ -12,7 +12,7 @@ import os
 import time
 
 from krun.errors import KrunError, NotFoundError, SysError
-from krun.fileio import check_owner, replace_file
+from krun.fileio import check_owner, read_start, replace_file
 from krun.jsonio import dumps, loads
 from krun.treeio import make_directories, remove_tree
 
@@ -26,6 +26,7 @@ CONFIG_FILE = "config.json"
 START_FIFO = "start.fifo"
 RESULT_FIFO = "result.fifo"
 BOARD = "board"
+_PARTS = 1 << 10  # of 64 KiB, that a file may have: another user's might have no end
 
 CREATING = "creating"
 CREATED = "created"
@@ -279,6 +280,8 @@ class StateDir:
                 parts = []
                 while part := os.read(fd, 1 << 16):
                     parts.append(part)
+                    if len(parts) > _PARTS:
+                        raise OSError(errno.EFBIG, "")
                 return b"".join(parts)
             finally:
                 os.close(fd)
@@ -299,6 +302,7 @@ class StateDir:
                 if type(members[name]) is not type(getattr(state, name)):
                     raise KrunError(f"read {self.path}/{STATE_FILE}: member {name} has the wrong type")
                 setattr(state, name, members[name])
+        state.id = self.id  # not what another user calls it
         return state
 
     def load_config(self, state: ContainerState) -> "dict[str, Any]":
@@ -419,20 +423,9 @@ def frozen(cgroup_paths: "dict[str, str]") -> bool:
     """
     path = cgroup_paths.get("")
     if path:
-        return _read(f"{path}/cgroup.freeze").startswith("1")
+        return read_start(f"{path}/cgroup.freeze").startswith("1")
     path = cgroup_paths.get("freezer")
-    return bool(path) and _read(f"{path}/freezer.state").startswith("FR")
-
-
-def _read(path: str) -> str:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(fd, 4096).decode()
-        finally:
-            os.close(fd)
-    except OSError:
-        return ""
+    return bool(path) and read_start(f"{path}/freezer.state").startswith("FR")
 
 
 def status(state: ContainerState, statedir: StateDir) -> str:

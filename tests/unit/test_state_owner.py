@@ -79,6 +79,38 @@ def test_the_state_of_another_user_is_shown(box, capsys):
     assert list_verb.main(box.opts("list")) == 0 and "running" in capsys.readouterr().out
 
 
+@root
+@pytest.mark.parametrize("kind", ["fifo", "link", "bytes", "nul", "words"])
+def test_what_another_users_state_says_keeps_no_other_from_the_list(box, tmp_path, capsys, kind):
+    """Its cgroup's file is a FIFO, a link to a device that an open would change, no text; its path is none; it writes to the terminal."""
+    file = tmp_path / "cgroup.freeze"
+    (tmp_path / "device").write_bytes(b"1\xff")
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "link":
+        file.symlink_to("device")
+    else:
+        file.write_bytes(b"1\xff")
+    box.state.cgroup_paths = {"": f"{tmp_path}\0" if kind == "nul" else str(tmp_path)}
+    if kind == "words":
+        box.state.bundle, box.state.id = "/b\n\x1b[2J", "another"
+    box.dir.save(box.state)
+    os.chown(box.dir.path + "/state.json", 1000, 1000)
+    assert list_verb.main(box.opts("list")) == 0
+    row = capsys.readouterr().out.splitlines()[1:]
+    assert len(row) == 1 and row[0].startswith("box ") and row[0].isprintable()
+    assert ("paused" if kind in ("bytes", "words") else "running") in row[0]
+
+
+def test_a_state_without_an_end_is_not_read(tmp_path):
+    other = st.StateDir(str(tmp_path), "other")
+    other.create()
+    other.write("state.json", b"{")
+    os.truncate(other.path + "/state.json", 1 << 30)
+    with pytest.raises(KrunError, match="file too large"):
+        other.load(anybody=True)
+
+
 def test_a_state_that_is_a_fifo_holds_up_nobody(tmp_path):
     other = st.StateDir(str(tmp_path), "other")
     other.create()
