@@ -10,6 +10,8 @@
 #include "process/process.h"
 #include <asm/poll.h>
 #include <linux/fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 
 /* ---- the parts that this test does without ---- */
 
@@ -23,6 +25,11 @@ char *kr_proc_slurp(struct kr_task *o, const char *rel, size_t *size, size_t *le
     memcpy(text, plain, sizeof plain);
     *len = sizeof plain - 1;
     return (void)o, text;
+}
+static u32 questions;
+void kr_ask_serve(struct kr_task *o) {
+    o->asked &= ~KR_ASKED_QUESTION;
+    questions++;
 }
 static int in_call;
 void kr_fd_shut(long fd) { kr_sys1(__NR_close, fd); }
@@ -361,6 +368,115 @@ static void sends(void) {
     over(s), over(b);
 }
 
+/* ---- where the kernel takes less than there was room for ---- */
+
+/* A connection with credit, whose send buffer is then made small and filled. The bytes that are on their way. */
+static u64 stuffed(int s[2], u32 flags) {
+    static char data[KR_SOCK_MOST];
+    u64 bytes = 0;
+    s32 small = 1;
+    connection(s, flags);
+    peer_gives(s, "?");
+    ready(s[0]);
+    CHECK(area->entry[s[0]].credit);
+    kr_sys5(__NR_setsockopt, s[0], 1, 7 /* SO_SNDBUF */, &small, sizeof small);
+    const s64 moment[2] = {0, 50000000};
+    for (u64 was = ~0ULL; was != bytes; kr_sys2(__NR_nanosleep, moment, 0)) { /* and the peer's window */
+        was = bytes;
+        for (long n; (n = kr_sys6(__NR_sendto, (u64)s[0], (u64)data, sizeof data, 0x40, 0, 0)) > 0;)
+            bytes += (u64)n;
+    }
+    return bytes;
+}
+
+/* Another process takes `bytes` bytes, but not within the first second. Its pid; it ends with 0. */
+static int slow_reader(int fd, u64 bytes) {
+    const s64 moment[2] = {1, 400000000};
+    long child = kr_sys0(__NR_fork);
+    if (child)
+        return (int)child;
+    kr_sys2(__NR_nanosleep, moment, 0);
+    struct {
+        s32 fd;
+        u16 events, revents;
+    } p = {fd, POLLIN, 0};
+    for (u64 got = 0; got < bytes; got += narrived)
+        if (kr_sys3(__NR_poll, &p, 1, 60000) != 1 || (arrived(fd, 0), !narrived))
+            kr_sys1(__NR_exit_group, 1);
+    kr_sys1(__NR_exit_group, 0);
+    return 0;
+}
+
+/* The kernel says that there is room, and takes nothing, as it does without memory for TCP: this ends, too. */
+static int no_memory(int fd) {
+    struct sock_filter f[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
+                              {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, __NR_sendmsg},
+                              {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EAGAIN},
+                              {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    struct sock_fprog filter = {KR_COUNT(f), f};
+    s32 status = -1;
+    long child = kr_sys0(__NR_fork), ret = 0;
+    if (!child) {
+        kr_sys1(__NR_alarm, 30);
+        kr_sys5(__NR_prctl, 38 /* PR_SET_NO_NEW_PRIVS */, 1, 0, 0, 0);
+        kr_sys3(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
+        put((u32)fd, area->entry[fd].gen, "never", 5);
+        kr_sockets_left(t);
+        t->nr = __NR_write;
+        kr_sys1(__NR_exit_group,
+                !kr_sockets_fails(t, (u32)fd, (u64[6]){(u32)fd}, &ret) || ret != -ECONNRESET);
+    }
+    kr_sys4(__NR_wait4, child, &status, 0, 0);
+    return status;
+}
+
+static void slow(void) {
+    int s[2], status = -1;
+    long ret;
+    u64 bytes = stuffed(s, 0), a[6] = {(u32)s[0]};
+    int child = slow_reader(s[1], bytes + 5);
+    put((u32)s[0], area->entry[s[0]].gen, "later", 5);
+    kr_self()->asked = KR_ASKED_QUESTION;
+    kr_sockets_left(t); /* it waits, as the call would have */
+    kr_sys4(__NR_wait4, child, &status, 0, 0);
+    CHECK(status == 0 && questions == 1);
+    t->nr = __NR_write;
+    CHECK(!kr_sockets_fails(t, (u32)s[0], a, &ret));
+    over(s);
+    /* a nonblocking one, a limit of the socket's own, a handler that is to run */
+    for (u32 how = 0; how < 3; how++) {
+        s64 limit[2] = {100, 0};
+        stuffed(s, how == 0 ? 04000 : 0);
+        a[0] = (u32)s[0];
+        if (how == 1)
+            kr_sys5(__NR_setsockopt, s[0], 1, 21 /* SO_SNDTIMEO */, limit, sizeof limit);
+        kr_self()->sig_caught = how == 2;
+        put((u32)s[0], area->entry[s[0]].gen, "never", 5);
+        kr_sockets_left(t);
+        kr_self()->sig_caught = 0;
+        t->nr = __NR_write;
+        CHECK(kr_sockets_fails(t, (u32)s[0], a, &ret) && ret == -ECONNRESET);
+        over(s);
+    }
+    connection(s, 04000);
+    peer_gives(s, "?");
+    ready(s[0]);
+    CHECK_EQ(no_memory(s[0]), 0);
+    over(s);
+    /* beside another thread, which the wait would hold up, a blocking socket has no credit */
+    connection(s, 0);
+    peer_gives(s, "?");
+    ready(s[0]);
+    CHECK(area->entry[s[0]].credit && area->entry[s[0]].len);
+    kr_sockets_thread(t);
+    CHECK(!area->entry[s[0]].credit);
+    t->proc->refs = 2;
+    ready(s[0]);
+    CHECK(!area->entry[s[0]].credit && area->entry[s[0]].len);
+    t->proc->refs = 1;
+    over(s);
+}
+
 /* ---- files ---- */
 
 static int opened(const char *path, u32 flags) {
@@ -599,7 +715,9 @@ static void accepted(void) {
     kr_sys5(__NR_setsockopt, two[0], 1, 13, linger, sizeof linger);
     kr_sockets_enter(t);
     CHECK(a->gen && !a->closes);
+    put_file((u32)two[0], a->gen, KR_SR_LEAVE, 0, 0); /* a forged one */
     kr_sockets_left(t);
+    CHECK(is_open(two[0]));
     t->proc->refs = 2;
     kr_sockets_enter(t);
     CHECK(!a->gen);
@@ -831,6 +949,7 @@ void test_main(void) {
     reads();
     fresh();
     sends();
+    slow();
     files();
     accepted();
     errors();

@@ -155,7 +155,8 @@ void kr_accepted_offer(struct kr_sockets *k) {
     }
     name(&f->name, fd);
     f->fd = fd;
-    f->closes = kr_seccomp_allows(k->holder, __NR_close) && !lingers(fd);
+    o->closes = kr_seccomp_allows(k->holder, __NR_close) && !lingers(fd);
+    f->closes = o->closes;
     f->fd_flags = (u32)fd_flags;
     f->flags = (u32)flags;
     f->nonblock = !!(flags & O_NONBLOCK);
@@ -168,7 +169,7 @@ void kr_accepted_offer(struct kr_sockets *k) {
 void kr_accepted_close(struct kr_sockets *k, u32 gen) {
     struct kr_accepted *o = &k->accepted;
     u32 fd = o->fd - 1;
-    if (!o->offered || gen != o->count)
+    if (!o->offered || gen != o->count || !o->closes)
         return;
     kr_socket_clear(k, fd);
     k->s[fd].owned = 0;

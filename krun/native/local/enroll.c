@@ -105,8 +105,17 @@ static struct kr_sockets *hold(struct kr_task *t) {
 }
 
 void kr_sockets_thread(struct kr_task *t) {
-    if (!t->local.holder && __atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) == 1)
-        hold(t);
+    if (__atomic_load_n(&t->proc->refs, __ATOMIC_ACQUIRE) != 1)
+        return;
+    struct kr_sockets *k = t->local.holder ? kr_sockets_of(t) : hold(t);
+    if (!k)
+        return;
+    kr_lock(&k->lock);
+    /* No credit for sockets that block (kr_socket_credit). Their records have been carried out. */
+    for (u32 i = 0; i < k->nlive; i++)
+        if (!k->s[k->live[i]].nonblock)
+            kr_socket_clear(k, k->live[i]);
+    kr_unlock(&k->lock);
 }
 
 static void enroll(struct kr_task *t, u32 fd) {

@@ -6,8 +6,9 @@
  *
  *   room     credit is less than the room in the send buffer, as the kernel counts it, and covers what each call takes
  *            beside its data. So the kernel takes all of a record. Where it does not, because it has little memory for TCP, the
- *            thread waits; a connection that then still takes nothing is reset. Where the sysctl net.ipv4.tcp_notsent_lowat makes
- *            the kernel take less, no call is deferred
+ *            thread waits: on a blocking socket for as long as the call would have waited, if the process has no other thread, which the wait would
+ *            hold up; else, and once a handler of a signal is to run, for a second. A connection that then still takes nothing is
+ *            reset. Where the sysctl net.ipv4.tcp_notsent_lowat makes the kernel take less, no call is deferred
  *   order    the records are sent before anything else that the process does outside the guest, in their order
  *   delay    a timer of the host ends the holder's time in the guest (BOUND). Without the timer there is no credit
  *   errors   a send that fails later is one that the connection lost on its way. The error is kept for the next call on
@@ -22,8 +23,10 @@
 #include "sockets.h"
 #include "../lib/kr_linux.h"
 #include "../machine/usercopy.h"
+#include "../process/process.h"
 #include "../process/signal.h"
 #include "../sys/nested.h"
+#include "../view/ask.h"
 #include "../view/procfs.h"
 #include <asm/poll.h>
 #include <asm/siginfo.h>
@@ -32,7 +35,7 @@
 #include <linux/time_types.h>
 
 #define BOUND 1000000L /* ns: how long a record may wait */
-#define PATIENCE 100   /* ms, PATIENT times: how long the kernel may take no more of a record */
+#define PATIENCE 100   /* ms, PATIENT times: how long it may take nothing where the call would not wait */
 #define PATIENT 10
 #define LEAST_CREDIT 4096 /* less is not given */
 #define MOST_CREDIT 0x20000u
@@ -66,6 +69,12 @@ static int is_open(u32 fd) {
     return kr_sys3(__NR_poll, &p, 1, 0) == 1 && (p.revents & ~(u16)POLLIN) == POLLOUT;
 }
 
+/* Whether a wait with k->lock would hold up nobody: neither another thread, nor a process that shares the memory. */
+static int is_alone(const struct kr_sockets *k) {
+    return __atomic_load_n(&k->proc->refs, __ATOMIC_ACQUIRE) == 1 &&
+           !(__atomic_load_n(&k->proc->flags, __ATOMIC_RELAXED) & KR_PROCF_LENT);
+}
+
 void kr_socket_credit(struct kr_sockets *k, u32 fd) {
     struct kr_socket *s = &k->s[fd];
     if (s->owned != 1 || s->credit || s->error || k->holder->local.timer != 1 ||
@@ -75,7 +84,7 @@ void kr_socket_credit(struct kr_sockets *k, u32 fd) {
         long flags = kr_sys3(__NR_fcntl, fd, F_GETFL, 0);
         s->nonblock = flags >= 0 && (flags & O_NONBLOCK);
     }
-    if (!is_open(fd))
+    if (!is_open(fd) || (!s->nonblock && !is_alone(k)))
         return;
     u32 credit = KR_MIN(room(fd), MOST_CREDIT);
     if (credit < LEAST_CREDIT || !kr_socket_live(k, fd))
@@ -88,13 +97,34 @@ void kr_socket_credit(struct kr_sockets *k, u32 fd) {
 
 /* ---- carrying out ---- */
 
+/* Whether a send on the socket would wait without an end, and the thread may do so in its place. */
+static int may_block(const struct kr_sockets *k, u32 fd) {
+    s64 limit[2] = {1, 0};
+    u32 len = sizeof limit;
+    return k->s[fd].nonblock == 0 && is_alone(k) && !kr_self()->sig_caught &&
+           kr_sys5(__NR_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, limit, &len) == 0 && !limit[0] && !limit[1];
+}
+
+struct wait {
+    u32 tries; /* that count: PATIENT at most */
+    u32 woken; /* there was room, but no memory for more data: as the kernel, the thread sleeps before it tries again */
+};
+
 /* Waits until the socket takes more. 0: it did not. */
-static int waits(u32 fd) {
+static int waits(struct kr_sockets *k, u32 fd, struct wait *w) {
     struct pollfd_k p = {.fd = (s32)fd, .events = POLLOUT};
-    for (u32 i = 0; i < PATIENT; i++) /* a signal ends one of them */
-        if (kr_sys3(__NR_poll, &p, 1, PATIENCE) == 1)
+    const s64 moment[2] = {0, PATIENCE * 1000000L};
+    for (;;) { /* a signal ends one of the waits */
+        int blocks = may_block(k, fd);
+        if (!blocks && w->tries++ == PATIENT)
+            return 0;
+        if (blocks && kr_self()->asked & KR_ASKED_QUESTION)
+            kr_ask_serve(kr_self());
+        if (w->woken)
+            kr_sys2(__NR_nanosleep, moment, 0);
+        if ((w->woken = kr_sys3(__NR_poll, &p, 1, PATIENCE) == 1))
             return 1;
-    return 0;
+    }
 }
 
 /* Data of records in a row, for one socket: one call sends them. */
@@ -108,10 +138,12 @@ struct batch {
 static void send(struct kr_sockets *k, struct batch *b) {
     u32 fd = b->fd, first = 0;
     u64 len = b->len;
+    struct wait w = {0, 0};
     while (len) {
         struct kr_msghdr h = {.iov = (u64)&b->v[first], .iovlen = b->n - first};
         long n = kr_sys3(__NR_sendmsg, fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n > 0 && (u64)n <= len) {
+            w = (struct wait){0, 0};
             len -= (u64)n;
             for (u64 part; n && (part = KR_MIN((u64)n, b->v[first].len)); n -= (long)part) {
                 b->v[first].base += part;
@@ -119,7 +151,7 @@ static void send(struct kr_sockets *k, struct batch *b) {
                     first++;
             }
         } else if (n == -EAGAIN) {
-            if (!waits(fd)) {
+            if (!waits(k, fd, &w)) {
                 kr_socket_abort(k, fd);
                 break;
             }

@@ -68,6 +68,7 @@ struct kr_accepted {
     u32 called;  /* `fd`, as it was before the call that is under way */
     u32 count;   /* of those that were offered */
     u32 offered; /* its facts stand in the area */
+    u32 closes;  /* a record of its close counts */
 };
 
 struct kr_sockets {
