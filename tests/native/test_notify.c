@@ -29,7 +29,8 @@ long kr_fd_dup_onto(u64 fd, u64 to, u64 flags) {
 static long shut;
 void kr_fd_shut(long fd) { shut = fd; }
 void kr_listing_forget(u64 first, u64 last) { CHECK_EQ(first, last); }
-void kr_sockets_named(struct kr_task *t, u64 fd, const u64 a[6]) { (void)t, (void)fd, (void)a; }
+static u64 replaced;
+void kr_sockets_passed(struct kr_task *t, u64 fd) { (void)t, replaced = fd; }
 
 static struct kr_task *task(u64 nr) {
     struct kr_task *t = kr_test_task();
@@ -94,8 +95,10 @@ static void again(void) {
 
 /* A descriptor is moved as the payload's dup3 would move it; the kernel of this test has no relay, so ENOSYS follows. */
 static void moves(void) {
-    struct kr_task *t = task(83);
+    struct kr_task *t =
+        task(__NR_recvfrom); /* a call that keeps a socket which it names in the table of owned ones */
     long ret;
+    t->mm->sockets = (struct kr_sockets *)t; /* there is a table */
     answers[0] = KR_NOTIFY_MOVE | 5 | 100ULL << KR_NOTIFY_FD_BITS | KR_NOTIFY_CLOEXEC;
     CHECK_EQ(kr_notify(t, &ret), 0);
     CHECK_EQ(ret, -ENOSYS);
@@ -103,6 +106,7 @@ static void moves(void) {
     CHECK_EQ(moved[1], 100);
     CHECK_EQ(moved[2], 02000000);
     CHECK_EQ(shut, 5);
+    CHECK_EQ(replaced, 100); /* and the socket at that number is out of the table */
     answers[n] = KR_NOTIFY_MOVE | 0x3fffff | 0x3fffffULL << KR_NOTIFY_FD_BITS;
     CHECK_EQ(kr_notify(t, &ret), 0);
     CHECK(moved[0] == 0x3fffff && moved[1] == 0x3fffff && moved[2] == 0);

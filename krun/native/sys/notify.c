@@ -32,7 +32,8 @@ static long move(struct kr_task *t, u64 answer) {
     const u64 mask = (1u << KR_NOTIFY_FD_BITS) - 1;
     u64 from = answer & mask, to = answer >> KR_NOTIFY_FD_BITS & mask;
     if (t->mm->sockets)
-        kr_sockets_named(t, to, t->args);
+        kr_sockets_passed(
+            t, to); /* not kr_sockets_named: the thread's call, which may be a read, says nothing of it */
     long r = kr_fd_dup_onto(from, to, answer & KR_NOTIFY_CLOEXEC ? O_CLOEXEC : 0);
     kr_fd_shut((long)from);
     kr_listing_forget(to, to);
