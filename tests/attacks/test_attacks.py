@@ -81,11 +81,8 @@ def engine(request, built, tmp_path_factory):
         remove(work)
 
 
-@pytest.mark.engine
-@pytest.mark.parametrize("pair", BY_ENGINE, ids=name)
-def test_by_engine(engine, pair):
-    """With the engine's own defaults (capabilities, seccomp profile, masks) and no_new_privs."""
-    attack, user = pair
+def watched(engine, attack, user) -> int:
+    """Runs an attack, which must not win, in a container of an engine. Returns how often the watcher has seen one of its processes."""
     canaries, monitor = Canaries(), Monitor(table.ROOT)
     who = ["--user", f"{user.uid}:{user.uid}"] + ([] if user.capabilities else ["--cap-drop", "all"])
     for line in table.environment(attack.seconds, canaries.path):
@@ -105,7 +102,17 @@ def test_by_engine(engine, pair):
         said = done.out + done.err
         won = seen + table.verdict(done.status, said) + canaries.problems(said)
         assert won == []
-        assert watcher.samples
+        return watcher.samples
     finally:
         engine.call("krun", "rm", "--force", id)
         canaries.remove()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("pair", BY_ENGINE, ids=name)
+def test_by_engine(engine, pair):
+    """With the engine's own defaults (capabilities, seccomp profile, masks) and no_new_privs.
+
+    On a busy machine an attack may have lost before the watcher had a processor: then once more, because it has proven nothing.
+    """
+    assert any(watched(engine, *pair) for _ in range(4))

@@ -105,7 +105,7 @@ class Server:
             current = obj.get("status", {}).get("observedGeneration") == obj["metadata"]["generation"]
             return current and found.get("Ready") == "True"
 
-        self.until(check, f"{name} is ready")
+        self.until(check, f"{name} is ready", 90)
 
     def pods(self):
         return self.ask("GET", "/api/v1/namespaces/default/pods")[1]["items"]

@@ -96,10 +96,10 @@ case(
     "bash",
     r"""
 set -m; trap 'echo usr1' USR1; trap 'echo "exit $?"' EXIT; trap 'echo err line' ERR
-kill -USR1 $$; sleep 0.2 & p=$!; sleep 0.05; jobs | sed 's/  */ /g'; kill -STOP $p; sleep 0.2; jobs | sed 's/  */ /g'; kill -CONT $p; sleep 0.2; wait $p; echo "w $?"
+kill -USR1 $$; sleep 1 & p=$!; sleep 0.05; jobs | sed 's/  */ /g'; kill -STOP $p; sleep 0.2; jobs | sed 's/  */ /g'; kill -CONT $p; sleep 0.2; wait $p; echo "w $?"
 sleep 50 & kill -TERM $!; wait $!; echo "term $?"; (sleep 0.1; kill -USR1 $$) & wait; echo "wait $?"; wait
 false; (trap '' INT; kill -INT $BASHPID; echo survived); bash -c 'kill -SEGV $$'; echo "segv $?"
-bash -c 'for i in 1 2 3 4 5 6; do (sleep 0.$((i+2)); exit $i) & done; for i in 1 2 3 4 5 6; do wait -n; echo -n "$? "; done; echo'
+bash -c 'for i in 1 2 3 4 5 6; do (sleep $((i*4/10)).$((i*4%10)); exit $i) & done; for i in 1 2 3 4 5 6; do wait -n; echo -n "$? "; done; echo'
 timeout 0.3 sleep 5; echo "timeout $?"; timeout -s KILL 0.2 sleep 5; echo "kill $?"
 time -p true 2>/dev/null; ( ulimit -t 1; while :; do :; done ); echo "cpu $?"; ( ulimit -f 1; head -c 10000 /dev/zero >/tmp/big ); echo "fsize $?"
 exec 3< <(sleep 0.1; echo late); read -t 2 -u 3 x; echo "$x"; read -t 0.1 y < <(sleep 1); echo "read $?"; exit 7
@@ -436,7 +436,7 @@ case(
     "sqlite3",
     r"""
 cd /tmp; sqlite3 t.db "pragma journal_mode=wal; create table t(a integer primary key, b text, c real); begin; with recursive n(x) as (select 1 union all select x+1 from n where x<200000) insert into t select x, printf('%08x', x*7919%1000003), x/3.0 from n; commit; create index i on t(b); select count(*), sum(a), max(b), round(sum(c)) from t; pragma integrity_check; pragma wal_checkpoint(truncate); vacuum; delete from t where a%2; select count(*) from t;"
-for i in 1 2 3 4; do sqlite3 -cmd '.timeout 20000' t.db "begin immediate; update t set c=c+1 where a<1000; commit;" & done; wait; sqlite3 t.db 'select round(sum(c)) from t where a<1000'; sqlite3 t.db .dump | md5sum; sqlite3 t.db 'pragma mmap_size=100000000; select count(distinct b) from t' ; (sleep 1 | sqlite3 -cmd 'begin exclusive' t.db) & sleep 0.4; sqlite3 t.db 'update t set c=0 where a=2'; echo $?; wait; ls -l t.db | cut -d' ' -f1; sqlite3 :memory: ".mode box" "select json_extract('{\"a\":[1,2]}','$.a[1]') x, sqrt(2) r"
+for i in 1 2 3 4; do sqlite3 -cmd '.timeout 20000' t.db "begin immediate; update t set c=c+1 where a<1000; commit;" & done; wait; sqlite3 t.db 'select round(sum(c)) from t where a<1000'; sqlite3 t.db .dump | md5sum; sqlite3 t.db 'pragma mmap_size=100000000; select count(distinct b) from t' ; mkfifo hold; sqlite3 -cmd 'begin exclusive' t.db <hold & exec 9>hold; echo '.shell touch locked' >&9; until_ok test -e locked; sqlite3 t.db 'update t set c=0 where a=2'; echo $?; exec 9>&-; wait; ls -l t.db | cut -d' ' -f1; sqlite3 :memory: ".mode box" "select json_extract('{\"a\":[1,2]}','$.a[1]') x, sqrt(2) r"
 """,
     timeout=120,
     quick=True,
