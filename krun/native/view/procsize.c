@@ -148,7 +148,7 @@ int kr_excess_line(struct kr_text *o, const char *text, const char *s, const str
     if (i == 0 && n >= (KR_HOST_LOW - KR_WINDOW_START) >> 10)
         n = figure(text, "VmSize:");
     const u64 less[] = {x->size, x->size, pages, pages, x->anon, x->file, x->data};
-    put(o, keys[i], kr_less(n, less[i]));
+    put(o, keys[i], i == 2 || i == 3 ? kr_less_resident(n, pages, KIB(1)) : kr_less(n, less[i]));
     return 1;
 }
 
@@ -189,7 +189,8 @@ void kr_excess_statm(struct kr_text *o, const char *text, const struct kr_excess
         u64 n = kr_strtou(text, &text);
         while (*text == ' ')
             text++;
-        kr_text_addf(o, "%s%lu", i ? " " : "", kr_less(n, less[i] / KIB(1)));
+        u64 left = i == 1 ? kr_less_resident(n, less[i] / KIB(1), 1) : kr_less(n, less[i] / KIB(1));
+        kr_text_addf(o, "%s%lu", i ? " " : "", left);
     }
     kr_text_add(o, "\n", 1);
 }

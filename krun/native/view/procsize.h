@@ -18,6 +18,8 @@ struct kr_excess {
     80u /* a thread's stack and its guard (process.h), and its part of the vCPU's pages */
 
 static inline u64 kr_less(u64 n, u64 less) { return n > less ? n - less : 0; }
+/* The same for resident memory, one of which is the least: a process just forked may have less of the monitor's than the one that looks. */
+static inline u64 kr_less_resident(u64 n, u64 less, u64 one) { return n ? KR_MAX(kr_less(n, less), one) : 0; }
 /* The number at s, behind blanks and tabs. */
 static inline u64 kr_text_number(const char *s) {
     while (*s == ' ' || *s == '\t')

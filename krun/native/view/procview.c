@@ -105,7 +105,8 @@ static void make_stat(struct kr_text *o, const char *text, u32 threads, int othe
         else if (field == 23) /* vsize, in bytes */
             kr_text_addf(o, " %lu", kr_less(kr_strtou(p + 1, NULL), x->size << 10));
         else if (field == 24) /* rss, in pages */
-            kr_text_addf(o, " %lu", kr_less(kr_strtou(p + 1, NULL), (x->anon + x->file) / (KR_PAGE >> 10)));
+            kr_text_addf(o, " %lu",
+                         kr_less_resident(kr_strtou(p + 1, NULL), (x->anon + x->file) / (KR_PAGE >> 10), 1));
         else if (hidden)
             kr_text_addf(o, " %d", (field == 26 || field == 27) && p[1] != '0');
         else
