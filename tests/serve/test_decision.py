@@ -72,7 +72,9 @@ async def test_a_start_whose_pod_cannot_be_written_fails(monkeypatch: pytest.Mon
         waiter = Waiter()
         world.pools.queue_of("default", "hello-00001").enter(waiter, asyncio.get_running_loop().time())
         await world.until(lambda: waiter.refused, "the request gets the reason")
-        assert "disk is full" in waiter.refused[1]
+        assert waiter.refused == (503, "CreateContainerError\n")
+        failure = world.pools.pools["default", "hello-00001"].state.failure
+        assert failure is not None and "disk is full" in failure[2]
         assert not world.runner.instances  # the one that had been ordered was stopped
         monkeypatch.setattr(pods, "create", create)
         again = Waiter()
