@@ -138,7 +138,7 @@ case(
     "procps psmisc util-linux",
     r"""
 sleep 100 & sleep 101 & cd /tmp; sleep 0.3
-ps -eo ppid,comm,args --sort pid; ps aux | awk '{print $1, $11, $12}' | sort; pgrep -a sleep | cut -d' ' -f2-; pidof sleep | wc -w; ps -o pid= -p $$ ; ps -C sleep -o args=
+ps -eo ppid,comm,args --sort pid; ps aux >ps.out; awk '{print $1, $11, $12}' ps.out | sort; pgrep -a sleep | cut -d' ' -f2-; pidof sleep | wc -w; ps -o pid= -p $$ ; ps -C sleep -o args=
 top -b -n1 | sed -n '1,7p' | cut -c1-5; top -b -n1 | tail -n +8 | awk '{print $2, $NF}' | sort; free -b | awk 'NR==1 || NR==3'; free | awk '/Mem/{print $2}'; nproc; vmstat | head -2 | tail -1; uptime | cut -c1
 readlink /proc/self/exe; ls /proc/self/task | wc -l; ls /proc/self/fd | wc -l; tr '\0' ' ' </proc/$!/cmdline; echo; cat /proc/$!/comm; grep -E '^(Name|State|PPid|Threads|NoNewPrivs|Seccomp|SigPnd|SigBlk|SigIgn|SigCgt|Cap...)' /proc/self/status; grep -E '^(Name|State|PPid|Uid)' /proc/$!/status; ldd /bin/ls | sed 's/(0x.*//' | sort
 pkill -f 'sleep 10[01]'; wait; sleep 0.1; pgrep -c sleep; head -1 /proc/self/mountinfo | awk '{print $5}'; cat /proc/self/oom_score_adj; grep -c processor /proc/cpuinfo; getconf _NPROCESSORS_ONLN; getconf PAGESIZE; getconf ARG_MAX; w | tail -n +2; watch -v | head -1; sysctl kernel.ostype; killall -V 2>&1 | head -1; sleep 77 & sleep 0.3; killall sleep; wait $!; echo $?
